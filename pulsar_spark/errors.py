@@ -1,0 +1,151 @@
+"""Every error the package raises on purpose: what happened, the value in quotes, what to do about it.
+
+Two branches. :class:`InvalidRequest` is the caller's: nothing was changed and the message says how to ask again. :class:`CorruptState` means
+that stored rows break an invariant: the process stops rather than guess. The leaves carry the names of Apache Pulsar's client exceptions, so
+that ``except pulsar.ConsumerBusy`` keeps working after ``import pulsar_spark as pulsar``.
+"""
+
+
+class PulsarSparkError(Exception):
+    """The root of every error raised on purpose."""
+
+
+class InvalidRequest(PulsarSparkError):
+    """The caller asked for something that cannot be done; nothing was changed."""
+
+
+class CorruptState(PulsarSparkError):
+    """Stored rows break an invariant; nothing was written after it was seen."""
+
+
+class NewerLayout(InvalidRequest):
+    """A table was written by a newer release than this one."""
+
+
+class NotARoot(InvalidRequest):
+    """The folder holds something else than tables of this package."""
+
+
+class BrokerFenced(PulsarSparkError):
+    """Another broker has taken over the bundle; this one must stop."""
+
+
+class JavaNotFound(InvalidRequest):
+    """No Java 17 or 21 on this machine."""
+
+
+class AlreadyClosed(InvalidRequest):
+    """The client, producer, consumer or reader was closed before."""
+
+
+class ConnectError(InvalidRequest):
+    """The root cannot be reached."""
+
+
+class ConsumerAssignError(InvalidRequest):
+    """The hash ranges of a Key_Shared consumer cannot be assigned."""
+
+
+class ConsumerBusy(InvalidRequest):
+    """The subscription has all the consumers its type or policy allows."""
+
+
+class ConsumerNotFound(InvalidRequest):
+    """No consumer of that id is connected to the subscription."""
+
+
+class CumulativeAcknowledgementNotAllowedError(InvalidRequest):
+    """Shared and Key_Shared subscriptions take individual acknowledgements only."""
+
+
+class IncompatibleSchema(InvalidRequest):
+    """The schema does not fit the topic."""
+
+
+class Interrupted(InvalidRequest):
+    """The call was interrupted by closing its client."""
+
+
+class InvalidConfiguration(InvalidRequest):
+    """Options that are wrong or exclude each other."""
+
+
+class InvalidMessage(InvalidRequest):
+    """The message or message id is not one of this topic."""
+
+
+class InvalidTopicName(InvalidRequest):
+    """The topic name breaks the grammar."""
+
+
+class InvalidUrl(InvalidRequest):
+    """The service URL is not ``delta:<root>``."""
+
+
+class MemoryBufferIsFull(InvalidRequest):
+    """The client's memory limit for pending messages is reached."""
+
+
+class MessageTooBig(InvalidRequest):
+    """The payload is above the maximum message size."""
+
+
+class NotAllowedError(InvalidRequest):
+    """The operation is not allowed on this topic or subscription."""
+
+
+class NotConnected(InvalidRequest):
+    """No broker serves the bundle."""
+
+
+class OperationNotSupported(InvalidRequest):
+    """The ``pulsar`` package offers this call, this package does not."""
+
+
+class ProducerBlockedQuotaExceededError(InvalidRequest):
+    """The backlog quota of the topic is reached; the producer is held."""
+
+
+class ProducerBlockedQuotaExceededException(InvalidRequest):
+    """The backlog quota of the topic is reached; the publish is refused."""
+
+
+class ProducerBusy(InvalidRequest):
+    """Another producer of that name, or an exclusive one, is connected."""
+
+
+class ProducerFenced(InvalidRequest):
+    """An exclusive producer took the topic over."""
+
+
+class ProducerQueueIsFull(InvalidRequest):
+    """Too many messages wait to be published."""
+
+
+class SubscriptionNotFound(InvalidRequest):
+    """The topic has no such subscription."""
+
+
+class SubscriptionBusy(ConsumerBusy):
+    """Consumers of another subscription type are connected."""
+
+
+class Timeout(InvalidRequest):
+    """Nothing came, or no broker answered, in the time given."""
+
+
+class TopicNotFound(InvalidRequest):
+    """No such topic, and it may not be created on the fly."""
+
+
+class UnknownError(PulsarSparkError):
+    """A failure without a name of its own."""
+
+
+PulsarException = PulsarSparkError
+
+
+def named(name: str) -> type[PulsarSparkError]:
+    """The error class a refusal row names; :class:`UnknownError` for a name this release does not know."""
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, PulsarSparkError) else UnknownError

@@ -1,0 +1,105 @@
+"""Where tables lie: names to paths under a root and back, reversibly.
+
+``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path keeps small letters, digits,
+``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names that differ only in case stay apart on file systems that do not
+tell case, and no name can climb out of the root or meet the broker's folder (``_b`` followed by a ``u`` is no escape).
+"""
+import os
+import re
+from pathlib import Path
+
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl
+from pulsar_spark.protocol.topic_name import TopicName
+
+DEFAULT_BUNDLE = "0x00000000_0xffffffff"
+MAX_FILE_NAME = 255
+_PLAIN = re.compile(r"[a-z0-9-]")
+_ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
+
+
+def encode_name(name: str) -> str:
+    """One path segment for *name*.
+
+    >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
+    ('_4dy__topic.v1', 'My_topic.v1')
+    """
+    def encode(index: int, char: str) -> str:
+        if _PLAIN.match(char) or (char == "." and index):
+            return char
+        return "__" if char == "_" else "".join(f"_{byte:02x}" for byte in char.encode())
+
+    encoded = "".join(encode(index, char) for index, char in enumerate(name))
+    if len(encoded) > MAX_FILE_NAME:
+        raise InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder name: use a shorter or plainer one (at most {MAX_FILE_NAME})")
+    return encoded
+
+
+def decode_name(segment: str) -> str:
+    """The name behind a path segment; ValueError when no name encodes to it."""
+    out, at = bytearray(), 0
+    while at < len(segment):
+        if segment[at] == "_":
+            found = _ESCAPE.match(segment, at)
+            if not found:
+                raise ValueError(f"{segment!r} is no encoded name")
+            out += b"_" if found[0] == "__" else bytes.fromhex(found[1])
+            at = found.end()
+        else:
+            out += segment[at].encode()
+            at += 1
+    name = out.decode()
+    if encode_name(name) != segment:
+        raise ValueError(f"{segment!r} is no encoded name")
+    return name
+
+
+def parse_service_url(url: str) -> str:
+    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise."""
+    if not isinstance(url, str) or not url.startswith("delta:") or not url[len("delta:"):].strip():
+        raise InvalidUrl(f"service URL {url!r}: give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar")
+    root = url[len("delta:"):]
+    return root[len("file://"):] if root.startswith("file:///") else root
+
+
+class Layout:
+    """Paths of one root. Roots are local folders; an object store's root would be another class with these methods."""
+
+    def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
+        self.root = Path(root).expanduser().absolute()
+        self.bundle = bundle
+
+    def topic(self, topic: TopicName) -> Path:
+        return self.root / encode_name(topic.tenant) / encode_name(topic.namespace) / encode_name(topic.local_name)
+
+    def bundle_folder(self) -> Path:
+        return self.root / "_bundles" / self.bundle
+
+    def broker_table(self, table: str) -> Path:
+        """Path of ``requests``, ``cursor_ledger`` or ``ledgers``."""
+        return self.bundle_folder() / table
+
+    def checkpoint(self) -> Path:
+        return self.bundle_folder() / "checkpoint"
+
+    def namespaces(self) -> list[tuple[str, str]]:
+        """(tenant, namespace) of every namespace folder, sorted."""
+        return sorted((tenant, namespace) for tenant, folder in _named_folders(self.root) for namespace, _ in _named_folders(folder))
+
+    def topics(self, tenant: str, namespace: str) -> list[TopicName]:
+        """Topics of one namespace that have a table, sorted by name."""
+        folder = self.root / encode_name(tenant) / encode_name(namespace)
+        return sorted(TopicName(tenant, namespace, name) for name, path in _named_folders(folder) if (path / "_delta_log").is_dir())
+
+
+def _named_folders(folder: Path) -> list[tuple[str, Path]]:
+    found = []
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return found
+    for entry in entries:
+        try:
+            found.append((decode_name(entry.name), Path(entry.path)))
+        except ValueError:
+            continue
+    return [(name, path) for name, path in found if path.is_dir()]

@@ -1,0 +1,114 @@
+"""Following a table's Delta log commit by commit, without a JVM and without opening the table.
+
+A reader that knows version v asks whether ``v + 1`` exists (microseconds) and parses only that JSON file: this is what makes an idle topic cost a
+look at its log version. Only commits are read, no checkpoints: who starts from nothing opens the table (see tables) or a projection instead.
+Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
+"""
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from pulsar_spark.errors import CorruptState
+
+_NO_STATS: dict = {}
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """One ``add`` action."""
+
+    path: str
+    size: int
+    rows: int
+    partition_values: dict[str, str | None]
+    min_values: dict
+    max_values: dict
+    null_counts: dict
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes."""
+
+    version: int
+    added: tuple[AddedFile, ...]
+    removed: int
+    transactions: dict[str, int] = field(default_factory=dict)
+    is_overwrite: bool = False
+
+
+class TableLog:
+    """The log of one table, by path. Holds no state but the path; safe to share."""
+
+    def __init__(self, table: str | os.PathLike):
+        self.folder = Path(table) / "_delta_log"
+
+    def _file(self, version: int) -> Path:
+        return self.folder / f"{version:020d}.json"
+
+    def exists(self) -> bool:
+        return self.folder.is_dir()
+
+    def has(self, version: int) -> bool:
+        return os.path.exists(f"{self.folder}/{version:020d}.json")
+
+    def latest(self, known: int = -1) -> int:
+        """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
+        if known < 0 or not self.has(known):
+            try:
+                names = os.listdir(self.folder)
+            except FileNotFoundError:
+                return -1
+            known = max((int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
+        while known >= 0 and self.has(known + 1):
+            known += 1
+        return known
+
+    def earliest(self) -> int:
+        """The lowest version whose commit file still exists; -1 for no table."""
+        try:
+            return min((int(name[:20]) for name in os.listdir(self.folder) if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
+        except FileNotFoundError:
+            return -1
+
+    def commit(self, version: int) -> Commit:
+        """The commit of one version; :class:`CorruptState` when it is missing or unreadable."""
+        try:
+            text = self._file(version).read_text()
+        except FileNotFoundError as missing:
+            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was read, "
+                               "run doctor on the root") from missing
+        added, removed, transactions, is_overwrite = [], 0, {}, False
+        try:
+            for line in text.splitlines():
+                action = json.loads(line)
+                if add := action.get("add"):
+                    if add.get("dataChange", True):
+                        added.append(_added_file(add))
+                elif remove := action.get("remove"):
+                    removed += bool(remove.get("dataChange", True))
+                elif transaction := action.get("txn"):
+                    transactions[transaction["appId"]] = transaction["version"]
+                elif info := action.get("commitInfo"):
+                    is_overwrite = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
+        except (ValueError, KeyError) as broken:
+            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); run doctor on the root") from broken
+        return Commit(version, tuple(added), removed, transactions, is_overwrite)
+
+    def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
+        """The commits above *after*, in order, up to the latest or *until*."""
+        version = after + 1
+        while (until is None or version <= until) and self.has(version):
+            yield self.commit(version)
+            version += 1
+
+
+def _added_file(add: dict) -> AddedFile:
+    stats = json.loads(add["stats"]) if add.get("stats") else _NO_STATS
+    if "numRecords" not in stats:
+        raise KeyError(f"no row count in the statistics of {add['path']!r}")
+    return AddedFile(unquote(add["path"]), add["size"], stats["numRecords"], add.get("partitionValues") or {}, stats.get("minValues") or {},
+                     stats.get("maxValues") or {}, stats.get("nullCount") or {})

@@ -1,0 +1,147 @@
+"""Creating, opening, appending to and reading tables without a JVM.
+
+Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
+atomic and a table of another make or a newer release is known before a byte is read. Appends on a local root hold an inter-process lock, because a Spark
+commit there checks and then renames; ``append_fenced`` on top of that commits exactly the next version or nothing.
+"""
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from filelock import FileLock
+
+from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
+from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage.log import AddedFile, TableLog
+
+FORMAT = "pulsar_spark"
+_CONFIGURATION = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "200"}
+
+
+class Definition(NamedTuple):
+    """What the creating commit says of a table."""
+
+    table: str
+    layout_version: int
+    table_id: str
+    properties: dict
+
+
+@contextlib.contextmanager
+def append_lock(table: str | os.PathLike) -> Iterator[None]:
+    """Hold the table's inter-process lock; every append on a local root does. Not needed to read."""
+    folder = Path(table)
+    lock = folder.parent / f".{folder.name}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock):
+        yield
+
+
+def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = ()) -> bool:
+    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition."""
+    description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
+    with append_lock(path):
+        if TableLog(path).latest() >= 0:
+            return False
+        DeltaTable.create(str(path), spec.schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
+                          configuration=_CONFIGURATION)
+        return True
+
+
+def read_definition(path: str | os.PathLike) -> Definition:
+    """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer release,
+    FileNotFoundError without a table, :class:`CorruptState` for one half written."""
+    log = TableLog(path)
+    if not log.exists():
+        raise FileNotFoundError(path)
+    description = table_id = None
+    first = log.folder / f"{0:020d}.json"
+    if first.exists():
+        try:
+            actions = [json.loads(line) for line in first.read_text().splitlines()]
+        except ValueError as broken:
+            raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
+        for action in actions:
+            if "metaData" in action:
+                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+    else:
+        try:
+            metadata = DeltaTable(str(path)).metadata()
+            description, table_id = metadata.description, str(metadata.id)
+        except (TableNotFoundError, DeltaError) as broken:
+            raise CorruptState(f"table {str(path)!r} is half written ({broken}): delete the folder and create it again") from broken
+    return _parse_definition(path, description, table_id)
+
+
+def _parse_definition(path, description: str | None, table_id: str) -> Definition:
+    try:
+        properties = json.loads(description or "")
+        is_ours = properties.pop("format") == FORMAT
+    except (ValueError, KeyError, AttributeError):
+        is_ours = False
+    if not is_ours:
+        raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
+    version = properties.pop("layout_version")
+    if version > LAYOUT_VERSION:
+        raise NewerLayout(f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer pulsar_spark")
+    return Definition(properties.pop("table"), version, table_id, properties)
+
+
+class AppendTable:
+    """A handle for appending to one table from one thread at a time."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = str(path)
+        self.definition = read_definition(path)
+        self._table = DeltaTable(self.path)
+
+    def append(self, rows: pa.Table) -> int:
+        """Append *rows* in one commit of one file per partition; the version committed."""
+        with append_lock(self.path):
+            self._table.update_incremental()
+            write_deltalake(self._table, rows, mode="append")
+            return self._committed()
+
+    def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
+        """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
+        with append_lock(self.path):
+            self._table.update_incremental()
+            seen = self._table.transaction_version(app_id)
+            if seen is not None and seen >= version:
+                return None
+            write_deltalake(self._table, rows, mode="append", commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]))
+            return self._committed()
+
+    def append_fenced(self, rows: pa.Table, expected: int) -> int:
+        """Append *rows* as version *expected* + 1 or raise :class:`BrokerFenced`: somebody else has committed since."""
+        with append_lock(self.path):
+            self._table.update_incremental()
+            if self._table.version() != expected:
+                raise BrokerFenced(f"{self.path!r} is at version {self._table.version()}, not {expected}: another broker serves this bundle")
+            try:
+                write_deltalake(self._table, rows, mode="append", commit_properties=CommitProperties(max_commit_retries=0))
+            except CommitFailedError as taken:
+                raise BrokerFenced(f"{self.path!r}: version {expected + 1} was taken by another broker") from taken
+            return self._committed()
+
+    def _committed(self) -> int:
+        return self._table.version()
+
+
+def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is gone."""
+    path = file.path if isinstance(file, AddedFile) else file
+    partition_values = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in partition_values])
+    arrays = [pa.repeat(pa.scalar(partition_values[field.name]), rows.num_rows).cast(field.type) if field.name in partition_values
+              else rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+              for field in wanted]
+    return pa.Table.from_arrays(arrays, schema=wanted)

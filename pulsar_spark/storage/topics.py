@@ -1,0 +1,118 @@
+"""Topics of a root: create, look up, list, delete; and the broker's tables of a bundle.
+
+A topic is one table; its partitions are values of a partition column, so that the log's statistics count each partition without reading a row. A topic without
+partitions has no partition column and the value -1.
+"""
+import shutil
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from pulsar_spark.errors import CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.tables import append_lock, create_table, read_definition
+
+MAX_PARTITIONS = 10_000
+
+
+class Topic(NamedTuple):
+    """A topic that exists. ``partitions`` is 0 for a topic without partitions."""
+
+    name: TopicName
+    path: Path
+    topic_id: str
+    partitions: int
+
+    @property
+    def partition_indexes(self) -> list[int]:
+        return list(range(self.partitions)) if self.partitions else [-1]
+
+
+def prepare_root(layout: Layout) -> None:
+    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else."""
+    root = layout.root
+    if root.exists() and not root.is_dir():
+        raise NotARoot(f"root {str(root)!r} is a file: give a folder")
+    if root.exists() and not layout.bundle_folder().exists() and any(root.iterdir()):
+        raise NotARoot(f"root {str(root)!r} holds files that are not ours: give an empty folder, a new one, or a root made by pulsar_spark")
+    for spec in BROKER_TABLES:
+        path = layout.broker_table(spec.name)
+        if not create_table(path, spec):
+            read_definition(path)
+
+
+def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
+    """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number of partitions."""
+    topic = find_or_create_topic(layout, name, partitions)
+    if topic is None:
+        raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
+    return topic
+
+
+def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic | None:
+    """Create the topic and return it; None when it was there before."""
+    name = name if isinstance(name, TopicName) else parse_topic_name(name)
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
+        raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}")
+    prepare_root(layout)
+    created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
+                           partition_by=("partition",) if partitions else ())
+    return read_topic(layout, name) if created else None
+
+
+def read_topic(layout: Layout, name: TopicName | str) -> Topic:
+    """The topic; :class:`TopicNotFound` when there is none."""
+    name = name if isinstance(name, TopicName) else parse_topic_name(name)
+    path = layout.topic(name)
+    try:
+        definition = read_definition(path)
+    except FileNotFoundError:
+        raise TopicNotFound(f"topic {str(name)!r} does not exist: create it, or publish to it first") from None
+    if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
+        raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: run doctor on the root")
+    return Topic(name, path, definition.table_id, definition.properties["partitions"])
+
+
+def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:
+    """The topic behind *name* and the partitions meant: all of them, or the one of a ``-partition-N`` name.
+
+    With *create* a missing topic is made without partitions, as Pulsar's auto-creation does by default. :class:`TopicNotFound` without it, and for a
+    partition the topic has not.
+    """
+    name = name if isinstance(name, TopicName) else parse_topic_name(name)
+    index = name.partition_index
+    if index >= 0 and layout.topic(name.partitioned_topic).exists():
+        parent = read_topic(layout, name.partitioned_topic)
+        if parent.partitions:
+            if index >= parent.partitions:
+                raise TopicNotFound(f"topic {str(name)!r}: {str(parent.name)!r} has {parent.partitions} partitions, 0 to {parent.partitions - 1}")
+            return parent, [index]
+    try:
+        topic = read_topic(layout, name)
+    except TopicNotFound:
+        if not create:
+            raise
+        topic = find_or_create_topic(layout, name) or read_topic(layout, name)
+    return topic, topic.partition_indexes
+
+
+def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
+    """Topics of a namespace, by name; tables that are not topics are left out."""
+    topics = []
+    for name in layout.topics(tenant, namespace):
+        try:
+            topics.append(read_topic(layout, name))
+        except (NotARoot, TopicNotFound, InvalidTopicName):
+            continue
+    return topics
+
+
+def delete_topic(layout: Layout, name: TopicName | str) -> None:
+    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table; :class:`TopicNotFound` when there is none."""
+    topic = read_topic(layout, name)
+    with append_lock(topic.path):
+        doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
+        topic.path.rename(doomed)
+    shutil.rmtree(doomed)
