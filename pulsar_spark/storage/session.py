@@ -1,0 +1,145 @@
+"""The Spark session: Delta configured, quiet, and with the settings under which rounds are short.
+
+A session that is there already (notebook, Databricks, a caller's own) is used as it is; only Delta is asked for. Otherwise one is made. Delta's two jars come
+from Spark's own resolver the first time, and are given as local files from then on: no look at a package registry at each start. Only these two are resolved
+(``delta-spark`` and ``delta-storage``; the rest of what Delta's artifact names is in Spark or serves other catalogs), because Spark puts every resolved jar on
+the Python workers' ``sys.path``, where each Python task reads all their directories again: 0.5 s a task with all forty, 0.2 s with two.
+"""
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
+
+JAVA_VERSIONS = (17, 21)
+DEFAULT_MASTER = "local[2]"
+_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_NOT_NEEDED = "io.unitycatalog:*,io.delta:delta-kernel*,io.airlift:*,org.*:*,com.*:*,javax.*:*,commons-*:*"
+_SETTINGS = {
+    "spark.sql.extensions": _EXTENSION,
+    "spark.sql.catalog.spark_catalog": _CATALOG,
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.driver.extraJavaOptions": "-Xss8m",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL_SETTINGS = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_ROUND_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.minBatchesToRetain": "2",
+}
+
+
+def spark_session(app_name: str = "pulsar_spark", *, master: str | None = None, settings: dict[str, str] | None = None,
+                  for_rounds: bool = False) -> SparkSession:
+    """The active session if it knows Delta, else a new one; *settings* are added to ours, or set on the active one as far as they still can be.
+
+    *master* defaults to what Spark is configured with, else two local cores. *for_rounds* adds what makes small plans quick; on an active session that is a
+    sibling session of the same Spark application, so that the caller's own settings stay. :class:`JavaNotFound` without a Java that Spark takes,
+    :class:`InvalidConfiguration` for a session without Delta or a setting that comes too late.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        check_delta(active)
+        return _adapted(active, settings or {}, for_rounds)
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted:
+        _find_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    configured = dict(pyspark.SparkConf().getAll()) if is_submitted else {}
+    master = master or configured.get("spark.master") or DEFAULT_MASTER
+    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {}), **({} if is_submitted else _jar_settings(configured)),
+              **(_round_settings(master) if for_rounds else {}), **configured, **(settings or {}), "spark.master": master}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    check_delta(spark)
+    return spark
+
+
+def check_delta(spark: SparkSession) -> None:
+    """:class:`InvalidConfiguration`, with the settings to give, unless the session can read and write Delta tables."""
+    if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        return
+    has_extension = _EXTENSION in spark.conf.get("spark.sql.extensions", "").split(",")
+    has_catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") == _CATALOG
+    if not (has_extension and has_catalog):
+        raise InvalidConfiguration(
+            f"the Spark session does not know Delta Lake: start it with spark.jars.packages={delta_artifact()}, spark.sql.extensions={_EXTENSION} and "
+            f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one")
+
+
+def delta_artifact() -> str:
+    """Delta's artifact for the installed Spark, as a resolver names it: ``group:artifact:version``."""
+    spark_version = ".".join(pyspark.__version__.split(".")[:2])
+    return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
+
+
+def _jar_settings(configured: dict[str, str]) -> dict[str, str]:
+    _, artifact, delta_version = delta_artifact().split(":")
+    folders = [Path(configured["spark.jars.ivy"])] if "spark.jars.ivy" in configured else sorted(Path.home().glob(".ivy2*"))
+    for folder in folders:
+        jars = [folder / "jars" / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
+        if all(jar.is_file() for jar in jars):
+            return {"spark.jars": ",".join(map(str, jars))}
+    print("resolving Delta Lake's jar, first time only ...", file=sys.stderr, flush=True)
+    return {"spark.jars.packages": delta_artifact(), "spark.jars.excludes": _NOT_NEEDED}
+
+
+def _round_settings(master: str) -> dict[str, str]:
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    cores = {} if not found else {"spark.sql.shuffle.partitions": str(os.cpu_count() if found[1] == "*" else found[1] or 1)}
+    return {**_ROUND_SETTINGS, **cores}
+
+
+def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -> SparkSession:
+    fixed = {name: value for name, value in settings.items() if not active.conf.isModifiable(name) and active.conf.get(name, None) != value}
+    if fixed:
+        raise InvalidConfiguration(f"settings {sorted(fixed)} cannot change any more: a Spark session is active; stop it or start it with them")
+    spark = active
+    if for_rounds:
+        spark = active.newSession()
+        spark.conf.set("spark.sql.catalog.spark_catalog", active.conf.get("spark.sql.catalog.spark_catalog", _CATALOG))
+        settings = {**_round_settings(active.conf.get("spark.master", "")), **settings}
+    for name, value in settings.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    return spark
+
+
+def _find_java() -> None:
+    """Make sure that Spark will find a Java it runs on, pointing JAVA_HOME at one where the default is another."""
+    home = os.environ.get("JAVA_HOME")
+    if _java_version(Path(home) / "bin" / "java" if home else Path("java")) in JAVA_VERSIONS:
+        return
+    places = [*Path("/usr/lib/jvm").glob("*"), *Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"),
+              *(Path(prefix) / "opt" / f"openjdk@{java}" for prefix in ("/opt/homebrew", "/usr/local") for java in JAVA_VERSIONS)]
+    for place in sorted(places):
+        if _java_version(place / "bin" / "java") in JAVA_VERSIONS:
+            os.environ["JAVA_HOME"] = str(place)
+            return
+    command = "brew install openjdk@17" if sys.platform == "darwin" else "apt-get install openjdk-17-jre-headless"
+    raise JavaNotFound(f"Spark needs Java {' or '.join(map(str, JAVA_VERSIONS))} and none was found: {command}")
+
+
+def _java_version(java: Path) -> int | None:
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found and said.returncode == 0 else None
