@@ -1,0 +1,64 @@
+"""Failover: the order of a subscription's consumers, and which of them is active.
+
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0 first), then by name as Java compares
+strings (by UTF-16 code unit), then by joining. Only the best priority present takes part. On partition i of a partitioned topic the
+i-th of them is active, counted round; a topic without partitions is placed on a hash ring of 100 points per consumer, so that many such topics
+spread over the consumers. A topic whose own name ends in ``-partition-N`` is a partition.
+
+Left out: the delay of a second before a new active consumer starts (2.11): a round lies in between anyway.
+"""
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.protocol.topic_name import parse_topic_name
+
+POINTS_PER_CONSUMER = 100
+
+
+class Consumer(NamedTuple):
+    """What decides a consumer's place: ``join_order`` counts up over the subscription's life."""
+
+    consumer_id: str
+    name: str
+    priority_level: int = 0
+    join_order: int = 0
+
+
+def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
+    """*consumers* in the order that Failover counts them.
+
+    >>> [c.name for c in sort_consumers([Consumer("1", "b"), Consumer("2", "a"), Consumer("3", "B"), Consumer("4", "A", 1)])]
+    ['B', 'a', 'b', 'A']
+    """
+    return sorted(consumers, key=lambda c: (c.priority_level, _utf16(c.name), c.join_order))
+
+
+def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
+    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name* its full name.
+
+    >>> both = [Consumer("1", "a"), Consumer("2", "b")]
+    >>> active_consumer(both, partition_index=3, topic_name="persistent://public/default/t-partition-3").name
+    'b'
+    """
+    ordered = sort_consumers(consumers)
+    best = [c for c in ordered if c.priority_level == ordered[0].priority_level]
+    if not best:
+        return None
+    if partition_index < 0:
+        partition_index = parse_topic_name(topic_name).partition_index
+    return best[partition_index % len(best)] if partition_index >= 0 else _nearest_on_ring(best, topic_name)
+
+
+def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
+    """Of the consumers' points on the ring the first at or after the topic's, or the ring's first. On one point the later consumer wins."""
+    ring = {sticky_key_hash(f"{consumer.name}{i}".encode()): consumer for consumer in best for i in range(POINTS_PER_CONSUMER)}
+    points = sorted(ring)
+    place = bisect_left(points, sticky_key_hash(topic_name.encode("utf-8")))
+    return ring[points[place % len(points)]]
+
+
+def _utf16(name: str) -> bytes:
+    """Bytes that sort as Java's ``String.compareTo`` does."""
+    return name.encode("utf-16-be", "surrogatepass")

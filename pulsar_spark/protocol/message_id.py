@@ -1,0 +1,150 @@
+"""Message ids: where a message lies, printed, compared and serialized as the ``pulsar`` package does.
+
+An id is (ledger id, entry id, partition, batch index); -1 stands for "none" of the last two. Order is that of Pulsar's clients: by ledger, entry
+and batch index, so that a message outside a batch (-1) sorts before the messages of a batch of the same entry. The partition comes last: ids of
+two partitions have no order in Pulsar, here they get one so that sorting agrees with equality. Bytes are Pulsar's protobuf message
+``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1).
+
+Left out: the ids of chunked messages (first and last chunk) and the batch's ack set, which Pulsar keeps in the same message.
+"""
+from collections.abc import Iterator
+from functools import total_ordering
+
+from pulsar_spark.errors import InvalidMessage
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_UINT64 = 1 << 64
+_MAX_LONG = (1 << 63) - 1
+_ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}
+
+
+@total_ordering
+class MessageId:
+    """One message's place; immutable, hashable, ordered.
+
+    >>> str(MessageId(partition=3, ledger_id=5, entry_id=7, batch_index=2))
+    '(5,7,3,2)'
+    >>> MessageId.earliest < MessageId(-1, 0, 0) < MessageId(-1, 0, 0, 0) < MessageId.latest
+    True
+    """
+
+    __slots__ = ("_place", "_topic_name")
+    earliest: "MessageId"
+    latest: "MessageId"
+
+    def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1):
+        self._place = (ledger_id, entry_id, batch_index, partition)
+        self._topic_name: str | None = None
+
+    def ledger_id(self) -> int:
+        """The publish commit: the version it made of the topic's table."""
+        return self._place[0]
+
+    def entry_id(self) -> int:
+        """The entry within its publish commit and partition."""
+        return self._place[1]
+
+    def batch_index(self) -> int:
+        """The place in the entry's batch, -1 outside a batch."""
+        return self._place[2]
+
+    def partition(self) -> int:
+        """The partition, -1 where the topic has none."""
+        return self._place[3]
+
+    def topic_name(self) -> str | None:
+        """The topic, where it is known: a consumer of several topics needs it to tell whose id this is. No part of equality."""
+        return self._topic_name
+
+    def of_topic(self, topic: str | None) -> "MessageId":
+        """The same id, knowing its topic."""
+        copy = MessageId(self.partition(), self.ledger_id(), self.entry_id(), self.batch_index())
+        copy._topic_name = topic
+        return copy
+
+    def serialize(self) -> bytes:
+        """Pulsar's bytes for this id.
+
+        >>> MessageId(3, 5, 7, 2).serialize()
+        b'\\x08\\x05\\x10\\x07\\x18\\x03 \\x02'
+        """
+        values = ((1, self.ledger_id()), (2, self.entry_id()), (3, self.partition()), (4, self.batch_index()))
+        return b"".join(_varint(number << 3 | _VARINT) + _varint(value) for number, value in values if number < 3 or value != -1)
+
+    @staticmethod
+    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
+        """The id *message_id_bytes* hold, unknown fields skipped; :class:`InvalidMessage` for bytes that are no id.
+
+        >>> str(MessageId.deserialize(b"\\x08\\x05\\x10\\x07"))
+        '(5,7,-1,-1)'
+        """
+        if not isinstance(message_id_bytes, (bytes, bytearray, memoryview)):
+            raise InvalidMessage(f"message id {message_id_bytes!r} is not bytes: give what MessageId.serialize() returned")
+        fields = {_ID_FIELDS[number]: value for number, value in _varint_fields(bytes(message_id_bytes)) if number in _ID_FIELDS}
+        if not {"ledger_id", "entry_id"} <= fields.keys():
+            raise InvalidMessage(f"message id {bytes(message_id_bytes)!r} lacks its ledger or entry: give what MessageId.serialize() returned")
+        return MessageId(**fields).of_topic(topic)
+
+    def __str__(self) -> str:
+        return f"({self.ledger_id()},{self.entry_id()},{self.partition()},{self.batch_index()})"
+
+    def __repr__(self) -> str:
+        return (f"MessageId(partition={self.partition()}, ledger_id={self.ledger_id()}, entry_id={self.entry_id()}, "
+                f"batch_index={self.batch_index()})")
+
+    def __eq__(self, other: object) -> bool:
+        return self._place == other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return self._place < other._place if isinstance(other, MessageId) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+
+MessageId.earliest = MessageId()
+MessageId.latest = MessageId(ledger_id=_MAX_LONG, entry_id=_MAX_LONG)
+
+
+def _varint(value: int) -> bytes:
+    """*value* as protobuf writes integers; a negative one as its 64-bit two's complement."""
+    rest, out = value % _UINT64, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The signed 64-bit integer at *at*, and where the next thing starts."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise InvalidMessage(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
+        byte, at = data[at], at + 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value %= _UINT64
+            return (value - _UINT64 if value > _MAX_LONG else value), at
+    raise InvalidMessage(f"message id {data!r} holds a number of more than 64 bits: give what MessageId.serialize() returned")
+
+
+def _varint_fields(data: bytes) -> Iterator[tuple[int, int]]:
+    """(field number, value) of every integer field; fields of other wire types are stepped over."""
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        number, wire_type = key >> 3, key & 7
+        if number < 1 or wire_type not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
+            raise InvalidMessage(f"message id {data!r} is not a protobuf message: give what MessageId.serialize() returned")
+        if wire_type == _VARINT:
+            value, at = _read_varint(data, at)
+            yield number, value
+            continue
+        length = {_FIXED64: 8, _FIXED32: 4}.get(wire_type)
+        if length is None:
+            length, at = _read_varint(data, at)
+        at += length
+        if length < 0 or at > len(data):
+            raise InvalidMessage(f"message id {data!r} breaks off: give what MessageId.serialize() returned")

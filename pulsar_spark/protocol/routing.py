@@ -1,0 +1,80 @@
+"""Routing: which partition of a topic a producer's message goes to.
+
+Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A message with a partition key goes to
+hash(key) modulo partitions, whatever the routing mode; the ordering key plays no part. Without a key round robin takes the next partition per
+message, or with batching stays on one partition for a slice of time, so that batches fill; the single-partition mode keeps to one partition. Which
+partition a round robin starts at, or a single-partition producer picks, is a random choice of the producer's: here it is an argument.
+"""
+from collections.abc import Callable
+from enum import Enum
+from itertools import count
+
+from pulsar_spark.protocol.sticky_key import boost_hash, java_string_hash, sticky_key_hash
+
+
+class HashingScheme(Enum):
+    """Hashes of a partition key, named and numbered as in Pulsar's C++ client, whose default is BoostHash. Java's default is JavaStringHash."""
+
+    Murmur3_32Hash = 0
+    BoostHash = 1
+    JavaStringHash = 2
+
+
+def key_hash(key: str, scheme: HashingScheme) -> int:
+    """The 31-bit hash of a partition key's text (for a key given as bytes: its base64 text).
+
+    >>> key_hash("key1", HashingScheme.JavaStringHash), key_hash("key1", HashingScheme.Murmur3_32Hash)
+    (3288498, 462881061)
+    """
+    if scheme is HashingScheme.JavaStringHash:
+        return java_string_hash(key)
+    data = key.encode("utf-8")
+    return sticky_key_hash(data) if scheme is HashingScheme.Murmur3_32Hash else boost_hash(data)
+
+
+def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> int:
+    """The partition of a message with *key*, the same for every producer of one scheme.
+
+    >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash)
+    6
+    """
+    return key_hash(key, hashing_scheme) % partitions
+
+
+class SinglePartitionRouter:
+    """Every message without a key to *partition*."""
+
+    def __init__(self, partition: int, *, scheme: HashingScheme = HashingScheme.BoostHash):
+        self._partition = partition
+        self._scheme = scheme
+
+    def partition(self, key: str | None, partitions: int) -> int:
+        """The partition for the next message; *key* None where it has none."""
+        return self._partition if key is None else partition_for_key(key, partitions, self._scheme)
+
+
+class RoundRobinRouter:
+    """Messages without a key to the partitions in turn, starting at *start*.
+
+    With *clock_ms*, the clock of a producer that batches, the turn changes when the clock enters another slice of *switch_ms* (at least 1 ms)
+    counted from 0, instead of with every message. Messages with a key do not move the turn.
+
+    >>> router = RoundRobinRouter(start=1)
+    >>> [router.partition(None, 3) for _ in range(4)]
+    [1, 2, 0, 1]
+    """
+
+    def __init__(self, *, start: int = 0, scheme: HashingScheme = HashingScheme.BoostHash,
+                 clock_ms: Callable[[], int] | None = None, switch_ms: int = 1):
+        self._start = start
+        self._scheme = scheme
+        self._clock_ms = clock_ms
+        self._switch_ms = max(1, switch_ms)
+        self._turns = count(start)
+
+    def partition(self, key: str | None, partitions: int) -> int:
+        """The partition for the next message; *key* None where it has none."""
+        if key is not None:
+            return partition_for_key(key, partitions, self._scheme)
+        turn = next(self._turns) if self._clock_ms is None else self._clock_ms() // self._switch_ms + self._start
+        return turn % partitions

@@ -1,0 +1,25 @@
+"""Hashes of keys: golden a1 (Murmur3_32Hash and slots), golden a2 (which bytes are hashed)."""
+import pytest
+
+from pulsar_spark.protocol.sticky_key import NONE_KEY, slot, sticky_key, sticky_key_hash
+from tests.protocol.golden import cases, named
+
+
+def test_hash_and_slot_are_those_of_pulsar():
+    vectors = cases("a1_murmur3")
+    keys = [bytes.fromhex(case["input"]["key_hex"]) for case in vectors]
+    assert [sticky_key_hash(key) for key in keys] == [case["expected"]["hash"] for case in vectors]
+    assert [slot(sticky_key_hash(key)) for key in keys] == [case["expected"]["slot_65536"] for case in vectors]
+
+
+@pytest.mark.parametrize("case", cases("a2_sticky_key"), ids=named)
+def test_the_bytes_hashed_are_those_of_pulsar(case):
+    given = case["input"]
+    ordering_key = None if given["ordering_key_hex"] is None else bytes.fromhex(given["ordering_key_hex"])
+    key = sticky_key(given["partition_key"], ordering_key=ordering_key, is_base64=bool(given["partition_key_b64_encoded"]))
+    assert key.hex() == case["expected"]["sticky_key_hex"]
+    assert sticky_key_hash(key) == case["expected"]["hash"]
+
+
+def test_bad_base64_counts_as_no_key():
+    assert sticky_key("not base64!", is_base64=True) == NONE_KEY

@@ -1,0 +1,111 @@
+"""The map of the package: imports point up it only, and a client needs no JVM.
+
+The rows of :data:`MAY_IMPORT` are the layers from the ground up: what a module of the layer may import of the package. ``errors`` is free to all.
+"""
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "pulsar_spark"
+
+GROUND = {"protocol", "schemas"}
+BROKER = {"protocol", "schemas", "columns", "transforms", "storage", "broker"}
+MAY_IMPORT = {
+    "errors": set(),
+    "protocol": {"protocol"},
+    "schemas": set(),
+    "columns": GROUND,
+    "storage": GROUND | {"storage"},
+    "transforms": GROUND | {"columns", "transforms"},
+    "broker": BROKER,
+    "client": GROUND | {"storage", "client"},
+    "client/frames": GROUND | {"storage", "client", "columns", "transforms"},
+    "__init__": GROUND | {"client"},
+    "admin": BROKER | {"client", "admin"},
+    "cli": BROKER | {"client", "admin", "cli", "demo", "__init__"},
+    "demo": BROKER | {"client", "admin", "demo", "__init__"},
+    "__main__": {"cli"},
+}
+ONLY_STANDARD_LIBRARY_AND = {"protocol": {"mmh3"}, "errors": set()}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(module: str) -> str:
+    """The layer of a module written as a path below the package, without ``.py``."""
+    if module == "client/frames" or module.startswith("client/frames/"):
+        return "client/frames"
+    return module.split("/")[0]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of everything the file imports, at module level or inside functions."""
+    package = ["pulsar_spark", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = [*package[:len(package) - node.level + 1]] if node.level else []
+            source = ".".join(base + ([node.module] if node.module else []))
+            # ``from pulsar_spark import admin`` imports the module admin, ``from pulsar_spark.errors import Timeout`` the module errors.
+            yield from ({f"{source}.{alias.name}" for alias in node.names} if source == "pulsar_spark" else {source})
+
+
+def imported_layers(path: Path) -> set[str]:
+    """The layers of the package a file imports; a name taken from the package itself counts as ``__init__``."""
+    found = set()
+    for full_name in imports(path):
+        parts = full_name.split(".")
+        if parts[0] != "pulsar_spark":
+            continue
+        inner = parts[1] if len(parts) > 1 else "__init__"
+        is_module = (PACKAGE / inner).is_dir() or (PACKAGE / f"{inner}.py").is_file()
+        found.add(layer("/".join(parts[1:])) if is_module and len(parts) > 1 else "__init__")
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=name)
+def test_arrows_point_up(path):
+    where = layer(name(path))
+    assert where in MAY_IMPORT, f"{where} is no layer of the map: add it to MAY_IMPORT"
+    down = imported_layers(path) - MAY_IMPORT[where] - {"errors"}
+    assert not down, f"{name(path)} imports {sorted(down)}: {where} may import {sorted(MAY_IMPORT[where])}"
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if layer(name(path)) in ONLY_STANDARD_LIBRARY_AND], ids=name)
+def test_the_ground_needs_nothing(path):
+    tops = {full_name.split(".")[0] for full_name in imports(path)}
+    foreign = tops - sys.stdlib_module_names - {"pulsar_spark"} - ONLY_STANDARD_LIBRARY_AND[layer(name(path))]
+    assert not foreign, f"{name(path)} imports {sorted(foreign)}"
+
+
+def test_an_arrow_that_points_down_is_seen(tmp_path, monkeypatch):
+    """The test above can fail: a storage module that imports a transform in any of the four ways is found out."""
+    monkeypatch.setattr(f"{__name__}.PACKAGE", tmp_path)
+    for folder in ("storage", "transforms"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "transforms" / "__init__.py").touch()
+    ways = ("import pulsar_spark.transforms.dispatch", "from pulsar_spark.transforms import dispatch", "from pulsar_spark import transforms",
+            "def f():\n    from ..transforms.dispatch import assign")
+    for number, way in enumerate(ways):
+        path = tmp_path / "storage" / f"way{number}.py"
+        path.write_text(way)
+        assert imported_layers(path) == {"transforms"}
+
+
+@pytest.mark.parametrize("module", ["pulsar_spark", "pulsar_spark.admin"])
+def test_no_jvm_comes_with_the_client(module):
+    """``import pulsar_spark as pulsar`` costs no Spark: small programs that publish or consume have no Java."""
+    check = f"import {module}, sys; spark = [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'delta', 'py4j')]; assert not spark, spark"
+    result = subprocess.run([sys.executable, "-c", check], cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
