@@ -58,10 +58,10 @@ def spark_session(app_name: str = "pulsar_spark", *, master: str | None = None, 
         _find_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    configured = dict(pyspark.SparkConf().getAll()) if is_submitted else {}
-    master = master or configured.get("spark.master") or DEFAULT_MASTER
-    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {}), **({} if is_submitted else _jar_settings(configured)),
-              **(_round_settings(master) if for_rounds else {}), **configured, **(settings or {}), "spark.master": master}
+    given = {**(dict(pyspark.SparkConf().getAll()) if is_submitted else {}), **(settings or {})}
+    master = master or given.get("spark.master") or DEFAULT_MASTER
+    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {}), **(_round_settings(master) if for_rounds else {}),
+              **given, **({} if is_submitted else _jar_settings(given)), "spark.master": master}
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in chosen.items():
@@ -89,15 +89,19 @@ def delta_artifact() -> str:
     return f"io.delta:delta-spark_{spark_version}_2.13:{version('delta-spark')}"
 
 
-def _jar_settings(configured: dict[str, str]) -> dict[str, str]:
+def _jar_settings(given: dict[str, str]) -> dict[str, str]:
+    """Where Delta's jars come from, beside the jars the caller gives."""
+    def also(name: str, value: str) -> dict[str, str]:
+        return {name: ",".join(filter(None, (given.get(name), value)))}
+
     _, artifact, delta_version = delta_artifact().split(":")
-    folders = [Path(configured["spark.jars.ivy"])] if "spark.jars.ivy" in configured else sorted(Path.home().glob(".ivy2*"))
+    folders = [Path(given["spark.jars.ivy"])] if "spark.jars.ivy" in given else sorted(Path.home().glob(".ivy2*"))
     for folder in folders:
         jars = [folder / "jars" / f"io.delta_{name}-{delta_version}.jar" for name in (artifact, "delta-storage")]
         if all(jar.is_file() for jar in jars):
-            return {"spark.jars": ",".join(map(str, jars))}
+            return also("spark.jars", ",".join(map(str, jars)))
     print("resolving Delta Lake's jar, first time only ...", file=sys.stderr, flush=True)
-    return {"spark.jars.packages": delta_artifact(), "spark.jars.excludes": _NOT_NEEDED}
+    return also("spark.jars.packages", delta_artifact()) | ({} if "spark.jars.packages" in given else {"spark.jars.excludes": _NOT_NEEDED})
 
 
 def _round_settings(master: str) -> dict[str, str]:
