@@ -1,0 +1,68 @@
+"""What tests share: one Spark session for the whole run, a root of their own, a clock they set.
+
+Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no Java.
+"""
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import prepare_root
+
+START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
+
+
+class Clock:
+    """A clock that stands still until it is told otherwise. Calling it gives the time, as calling the system's clock does."""
+
+    def __init__(self, now: datetime = START):
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **duration: float) -> datetime:
+        """Move on by ``timedelta(**duration)``; the new time."""
+        self.now += timedelta(**duration)
+        return self.now
+
+    def set(self, now: datetime) -> None:
+        self.now = now
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "spark: needs a JVM (set by itself for tests that use the spark fixture)")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
+
+    session = spark_session("pulsar_spark tests", master="local[2]", settings={
+        "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An empty root with its bundle's tables, as a path."""
+    path = tmp_path / "root"
+    prepare_root(Layout(path))
+    return path
+
+
+@pytest.fixture
+def layout(root) -> Layout:
+    return Layout(root)
