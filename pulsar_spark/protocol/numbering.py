@@ -1,0 +1,80 @@
+"""Numbering: which positions the entries of a publish commit get.
+
+Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry ids. So they follow from the log alone, and
+whoever reads the log comes to the same numbers. Entry ids are dense within write task and partition, hence a file's smallest id, largest id and row count
+tell its entries; only files that hold batches of unequal size must be looked into.
+"""
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import groupby
+from typing import NamedTuple
+
+from pulsar_spark.errors import CorruptState
+
+
+class Run(NamedTuple):
+    """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table."""
+
+    first_position: int
+    entries: int
+    batch_size: int
+    ledger_id: int
+    publish_id: str
+    first_entry_id: int
+    path: str
+    min_publish_time: datetime | None
+    max_publish_time: datetime | None
+    bytes: int
+    has_delayed: bool
+    has_chunks: bool
+    has_keys: bool
+
+    @property
+    def last_position(self) -> int:
+        return self.first_position + self.entries - 1
+
+
+class PublishedFile(NamedTuple):
+    """What the log says of a file: entry ids first..last, rows, and the batch size where it is the same throughout (else None)."""
+
+    partition: int
+    publish_id: str
+    first_entry_id: int
+    last_entry_id: int
+    rows: int
+    batch_size: int | None
+    path: str
+    min_publish_time: datetime | None
+    max_publish_time: datetime | None
+    bytes: int
+    has_delayed: bool
+    has_chunks: bool
+    has_keys: bool
+
+
+def number_files(files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int],
+                 batch_sizes: Mapping[str, list[int]]) -> dict[int, list[Run]]:
+    """Runs per partition of one publish commit. *ends* gives the next position of each partition (0 where unknown), *batch_sizes* for the files
+    whose batches differ the size of every entry in order. :class:`CorruptState` when rows and ids of a file do not fit together."""
+    numbered: dict[int, list[Run]] = {}
+    for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):
+        runs = numbered.setdefault(file.partition, [])
+        position = runs[-1].last_position + 1 if runs else ends.get(file.partition, 0)
+        entry_id = file.first_entry_id
+        for batch_size, entries in _batches(file, batch_sizes):
+            runs.append(Run(position, entries, batch_size, ledger_id, file.publish_id, entry_id, file.path, file.min_publish_time, file.max_publish_time,
+                            file.bytes, file.has_delayed, file.has_chunks, file.has_keys))
+            position, entry_id = position + entries, entry_id + entries
+    return numbered
+
+
+def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[tuple[int, int]]:
+    entries = file.last_entry_id - file.first_entry_id + 1
+    if file.path in batch_sizes:
+        batches = [(size, len(list(same))) for size, same in groupby(batch_sizes[file.path])]
+    else:
+        batches = [(file.batch_size or 0, entries)]
+    if sum(count for _, count in batches) != entries or sum(size * count for size, count in batches) != file.rows:
+        raise CorruptState(f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}: "
+                           "entry ids must be dense; the file was not written by a producer of this package")
+    return batches

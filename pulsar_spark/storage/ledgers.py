@@ -1,0 +1,135 @@
+"""The ``ledgers`` table, and numbering a topic's new publish commits from its log.
+
+A projection of ``messages``: any reader of the log comes to the same rows, so a crash between writing them and the round that uses them is repaired by reading
+them back. Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once.
+"""
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.numbering import PublishedFile, Run, number_files
+from pulsar_spark.schemas import LEDGERS
+from pulsar_spark.storage.log import AddedFile, Commit, TableLog
+
+
+class PartitionLedgers:
+    """The runs of one topic partition in order of position, with the sums that turn positions into messages."""
+
+    def __init__(self):
+        self.runs: list[Run] = []
+        self._firsts: list[int] = []
+        self._messages_before: list[int] = []
+
+    @property
+    def end_position(self) -> int:
+        """Position the next entry gets."""
+        return self.runs[-1].last_position + 1 if self.runs else 0
+
+    def add(self, run: Run) -> None:
+        """Append the next run; one already known is passed over."""
+        if run.first_position < self.end_position:
+            return
+        if run.first_position > self.end_position:
+            raise CorruptState(f"ledger {run.ledger_id}: positions {self.end_position} to {run.first_position - 1} are missing: rebuild the ledgers table")
+        self._messages_before.append(self.messages_before(run.first_position))
+        self.runs.append(run)
+        self._firsts.append(run.first_position)
+
+    def index_of(self, position: int) -> int:
+        """Index of the run that holds *position*, or of the last run before it; -1 before the first."""
+        return bisect_right(self._firsts, position) - 1
+
+    def overlapping(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that hold positions *first*..*last*."""
+        for index in range(max(self.index_of(first), 0), len(self.runs)):
+            if self.runs[index].first_position > last:
+                return
+            yield self.runs[index]
+
+    def messages_before(self, position: int) -> int:
+        """Messages of all entries below *position*."""
+        index = self.index_of(position - 1)
+        if index < 0:
+            return 0
+        run = self.runs[index]
+        return self._messages_before[index] + (min(position, run.last_position + 1) - run.first_position) * run.batch_size
+
+    def messages_in(self, first: int, last: int) -> int:
+        """Messages of the entries at *first*..*last*."""
+        return self.messages_before(last + 1) - self.messages_before(first) if last >= first else 0
+
+
+def number_commit(table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str]) -> dict[int, list[Run]]:
+    """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to *seen_publish_ids*."""
+    if not commit.added or commit.removed or commit.is_overwrite:
+        return {}
+    files = [_published_file(table, file) for file in commit.added if file.rows]
+    publish_ids = {file.publish_id for file in files}
+    if len(publish_ids) > 1:
+        raise CorruptState(f"{str(table)!r}: commit {commit.version} has {len(publish_ids)} publish ids, a publish has one")
+    if publish_ids <= seen_publish_ids:
+        return {}
+    seen_publish_ids |= publish_ids
+    batch_sizes = {file.path: _entry_batch_sizes(table, file.path) for file in files if file.batch_size is None}
+    return number_files(files, ledger_id=commit.version, ends=ends, batch_sizes=batch_sizes)
+
+
+def _published_file(table: Path, file: AddedFile) -> PublishedFile:
+    low, high, nulls = file.min_values, file.max_values, file.null_counts
+    try:
+        first, last = low["entry_id"], high["entry_id"]
+        publish_id = low["publish_id"]
+        if publish_id != high["publish_id"]:
+            raise CorruptState(f"{str(table)!r}: file {file.path!r} mixes publish ids")
+        smallest, largest = low["batch_size"], high["batch_size"]
+        partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
+    except KeyError as missing:
+        raise CorruptState(f"{str(table)!r}: file {file.path!r} has no statistics of {missing}: write topics only through this package") from missing
+
+    def has(column: str) -> bool:
+        return nulls.get(column, file.rows) < file.rows
+
+    return PublishedFile(partition, publish_id, first, last, file.rows, smallest if smallest == largest else None, file.path, _time(low.get("publish_time")),
+                         _time(high.get("publish_time")), file.size, has("deliver_at_time"), has("uuid"), has("partition_key") or has("ordering_key"))
+
+
+def _entry_batch_sizes(table: Path, path: str) -> list[int]:
+    rows = pq.read_table(f"{table}/{path}", columns=["entry_id", "batch_size"], partitioning=None)
+    sizes = dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
+    return [sizes[entry_id] for entry_id in sorted(sizes)]
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> list[dict]:
+    """Rows of the ``ledgers`` table for the runs of a topic."""
+    return [dict(run._asdict(), topic=topic, topic_id=topic_id, partition=partition) for partition, runs in numbered.items() for run in runs]
+
+
+def read_ledgers(path: Path, *, after: int = -1, topic_id: str | None = None) -> tuple[pa.Table, int]:
+    """All rows of the table (of one topic), and the version they were read at. With *after*, only rows of later commits."""
+    log = TableLog(path)
+    if after >= 0:
+        latest = log.latest(after)
+        files = [file for commit in log.commits(after, latest) for file in commit.added]
+        tables = [pq.read_table(f"{path}/{file.path}", schema=LEDGERS.schema, partitioning=None) for file in files]
+        rows = pa.concat_tables(tables) if tables else LEDGERS.schema.empty_table()
+        return (rows.filter(pa.compute.equal(rows["topic_id"], topic_id)) if topic_id else rows), latest
+    table = DeltaTable(str(path))
+    filters = [("topic_id", "=", topic_id)] if topic_id else None
+    return table.to_pyarrow_table(filters=filters).select(LEDGERS.schema.names).cast(LEDGERS.schema), table.version()
+
+
+def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:
+    """(topic id, partition, run) of every row, in order of position."""
+    columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", *Run._fields)]
+    for topic_id, partition, *fields in sorted(zip(*columns), key=lambda row: (row[0], row[1], row[2])):
+        yield topic_id, partition, Run(*fields)

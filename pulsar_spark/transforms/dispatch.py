@@ -1,0 +1,108 @@
+"""Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
+
+Candidates are replay entries that are due, by position, then unread entries, by position. Laid end to end they form an axis of entry counts; the consumers' turns, as
+wide as their permits allow, form another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of
+entries at the price of a few ranges.
+
+Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry, and
+permits may end below zero. On Shared each priority level is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are
+ours, permits and limits are Pulsar's). On Exclusive and Failover the active consumer is the only one in line.
+Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
+"""
+from pyspark.sql import DataFrame, Window, functions as F
+
+from pulsar_spark.columns import unacked_messages
+from pulsar_spark.transforms.intervals import merge_adjacent
+from pulsar_spark.transforms.round_inputs import STATE
+
+SMALLEST_SHARE = 20
+"""Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
+
+ATTRIBUTES = ("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
+
+
+def offer_candidates(segments: DataFrame) -> DataFrame:
+    """Lay the candidates end to end. Adds to each segment: entries on offer (0 for none), and how many are offered before it."""
+    in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
+    now = F.col("cursor_limits.now")
+    is_due = F.col("due_time").isNull() | (F.col("due_time") <= now)
+    rank = F.when((F.col("status") == "replay") & is_due, 0).when(F.col("status") == "unread", 1).otherwise(2)
+    ranked = segments.select("*", rank.alias("rank"), unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
+    offered = ranked.select("*", F.when(F.col("rank") < 2, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"))
+    before = F.coalesce(F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
+    return offered.select("*", before.alias("before"))
+
+
+def line_up(candidates: DataFrame) -> DataFrame:
+    """Give each turn its width and place. Adds to the rows of lane 1: from_entry (inclusive) and to_entry (exclusive) on the axis of candidates."""
+    whole_cursor = Window.partitionBy("cursor")
+    at_consumer = Window.partitionBy("cursor", "holder")
+    in_line = Window.partitionBy("cursor", "lane").orderBy("first")
+    held = candidates.select(
+        "*", F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
+        F.when(F.col("status") == "pending", (F.col("last") - F.col("first") + 1) * F.col("weight")).otherwise(0).alias("unacked"))
+    is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("cursor_limits.permits"))
+    summed = held.select(
+        "*", F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_cursor), F.lit(1)).alias("heaviest"),
+        F.sum("offered").over(whole_cursor).alias("all_offered"),
+        F.sum(F.when(F.col("rank") == 0, F.col("offered")).otherwise(0)).over(whole_cursor).alias("replay_offered"),
+        (F.sum("unacked").over(whole_cursor) + F.col("cursor_limits.unacked_elsewhere")).alias("subscription_unacked"),
+        F.sum("unacked").over(at_consumer).alias("unacked_here"))
+    limit, unacked = F.col("turn.limit"), F.col("unacked_here") + F.col("turn.unacked_elsewhere")
+    is_blocked = (limit > 0) & F.when(F.col("turn.is_blocked"), unacked > F.floor(limit / 2)).otherwise(unacked >= limit)
+    room = F.when(limit > 0, F.least(F.col("turn.permits"), limit - unacked)).otherwise(F.col("turn.permits"))
+    width = F.when(is_blocked | (room <= 0), F.lit(0)).otherwise(F.greatest(F.lit(1), F.floor(room / F.col("heaviest"))))
+    share = F.greatest(F.lit(SMALLEST_SHARE), F.ceil(F.least("all_offered", "cursor_limits.permits") / F.col("turn.peers")))
+    lap_width = F.when(F.col("turn.lap") == 0, F.least(width, share)).otherwise(F.greatest(width - share, F.lit(0)))
+    subscription_limit = F.col("cursor_limits.limit")
+    is_reading_blocked = F.when(F.col("cursor_limits.is_blocked"), F.col("subscription_unacked") >= subscription_limit / 2).otherwise(
+        F.col("subscription_unacked") >= subscription_limit)
+    unread_allowed = F.when(is_reading_blocked, F.lit(0)).otherwise(
+        F.greatest(F.lit(1), F.floor((subscription_limit - F.col("subscription_unacked")) / F.col("heaviest"))))
+    cap = F.when(subscription_limit > 0, F.col("replay_offered") + unread_allowed).otherwise(F.col("all_offered"))
+    widths = summed.select("*", F.when(F.col("lane") == 1, lap_width).otherwise(0).cast("bigint").alias("width"), cap.cast("bigint").alias("cap"))
+    reach = F.sum("width").over(in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    placed = widths.select("*", reach.alias("reach"))
+    return placed.select("*", F.least(F.col("reach") - F.col("width"), "cap").alias("from_entry"), F.least("reach", "cap").alias("to_entry"))
+
+
+def deal_out(lined_up: DataFrame) -> DataFrame:
+    """Hand the candidates to the turns that cover them. One row per cursor and range of the new state (:data:`STATE`), in no order."""
+    by_count = Window.partitionBy("cursor", "lane").orderBy("at")
+    so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    facts = F.struct("first", "last", "before", *ATTRIBUTES, F.col("cursor_limits.round").alias("round"))
+    no_stretch = F.when(F.lit(False), F.struct(F.lit(True).alias("is_open"), facts.alias("range")))
+    no_taker = F.when(F.lit(False), F.struct(F.col("turn.consumer_id").alias("consumer_id")))
+
+    def point(lane: int, at: str, *, is_open: bool | None = None, taker: bool | None = None) -> F.Column:
+        stretch = no_stretch if is_open is None else F.struct(F.lit(is_open).alias("is_open"), facts.alias("range"))
+        if taker is None:
+            taken = no_taker
+        else:
+            taken = F.struct((F.col("turn.consumer_id") if taker else F.lit(None).cast("string")).alias("consumer_id"))
+        return F.struct(F.lit(lane).alias("lane"), F.col(at).alias("at"), stretch.alias("stretch"), taken.alias("taker"))
+
+    measured = lined_up.where("lane < 2 and (lane = 0 or width > 0)").select("*", (F.col("before") + F.col("offered")).alias("behind"))
+    points = measured.select("cursor", F.inline(
+        F.when(F.col("lane") == 1, F.array(point(1, "from_entry", taker=True), point(1, "to_entry", taker=False)))
+        .when(F.col("offered") == 0, F.array(point(0, "first", is_open=True)))
+        .otherwise(F.array(point(1, "before", is_open=True), point(1, "behind", is_open=False)))))
+    grouped = points.groupBy("cursor", "lane", "at").agg(F.max("stretch").alias("stretch"), F.max("taker").alias("taker"))
+    swept = grouped.select("cursor", "lane", "at", F.lead("at").over(by_count).alias("until"), F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"),
+                           F.last("taker", ignorenulls=True).over(so_far).alias("taker"))
+    is_candidate = F.col("lane") == 1
+    cut = swept.where(~is_candidate | (F.col("stretch.is_open") & F.col("until").isNotNull())).select(
+        "cursor", "stretch.range.*", is_candidate.alias("is_candidate"), "at", "until", F.when(is_candidate, F.col("taker.consumer_id")).alias("taken_by"))
+    is_taken = F.col("taken_by").isNotNull()
+    return cut.where(is_taken | (F.col("status") != "unread")).select(
+        "cursor", F.when(F.col("is_candidate"), F.col("first") + F.col("at") - F.col("before")).otherwise(F.col("first")).alias("first"),
+        F.when(F.col("is_candidate"), F.col("first") + F.col("until") - 1 - F.col("before")).otherwise(F.col("last")).alias("last"),
+        F.when(is_taken, F.lit("pending")).otherwise(F.col("status")).alias("status"),
+        F.when(is_taken, F.col("taken_by")).otherwise(F.col("consumer_id")).alias("consumer_id"),
+        F.when(is_taken, F.col("round")).otherwise(F.col("delivery_round")).alias("delivery_round"), "redelivery_count",
+        F.when(~is_taken, F.col("due_time")).alias("due_time"), "ack_set", "batch_size")
+
+
+def new_state(dealt: DataFrame) -> DataFrame:
+    """The cursors' ranges after the round, merged where they adjoin and agree; ordered by cursor and position within each partition."""
+    return merge_adjacent(dealt, keys=("cursor",), alike=ATTRIBUTES).select(*STATE).sortWithinPartitions("cursor", "first")

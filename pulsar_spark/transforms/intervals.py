@@ -1,0 +1,43 @@
+"""The interval algebra: sets of positions as ranges, by sweep line.
+
+Every operation is the same three steps: ranges become boundaries (a row where one begins, a row behind its end), one window in order of position counts what is open
+at each boundary, and the stretch up to the next boundary is a segment in which nothing changes. No row per position, no join, no function in Python.
+Pulsar keeps the same sets as LongPairRangeSet and RoaringBitmap in memory.
+"""
+from pyspark.sql import Column, DataFrame, Window, functions as F
+
+
+def boundary(position: Column, opens: dict[str, Column], carries: dict[str, Column], sign: int) -> Column:
+    """One boundary struct: counters move by *sign* where they are open; what a range carries is given at its beginning only."""
+    moved = [(F.when(is_open, F.lit(sign)).otherwise(F.lit(0))).alias(name) for name, is_open in opens.items()]
+    carried = [(value if sign > 0 else F.when(F.lit(False), value)).alias(name) for name, value in carries.items()]
+    return F.struct(position.alias("at"), *moved, *carried)
+
+
+def to_segments(ranges: DataFrame, *, keys: tuple[str, ...], opens: dict[str, Column], carries: dict[str, Column], passes: tuple[str, ...] = ()) -> DataFrame:
+    """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
+
+    One row per key and segment: first, last, for each of *opens* how many such ranges cover it, for each of *carries* the value of the range that began last. A
+    segment behind the last boundary has a null last. *passes* are columns of point rows that ride along: the greatest at the boundary.
+    """
+    by_position = Window.partitionBy(*keys).orderBy("at")
+    so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ends = F.inline(F.array(boundary(F.col("first"), opens, carries, 1), boundary(F.col("last") + 1, opens, carries, -1)))
+    boundaries = ranges.select(*keys, *passes, ends).groupBy(*keys, "at").agg(
+        *[F.sum(name).alias(name) for name in opens], *[F.max(name).alias(name) for name in (*carries, *passes)])
+    return boundaries.select(
+        *keys, *passes, F.col("at").alias("first"), (F.lead("at").over(by_position) - 1).alias("last"),
+        *[F.sum(name).over(so_far).alias(name) for name in opens],
+        *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in carries])
+
+
+def merge_adjacent(ranges: DataFrame, *, keys: tuple[str, ...], alike: tuple[str, ...]) -> DataFrame:
+    """Join ranges that follow each other without a gap and agree in *alike*. One row per island: keys, first, last, alike."""
+    in_order = Window.partitionBy(*keys).orderBy("first")
+    same = F.struct(*alike)
+    follows = (F.lag("last").over(in_order) + 1 == F.col("first")) & F.lag(same).over(in_order).eqNullSafe(same)
+    starts = ranges.select("*", F.when(follows, 0).otherwise(1).alias("starts"))
+    islands = starts.select("*", F.sum("starts").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)).alias("island"))
+    return islands.groupBy(*keys, "island").agg(
+        F.min("first").alias("first"), F.max("last").alias("last"), *[F.first(name).alias(name) for name in alike]
+    ).select(*keys, "first", "last", *alike)
