@@ -1,0 +1,244 @@
+"""The reference broker: dicts and lists, no Spark, no tables, no ranges; the plan of a round must agree with it.
+
+A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4 says in its order:
+membership and the requests that move a cursor, one after another; then all acknowledgements; then all returns; then one dispatch. Policies are those
+of semantics 0 where they differ from Pulsar. Not modelled: chunks, delays, keys, letters, projections.
+"""
+from typing import NamedTuple
+
+from tests.model_cursor import Consumer, Cursor, Delivery
+
+
+class Reply(NamedTuple):
+    """An answer: *error* is the name of a class in ``pulsar_spark.errors`` or None. A reset names a consumer and no request."""
+
+    request_id: str | None
+    consumer_id: str | None
+    error: str | None
+    text: str | None = None
+
+
+class Refused(Exception):
+    """Carries the name of the refusal to the reply."""
+
+
+class Model:
+    def __init__(self, *, max_unacked_messages_per_consumer: int = 50_000, max_unacked_messages_per_subscription: int = 200_000,
+                 max_consumers_per_subscription: int = 0):
+        self.limits = {"max_unacked_messages_per_consumer": max_unacked_messages_per_consumer,
+                       "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
+                       "max_consumers_per_subscription": max_consumers_per_subscription}
+        self.policies: dict[str, dict[str, int]] = {}
+        self.batches: dict[tuple[str, int], list[int]] = {}
+        self.publish_ms: dict[tuple[str, int], list[int]] = {}
+        self.cursors: dict[tuple[str, int, str], Cursor] = {}
+        self.number = 0
+        self.now_ms = 0
+
+    def create_topic(self, topic: str, partitions: int = 0) -> None:
+        for partition in range(partitions) if partitions else (-1,):
+            self.batches[topic, partition], self.publish_ms[topic, partition] = [], []
+
+    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None) -> list[int]:
+        """Append entries of so many messages each; gives their positions. The time is that of the last round unless given."""
+        log = self.batches[topic, partition]
+        log.extend(entries)
+        self.publish_ms[topic, partition].extend([self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries))
+        return list(range(len(log) - len(entries), len(log)))
+
+    def round(self, requests: list[dict], now_ms: int, number: int | None = None) -> dict:
+        """One round. *number* turns the line of Shared consumers; it counts up by itself."""
+        self.number = self.number + 1 if number is None else number
+        self.now_ms = now_ms
+        replies = [reply for request in requests for reply in self._answer(request)]
+        self._end_leases({request["client_id"] for request in requests})
+        deliveries = []
+        for cursor in self.cursors.values():
+            batches = self.batches[cursor.topic, cursor.partition]
+            cursor.apply_acks(batches)
+            asked = cursor.apply_returns(now_ms)
+            deliveries += cursor.dispatch(batches, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
+        return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
+
+    def state(self, topic: str, partition: int, subscription: str) -> dict:
+        """The cursor as plain values; positions are numbers, ranges inclusive pairs, times milliseconds."""
+        cursor, batches = self.cursors[topic, partition, subscription], self.batches[topic, partition]
+        active = cursor.active()
+        return {
+            "mark_delete_position": cursor.mark_delete, "read_position": cursor.read_position, "subscription_type": cursor.subscription_type,
+            "is_blocked": cursor.is_blocked, "acknowledged": as_ranges(cursor.acknowledged),
+            "pending": {position: (held.consumer_id, held.redelivery_count, held.due_ms) for position, held in sorted(cursor.pending.items())},
+            "replay": {position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())},
+            "ack_sets": dict(sorted(cursor.ack_sets.items())),
+            "consumers": {consumer_id: {
+                "permits": consumer.permits, "unacked": cursor.unacked(batches, consumer_id),
+                "is_active": consumer_id == active if cursor.is_single_active() else None, "is_blocked": consumer.is_blocked,
+            } for consumer_id, consumer in sorted(cursor.consumers.items())},
+        }
+
+    def subscriptions(self, topic: str) -> list[str]:
+        return sorted({subscription for name, _, subscription in self.cursors if name == topic})
+
+    def _limits(self, topic: str) -> dict[str, int]:
+        namespace = topic.removeprefix("persistent://").rpartition("/")[0]
+        return self.limits | self.policies.get(namespace, {}) | self.policies.get(topic, {})
+
+    def _answer(self, request: dict) -> list[Reply]:
+        """Do what comes before the acknowledgements, note the rest down at the cursor; the replies in order."""
+        kind, properties = request["kind"], request.get("properties") or {}
+        has_reply = kind in ("subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy")
+        has_reply |= kind == "close" and request.get("consumer_id") is not None
+        has_reply |= properties.get("receipt") == "true"
+        try:
+            more = getattr(self, f"_{kind}")(request, properties) or []
+        except Refused as refusal:
+            more, error = [], str(refusal)
+        else:
+            error = None
+        return [Reply(request["request_id"], request.get("consumer_id"), error)] * has_reply + more
+
+    def _cursor(self, request: dict) -> Cursor:
+        key = (request["topic"], request["partition"], request["subscription"])
+        if key[:2] not in self.batches:
+            raise Refused("TopicNotFound")
+        if key not in self.cursors:
+            raise Refused("SubscriptionNotFound")
+        return self.cursors[key]
+
+    def _new_cursor(self, request: dict, initial_position: str) -> Cursor:
+        key = (request["topic"], request["partition"], request["subscription"])
+        if key[:2] not in self.batches:
+            raise Refused("TopicNotFound")
+        start = 0 if initial_position == "Earliest" else len(self.batches[key[:2]])
+        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start))
+
+    def _subscribe(self, request: dict, properties: dict) -> None:
+        asked = properties["subscription_type"]
+        key = (request["topic"], request["partition"], request["subscription"])
+        there = self.cursors[key].consumers if key in self.cursors else {}
+        if request["consumer_id"] in there:
+            return
+        if there and self.cursors[key].subscription_type != asked:
+            raise Refused("SubscriptionBusy")
+        limit = self._limits(request["topic"])["max_consumers_per_subscription"]
+        if there and (asked == "Exclusive" or 0 < limit <= len(there)):
+            raise Refused("ConsumerBusy")
+        cursor = self._new_cursor(request, properties["initial_position"])
+        cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
+                             cursor.joined, int(properties["lease_ms"]), self.now_ms), asked)
+
+    def _create_subscription(self, request: dict, properties: dict) -> None:
+        self._new_cursor(request, properties["initial_position"])
+
+    def _flow(self, request: dict, properties: dict) -> None:
+        consumer = self._cursor(request).consumers.get(request["consumer_id"])
+        if consumer:
+            consumer.permits += request["permits"]
+
+    def _ack(self, request: dict, properties: dict) -> None:
+        cursor, first, last = self._cursor(request), request["first"], request["last"]
+        if not 0 <= first <= last < self._end(cursor):
+            raise Refused("InvalidMessage")
+        cursor.acks.append((first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None))
+
+    def _cumulative_ack(self, request: dict, properties: dict) -> None:
+        cursor, last, left = self._cursor(request), request["last"], request.get("ack_set")
+        if cursor.subscription_type not in (None, "Exclusive", "Failover"):
+            raise Refused("CumulativeAcknowledgementNotAllowedError")
+        if last >= self._end(cursor):
+            raise Refused("InvalidMessage")
+        cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None))
+        if left:
+            cursor.acks.append((last, last, tuple(left)))
+
+    def _negative_ack(self, request: dict, properties: dict) -> None:
+        self._cursor(request).negative_acks.append((request["first"], request["last"], request["consumer_id"], request.get("delay_ms") or 0))
+
+    def _redeliver_all(self, request: dict, properties: dict) -> None:
+        self._cursor(request).redeliver_all.add(request["consumer_id"])
+
+    def _seek(self, request: dict, properties: dict) -> list[Reply]:
+        cursor = self._cursor(request)
+        end = self._end(cursor)
+        if "publish_time_ms" in properties:
+            times = self.publish_ms[cursor.topic, cursor.partition]
+            target = next((position for position, at in enumerate(times) if at >= int(properties["publish_time_ms"])), end)
+        else:
+            target = {"earliest": 0, "latest": end}.get(properties["position"])
+            target = min(max(int(properties["position"]), 0), end) if target is None else target
+        cursor.move_to(target)
+        return [Reply(None, consumer_id, None, "reset") for consumer_id in sorted(cursor.consumers)]
+
+    def _skip(self, request: dict, properties: dict) -> None:
+        """The next n entries that are not acknowledged, and all before them (3.27)."""
+        cursor = self._cursor(request)
+        backlog = [position for position in range(self._end(cursor)) if not cursor.is_done(position)]
+        skipped = backlog[:int(properties["messages"])]
+        cursor.done_up_to(max(skipped, default=cursor.mark_delete))
+
+    def _clear_backlog(self, request: dict, properties: dict) -> None:
+        cursor = self._cursor(request)
+        cursor.done_up_to(self._end(cursor) - 1)
+
+    def _expire(self, request: dict, properties: dict) -> None:
+        """Up to the newest entry older than so many seconds (3.29)."""
+        cursor = self._cursor(request)
+        before = self.now_ms - 1000 * int(properties["seconds"])
+        old = [position for position, at in enumerate(self.publish_ms[cursor.topic, cursor.partition]) if at < before]
+        cursor.done_up_to(max(old, default=cursor.mark_delete))
+
+    def _unsubscribe(self, request: dict, properties: dict) -> None:
+        cursor = self._cursor(request)
+        others = set(cursor.consumers) - {request.get("consumer_id")}
+        if others and properties.get("force") != "true":
+            raise Refused("SubscriptionBusy")
+        del self.cursors[request["topic"], request["partition"], request["subscription"]]
+
+    def _policy(self, request: dict, properties: dict) -> None:
+        self.policies.setdefault(request.get("topic") or properties["namespace"], {})[properties["name"]] = int(properties["value"])
+
+    def _close(self, request: dict, properties: dict) -> None:
+        if request.get("consumer_id") is not None:
+            cursor = self.cursors.get((request["topic"], request["partition"], request["subscription"]))
+            if cursor:
+                cursor.leave(request["consumer_id"])
+            return
+        for cursor in self.cursors.values():
+            for consumer in list(cursor.consumers.values()):
+                if consumer.client_id == request["client_id"]:
+                    cursor.leave(consumer.consumer_id)
+
+    def _keep_alive(self, request: dict, properties: dict) -> None:
+        """That it came is all: any request renews the leases of its client."""
+
+    def _unload(self, request: dict, properties: dict) -> None:
+        """Nothing is held in memory that an unload could drop."""
+
+    def _end_leases(self, heard: set[str]) -> None:
+        for cursor in self.cursors.values():
+            for consumer in list(cursor.consumers.values()):
+                if consumer.client_id in heard:
+                    consumer.heard_ms = self.now_ms
+                elif consumer.heard_ms + consumer.lease_ms <= self.now_ms:
+                    cursor.leave(consumer.consumer_id)
+
+    def _end(self, cursor: Cursor) -> int:
+        return len(self.batches[cursor.topic, cursor.partition])
+
+
+def as_ranges(positions: set[int]) -> list[tuple[int, int]]:
+    """Positions as ranges, both ends inclusive, ascending.
+
+    >>> as_ranges({1, 2, 3, 7})
+    [(1, 3), (7, 7)]
+    """
+    ranges: list[tuple[int, int]] = []
+    for position in sorted(positions):
+        if ranges and ranges[-1][1] + 1 == position:
+            ranges[-1] = (ranges[-1][0], position)
+        else:
+            ranges.append((position, position))
+    return ranges
+
+
+__all__ = ["Delivery", "Model", "Reply", "as_ranges"]

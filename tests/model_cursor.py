@@ -1,0 +1,227 @@
+"""The reference cursor: one subscription of one topic partition, entry by entry, as dull as possible.
+
+A dict per status and position, and one method per step of a round. Where the rules leave room (semantics 0.28) the choices are those of the
+round itself: who stands where in line, how wide a turn is. Slow on purpose; nothing here is shared with the package but the pure rules.
+"""
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.failover import Consumer as Candidate
+from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.shared import dispatch_order
+
+SINGLE_ACTIVE = ("Exclusive", "Failover")
+SMALLEST_SHARE = 20
+
+
+class Delivery(NamedTuple):
+    topic: str
+    partition: int
+    subscription: str
+    consumer_id: str
+    position: int
+    redelivery_count: int
+    ack_set: tuple[int, ...] | None
+
+
+@dataclass
+class Consumer:
+    consumer_id: str
+    client_id: str
+    name: str
+    priority_level: int
+    join_order: int
+    lease_ms: int
+    heard_ms: int
+    permits: int = 0
+    is_blocked: bool = False
+
+    def in_line(self) -> Candidate:
+        return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
+
+
+@dataclass
+class Pending:
+    consumer_id: str
+    redelivery_count: int
+    due_ms: int | None = None
+
+
+@dataclass
+class Replay:
+    redelivery_count: int
+    due_ms: int | None = None
+
+
+@dataclass
+class Cursor:
+    topic: str
+    partition: int
+    subscription: str
+    mark_delete: int
+    read_position: int
+    subscription_type: str | None = None
+    is_blocked: bool = False
+    joined: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    pending: dict[int, Pending] = field(default_factory=dict)
+    replay: dict[int, Replay] = field(default_factory=dict)
+    ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    acks: list[tuple[int, int, tuple[int, ...] | None]] = field(default_factory=list)
+    negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
+    redeliver_all: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
+
+    def is_single_active(self) -> bool:
+        return self.subscription_type in SINGLE_ACTIVE
+
+    def active(self) -> str | None:
+        """The consumer that receives, on Exclusive and Failover."""
+        if not self.is_single_active():
+            return None
+        found = active_consumer([consumer.in_line() for consumer in self.consumers.values()], partition_index=self.partition, topic_name=self.topic)
+        return found and found.consumer_id
+
+    def join(self, consumer: Consumer, subscription_type: str) -> None:
+        self.subscription_type = subscription_type
+        self.consumers[consumer.consumer_id] = consumer
+        self.joined += 1
+
+    def leave(self, consumer_id: str) -> None:
+        """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1, 2.19)."""
+        if self.consumers.pop(consumer_id, None):
+            self.left.add(consumer_id)
+        if not self.consumers:
+            self.subscription_type = None
+
+    def is_done(self, position: int) -> bool:
+        return position <= self.mark_delete or position in self.acknowledged
+
+    def weight(self, position: int, batches: list[int]) -> int:
+        """Messages of an entry still to be acknowledged: what it costs in permits (3.21, 4.2)."""
+        return ack_sets.count(self.ack_sets[position]) if position in self.ack_sets else batches[position]
+
+    def unacked(self, batches: list[int], consumer_id: str | None = None) -> int:
+        """Unacknowledged messages out at one consumer, or at all."""
+        return sum(self.weight(position, batches) for position, held in self.pending.items() if consumer_id in (None, held.consumer_id))
+
+    def move_to(self, position: int) -> None:
+        """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked earlier in this round (3.26)."""
+        self.mark_delete, self.read_position = position - 1, position
+        self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
+        self.acks, self.negative_acks, self.redeliver_all = [], [], set()
+        for consumer in self.consumers.values():
+            consumer.permits = 0
+
+    def done_up_to(self, position: int) -> None:
+        """Everything up to *position* is acknowledged: cumulative acks, skip, clear, expire."""
+        for at in range(self.mark_delete + 1, position + 1):
+            self._done(at)
+        self._advance()
+
+    def apply_acks(self, batches: list[int]) -> None:
+        """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20)."""
+        for first, last, left in self.acks:
+            for position in range(first, last + 1):
+                if self.is_done(position):
+                    continue
+                kept = ack_sets.intersect(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
+                if ack_sets.is_empty(kept):
+                    self._done(position)
+                    continue
+                self.ack_sets[position] = kept
+                if position not in self.pending:
+                    self.replay.setdefault(position, Replay(0))
+        self._advance()
+
+    def _done(self, position: int) -> None:
+        self.acknowledged.add(position)
+        for known in (self.pending, self.replay, self.ack_sets):
+            known.pop(position, None)
+
+    def _advance(self) -> None:
+        while self.mark_delete + 1 in self.acknowledged:
+            self.mark_delete += 1
+            self.acknowledged.remove(self.mark_delete)
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+
+    def apply_returns(self, now_ms: int) -> set[str]:
+        """Entries that come back become replay; gives the consumers that asked for a redelivery with effect (4.4, 4.21)."""
+        for first, last, consumer_id, delay_ms in self.negative_acks:
+            for position, held in self.pending.items():
+                if first <= position <= last and held.consumer_id == consumer_id:
+                    held.due_ms = now_ms + delay_ms
+        counted = {position for position, held in self.pending.items()
+                   if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)}
+        asked = self.redeliver_all | {self.pending[position].consumer_id for position in counted}
+        if counted and self.is_single_active():
+            counted = set(self.pending)
+        active = self.active()
+        uncounted = {position for position, held in self.pending.items()
+                     if held.consumer_id in self.left or (self.is_single_active() and held.consumer_id != active)} - counted
+        for position in counted | uncounted:
+            self.replay[position] = Replay(self.pending.pop(position).redelivery_count + (position in counted))
+        return asked
+
+    def dispatch(self, batches: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
+        """Hand out candidates; sets the blocked flags. Positions ascend within a consumer."""
+        limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_consumer"]
+        unacked = {consumer_id: self.unacked(batches, consumer_id) for consumer_id in self.consumers}
+        blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (
+            consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)) for consumer_id, consumer in self.consumers.items()}
+        receivers = [consumer for consumer in self.consumers.values()
+                     if consumer.permits > 0 and (not self.is_single_active() or consumer.consumer_id == self.active())]
+        total_permits = sum(consumer.permits for consumer in receivers)
+
+        replay = sorted(position for position, back in self.replay.items() if back.due_ms is None or back.due_ms <= now_ms)
+        unread = [position for position in range(self.read_position, len(batches)) if not self.is_done(position) and position not in self.replay]
+        heaviest = max((self.weight(position, batches) for position in (replay + unread)[:total_permits]), default=1)
+        offered = len(replay + unread)
+
+        subscription_limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_subscription"]
+        out = self.unacked(batches)
+        is_reading_blocked = subscription_limit > 0 and (out >= subscription_limit or (self.is_blocked and out >= subscription_limit // 2))
+        if is_reading_blocked:
+            unread = []
+        elif subscription_limit > 0:
+            unread = unread[:max(1, (subscription_limit - out) // heaviest)]
+
+        deliveries, candidates = [], replay + unread
+        for consumer_id, width in self._turns(receivers, blocked, unacked, limit, heaviest, min(offered, total_permits), round_number):
+            for position in candidates[:width]:
+                deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
+            candidates = candidates[width:]
+
+        for consumer_id, consumer in self.consumers.items():
+            consumer.is_blocked = blocked[consumer_id] or 0 < limit <= self.unacked(batches, consumer_id)
+        self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
+        self.acks, self.negative_acks, self.redeliver_all, self.left = [], [], set(), set()
+        return deliveries
+
+    def _turns(self, receivers: list[Consumer], blocked: dict[str, bool], unacked: dict[str, int], limit: int, heaviest: int, offered: int,
+               round_number: int) -> list[tuple[str, int]]:
+        """Who may take how many entries, in line: level by level, in a level first a fair share each, then what is left (2.14-2.17, 0.28)."""
+        order = [candidate.consumer_id for candidate in dispatch_order([consumer.in_line() for consumer in receivers])]
+        turns = []
+        for level in sorted({consumer.priority_level for consumer in receivers}):
+            peers = [consumer_id for consumer_id in order if self.consumers[consumer_id].priority_level == level]
+            start = round_number % len(peers)
+            peers = peers[start:] + peers[:start]
+            share = max(SMALLEST_SHARE, -(-offered // len(peers)))
+            widths = {}
+            for consumer_id in peers:
+                permits = self.consumers[consumer_id].permits
+                room = min(permits, limit - unacked[consumer_id]) if limit > 0 else permits
+                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(1, room // heaviest)
+            turns += [(consumer_id, min(widths[consumer_id], share)) for consumer_id in peers]
+            turns += [(consumer_id, max(widths[consumer_id] - share, 0)) for consumer_id in peers]
+        return turns
+
+    def _deliver(self, position: int, consumer: Consumer, batches: list[int]) -> Delivery:
+        back = self.replay.pop(position, Replay(0))
+        self.pending[position] = Pending(consumer.consumer_id, back.redelivery_count)
+        consumer.permits -= self.weight(position, batches)
+        self.read_position = max(self.read_position, position + 1)
+        return Delivery(self.topic, self.partition, self.subscription, consumer.consumer_id, position, back.redelivery_count, self.ack_sets.get(position))

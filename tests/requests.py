@@ -1,0 +1,82 @@
+"""Requests as clients write them, one function a kind: rows of ``schemas.REQUESTS`` as dicts, named after their kind."""
+from itertools import count
+
+_numbers = count(1)
+
+
+def request(kind: str, *, client: str = "client", properties: dict | None = None, **columns) -> dict:
+    """One row; a request id of its own, of the client's."""
+    row = {"request_id": f"{client}-{next(_numbers)}", "kind": kind, "client_id": client, **columns}
+    return row | ({"properties": {name: str(value) for name, value in properties.items()}} if properties else {})
+
+
+class On:
+    """Requests about one subscription of one topic partition.
+
+    A consumer's id serves as its name unless another is given, and each consumer belongs to a client of its own, ``<consumer>@client``, unless a
+    client is named.
+    """
+
+    def __init__(self, topic: str = "persistent://public/default/t", partition: int = -1, subscription: str = "s"):
+        self.where = {"topic": topic, "partition": partition, "subscription": subscription}
+
+    def _ask(self, kind: str, consumer: str | None = None, *, client: str | None = None, **columns) -> dict:
+        client = client or (f"{consumer}@client" if consumer else "admin")
+        return request(kind, client=client, consumer_id=consumer, **self.where, **columns)
+
+    def subscribe(self, consumer: str, subscription_type: str = "Shared", *, initial_position: str = "Earliest", priority_level: int = 0,
+                  name: str | None = None, lease_ms: int = 30_000, client: str | None = None) -> dict:
+        return self._ask("subscribe", consumer, client=client, properties={
+            "consumer_name": name or consumer, "subscription_type": subscription_type, "priority_level": priority_level,
+            "initial_position": initial_position, "lease_ms": lease_ms})
+
+    def flow(self, consumer: str, permits: int) -> dict:
+        return self._ask("flow", consumer, permits=permits)
+
+    def ack(self, first: int, last: int | None = None, *, ack_set: list[int] | None = None, consumer: str | None = None, receipt: bool = False) -> dict:
+        return self._ask("ack", consumer, first=first, last=first if last is None else last, ack_set=ack_set,
+                         properties={"receipt": "true"} if receipt else None)
+
+    def cumulative_ack(self, last: int, *, ack_set: list[int] | None = None, consumer: str | None = None, receipt: bool = False) -> dict:
+        return self._ask("cumulative_ack", consumer, last=last, ack_set=ack_set, properties={"receipt": "true"} if receipt else None)
+
+    def negative_ack(self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0) -> dict:
+        return self._ask("negative_ack", consumer, first=first, last=first if last is None else last, delay_ms=delay_ms)
+
+    def redeliver_all(self, consumer: str) -> dict:
+        return self._ask("redeliver_all", consumer)
+
+    def close(self, consumer: str) -> dict:
+        return self._ask("close", consumer)
+
+    def seek(self, position: int | str | None = None, *, publish_time_ms: int | None = None, consumer: str | None = None) -> dict:
+        target = {"position": position} if publish_time_ms is None else {"publish_time_ms": publish_time_ms}
+        return self._ask("seek", consumer, properties=target)
+
+    def unsubscribe(self, consumer: str | None = None, *, force: bool = False) -> dict:
+        return self._ask("unsubscribe", consumer, properties={"force": "true"} if force else None)
+
+    def create_subscription(self, initial_position: str = "Latest") -> dict:
+        return self._ask("create_subscription", properties={"initial_position": initial_position})
+
+    def skip(self, messages: int) -> dict:
+        return self._ask("skip", properties={"messages": messages})
+
+    def clear_backlog(self) -> dict:
+        return self._ask("clear_backlog")
+
+    def expire(self, seconds: int) -> dict:
+        return self._ask("expire", properties={"seconds": seconds})
+
+    def policy(self, name: str, value: int) -> dict:
+        return request("policy", client="admin", topic=self.where["topic"], properties={"name": name, "value": value})
+
+
+def keep_alive(consumer: str) -> dict:
+    """The sign of life of the client that :class:`On` gives a consumer."""
+    return request("keep_alive", client=f"{consumer}@client")
+
+
+def leave(consumer: str) -> dict:
+    """The close of that whole client."""
+    return request("close", client=f"{consumer}@client")
