@@ -1,0 +1,117 @@
+"""The model's cursor against ManagedCursorImpl (golden h1): mark-delete, ranges of acknowledged entries, batch sets, and what is read next.
+
+Positions of the recording, [ledger, entry], are numbered in the order in which the entries were added. "Read n" is n rounds of one permit of an
+Exclusive consumer; "rewind" and "restart" give back all that is pending, for what a reopened cursor reads again is, here, replay (semantics 0.20).
+"""
+from bisect import bisect_left, bisect_right
+
+import pytest
+
+from pulsar_spark.protocol import ack_set
+from tests.model import Model
+from tests.protocol.golden import cases, named
+from tests.requests import On
+
+TOPIC = "persistent://public/default/t"
+BATCH_SIZE = 5
+NOW = 1_000
+
+DEVIATIONS = {
+    "batch index level off": "0.23: batch index acknowledgement is always on",
+    "restart with a limit on persisted ranges": "0.23: all ranges are kept, without a limit",
+}
+
+
+class Replayed:
+    """The recording's operations, done by the model."""
+
+    def __init__(self, initial: str):
+        self.model, self.on, self.entries = Model(), On(TOPIC), []
+        self.model.create_topic(TOPIC)
+        self.model.round([self.on.subscribe("reader", "Exclusive", initial_position=initial.capitalize())], NOW)
+
+    def number(self, place: list[int]) -> int:
+        """The position of a recorded entry; one behind the end for an entry that does not exist."""
+        found = bisect_left(self.entries, tuple(place))
+        return found if self.entries[found:found + 1] == [tuple(place)] else len(self.entries)
+
+    def upper(self, place: list[int]) -> int:
+        """The last position at or before a recorded place, which need not be an entry: mark-delete may be (ledger, -1)."""
+        return bisect_right(self.entries, tuple(place)) - 1
+
+    def state(self) -> dict:
+        return self.model.state(TOPIC, -1, "s")
+
+    def upcoming(self) -> int:
+        """The lowest position that is neither acknowledged nor out at the reader."""
+        state = self.state()
+        acknowledged = {position for first, last in state["acknowledged"] for position in range(first, last + 1)}
+        taken = acknowledged | set(state["pending"])
+        return next(position for position in range(state["mark_delete_position"] + 1, len(self.entries) + 1) if position not in taken)
+
+    def ask(self, *requests: dict) -> list[str]:
+        return [reply.error for reply in self.model.round(list(requests), NOW)["replies"] if reply.error]
+
+    def add(self, expected: dict, count: int) -> None:
+        self.entries += [tuple(place) for place in expected["result"]]
+        self.model.publish(TOPIC, -1, [BATCH_SIZE] * count)
+
+    def read(self, expected: dict, count: int) -> None:
+        got = []
+        for _ in range(count):
+            permits = self.state()["consumers"]["reader"]["permits"]
+            got += [delivery.position for delivery in self.model.round([self.on.flow("reader", 1 - permits)], NOW)["deliveries"]]
+        # A round that finds nothing to deliver leaves its permit behind; the next operation must not deliver by it.
+        self.ask(self.on.flow("reader", -max(0, self.state()["consumers"]["reader"]["permits"])))
+        assert sorted(got) == [self.number(place) for place in expected["result"]]
+
+    def delete(self, expected: dict, *places: list[int]) -> None:
+        refused = self.ask(*[self.on.ack(self.number(place), receipt=True) for place in places])
+        assert bool(refused) is ("error" in expected), refused
+
+    def delete_batch(self, expected: dict, place: list[int], left: list[int]) -> None:
+        assert not self.ask(self.on.ack(self.number(place), ack_set=list(ack_set.of_indexes(left)), receipt=True))
+
+    def mark_delete(self, expected: dict, place: list[int]) -> None:
+        is_behind = self.number(place) <= self.state()["mark_delete_position"]
+        refused = self.ask(self.on.cumulative_ack(self.number(place), receipt=True))
+        # Pulsar says "already mark-deleted" to a position behind mark-delete; here that is no error, and no change either.
+        assert bool(refused) is ("error" in expected and not is_behind), refused
+
+    def seek(self, expected: dict, place: list[int]) -> None:
+        assert not self.ask(self.on.seek(bisect_left(self.entries, tuple(place))))
+
+    def rewind(self, expected: dict) -> None:
+        self.ask(self.on.redeliver_all("reader"))
+
+    def restart(self, expected: dict) -> None:
+        self.ask(self.on.redeliver_all("reader"))
+
+    def is_deleted(self, expected: dict, place: list[int]) -> None:
+        position, state = self.number(place), self.state()
+        is_in_range = any(first <= position <= last for first, last in state["acknowledged"])
+        assert (position <= state["mark_delete_position"] or is_in_range) is expected["result"]
+
+    def assert_state(self, recorded: dict, *, has_restarted: bool) -> None:
+        state = self.state()
+        assert state["mark_delete_position"] == self.upper(recorded["mark_delete"])
+        acknowledged = {position for lower, upper in recorded["individual_deleted_open_closed"]
+                        for position in range(self.upper(lower) + 1, self.upper(upper) + 1)}
+        assert {position for first, last in state["acknowledged"] for position in range(first, last + 1)} == acknowledged
+        read_position = bisect_left(self.entries, tuple(recorded["read_position"]))
+        assert self.upcoming() == next(position for position in range(read_position, len(self.entries) + 1) if position not in acknowledged)
+        sets = {self.number([int(part) for part in place.split(":")]): tuple(left) for place, left in recorded["batch_unacked_indexes"].items()}
+        ours = {position: ack_set.indexes(left) for position, left in state["ack_sets"].items()}
+        assert ours == sets or (has_restarted and sets.items() <= ours.items()), "only a restart may have lost sets there that are kept here"
+        backlog = len(self.entries) - 1 - state["mark_delete_position"] - len(acknowledged)
+        assert backlog == recorded["backlog_precise"]
+
+
+@pytest.mark.parametrize("case", [case for case in cases("h1_cursor") if named(case) not in DEVIATIONS], ids=named)
+def test_cursor_after_each_operation(case):
+    replayed, has_restarted = Replayed(case["input"]["config"]["initial"]), False
+    for (name, *arguments), expected in zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True):
+        getattr(replayed, name)(expected, *arguments)
+        has_restarted |= name == "restart"
+        if "state" in expected:
+            replayed.assert_state(expected["state"], has_restarted=has_restarted)
