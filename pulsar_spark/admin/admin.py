@@ -1,0 +1,190 @@
+"""Class :class:`Admin`: see the package's docstring for what it does by itself and what it asks of the broker."""
+import datetime
+
+from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.admin.stats import partition_stats, read_stored, sum_stats
+from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
+from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_topic
+
+POSITIONS = ("earliest", "latest")
+
+
+class Admin:
+    """Administration of the root behind *service_url* (``delta:<root>``).
+
+    Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.
+    """
+
+    def __init__(self, service_url: str, *, timeout_seconds: float = 30):
+        self.layout = Layout(parse_service_url(service_url))
+        self._requester = Requester(self.layout, timeout_seconds=timeout_seconds)
+
+    # Topics
+
+    def create_topic(self, topic: str) -> None:
+        """Create a topic without partitions; :class:`NotAllowedError` when it exists."""
+        create_topic(self.layout, topic)
+
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic of *partitions* partitions; :class:`NotAllowedError` when it exists."""
+        if isinstance(partitions, int) and partitions < 1:
+            raise InvalidConfiguration(f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic")
+        create_topic(self.layout, topic, partitions)
+
+    def delete_topic(self, topic: str, force: bool = False) -> None:
+        """Delete the topic with its messages and subscriptions; refused while consumers are connected unless *force*."""
+        found = read_topic(self.layout, topic)
+        consumers = read_latest(self.layout).consumers
+        connected = {row["consumer_name"] for key, rows in consumers.items() if key.topic_id == found.topic_id for row in rows.values()}
+        if connected and not force:
+            raise NotAllowedError(f"topic {str(found.name)!r} has connected consumers ({', '.join(sorted(connected))}): close them or force the deletion")
+        delete_topic(self.layout, topic)
+
+    def topics(self, namespace: str) -> list[str]:
+        """Full names of the topics of ``tenant/namespace``; of a partitioned topic each partition, as in Pulsar."""
+        return [str(topic.name.partition(index)) for topic in self._topics(namespace) for index in topic.partition_indexes]
+
+    def list_partitioned_topics(self, namespace: str) -> list[str]:
+        """Full names of the partitioned topics of ``tenant/namespace``."""
+        return [str(topic.name) for topic in self._topics(namespace) if topic.partitions]
+
+    def list_topics(self, namespace: str | None = None) -> list[dict]:
+        """``topic`` and ``partitions`` of every topic of *namespace*, or of the root; a partitioned topic is one entry."""
+        require_root(self.layout)
+        namespaces = [parse_namespace(namespace)] if namespace else self.layout.namespaces()
+        return [{"topic": str(topic.name), "partitions": topic.partitions} for pair in namespaces for topic in list_topics(self.layout, *pair)]
+
+    def partitioned_topic_metadata(self, topic: str) -> dict:
+        """``{"partitions": n}``, 0 for a topic without partitions."""
+        return {"partitions": read_topic(self.layout, topic).partitions}
+
+    def describe(self, topic: str) -> dict:
+        """What the topic is and holds: name, id, path, partitions, subscriptions, messages and bytes."""
+        found = read_topic(self.layout, topic)
+        stored = read_stored(found)
+        return {"topic": str(found.name), "topicId": found.topic_id, "path": str(found.path), "partitions": found.partitions,
+                "messages": {index: part.messages for index, part in stored.items()}, "storageSize": sum(part.size for part in stored.values()),
+                "subscriptions": self.subscriptions(topic)}
+
+    def unload(self, topic: str) -> None:
+        """Disconnect the topic's consumers, which connect again by themselves."""
+        self._ask(topic, None, "unload")
+
+    def reset_namespace(self, namespace: str) -> None:
+        """Delete all topics and policies of ``tenant/namespace``, which exists and is empty afterwards."""
+        tenant, name = parse_namespace(namespace)
+        prepare_root(self.layout)
+        for topic in list_topics(self.layout, tenant, name):
+            delete_topic(self.layout, topic.name)
+        (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
+        for policy in self.get_policies(namespace):
+            self.set_policy(namespace, policy, None)
+
+    # Subscriptions
+
+    def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
+        """Create a durable subscription at ``"earliest"`` or ``"latest"``; the topic too, where it does not exist."""
+        if str(initial_position).lower() not in POSITIONS:
+            raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
+        resolve_topic(self.layout, topic, create=True)
+        self._ask(topic, subscription, "create_subscription", {"initial_position": str(initial_position).capitalize()})
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """Names of the topic's subscriptions."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return sorted({key.subscription for key in read_latest(self.layout).cursors if key.topic_id == found.topic_id and key.partition in partitions})
+
+    def unsubscribe(self, topic: str, subscription: str, force: bool = False) -> None:
+        """Delete the subscription; refused while consumers are connected unless *force*."""
+        self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
+
+    def skip_messages(self, topic: str, subscription: str, messages: int) -> None:
+        """Acknowledge the next *messages* of the backlog unseen. Of a partitioned topic, name one partition."""
+        if not isinstance(messages, int) or isinstance(messages, bool) or messages < 1:
+            raise InvalidConfiguration(f"messages {messages!r}: give a number of at least 1")
+        found, partitions = resolve_topic(self.layout, topic)
+        if len(partitions) > 1:
+            raise NotAllowedError(f"topic {str(found.name)!r} is partitioned: skip on one partition, such as {str(found.name.partition(0))!r}")
+        self._ask(topic, subscription, "skip", {"messages": str(messages)})
+
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        """Acknowledge everything published so far."""
+        self._ask(topic, subscription, "clear_backlog")
+
+    def expire_messages(self, topic: str, subscription: str, seconds: int) -> None:
+        """Acknowledge what was published more than *seconds* ago."""
+        if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 1:
+            raise InvalidConfiguration(f"seconds {seconds!r}: give a number of at least 1")
+        self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
+
+    def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
+        """Move the cursor to ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first entry published at or after a time."""
+        if isinstance(to, datetime.datetime):
+            properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}
+        elif to in POSITIONS or (isinstance(to, int) and not isinstance(to, bool) and to >= 0):
+            properties = {"position": str(to)}
+        else:
+            raise InvalidConfiguration(f"position {to!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a datetime")
+        self._ask(topic, subscription, "seek", properties)
+
+    def stats(self, topic: str) -> dict:
+        """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
+        found, partitions = resolve_topic(self.layout, topic)
+        latest, stored = read_latest(self.layout), read_stored(found)
+        parts = {index: partition_stats(latest, found, index, stored[index]) for index in partitions}
+        if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
+            return parts[partitions[0]]
+        return {**sum_stats(parts), "partitions": {str(found.name.partition(index)): part for index, part in parts.items()}}
+
+    # Policies
+
+    def set_policy(self, scope: str, name: str, value: str | int | bool | None) -> None:
+        """Set a policy of a namespace (``tenant/namespace``) or of a topic (``persistent://...``); None takes it back."""
+        text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        properties = {"name": name, "value": text}
+        if "://" in scope:
+            request = {"topic": str(read_topic(self.layout, scope).name), "properties": properties}
+        else:
+            parse_namespace(scope)
+            prepare_root(self.layout)
+            request = {"properties": {**properties, "namespace": scope}}
+        self._requester.ask([{"kind": "policy", **request}])
+
+    def get_policies(self, scope: str) -> dict[str, str]:
+        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a topic."""
+        wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
+        require_root(self.layout)
+        policies = read_latest(self.layout).policies
+        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and value is not None}
+
+    def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
+        """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
+        self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
+
+    def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
+        """Messages a Shared subscription of the namespace may have unacknowledged; 0 = no limit."""
+        self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
+
+    def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
+        """Consumers a subscription of the namespace may have; 0 = no limit."""
+        self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
+
+    def _topics(self, namespace: str) -> list[Topic]:
+        require_root(self.layout)
+        return list_topics(self.layout, *parse_namespace(namespace))
+
+    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> None:
+        if subscription is not None:
+            check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
+                              "properties": properties} for partition in partitions])
+
+
+def _limit(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise InvalidConfiguration(f"limit {limit!r}: give a number, 0 for no limit")
+    return limit

@@ -1,0 +1,43 @@
+"""What the commands share: the options that many of them have, and printing for people or, with ``--json``, for programs."""
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pulsar_spark.admin import Admin
+
+Root = Annotated[str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")]
+Topic = Annotated[str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")]
+Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
+
+progress_console = Console(stderr=True)
+"""Progress goes to standard error, so that standard output holds only what was asked for."""
+
+
+def service_url(root: str) -> str:
+    return f"delta:{root}"
+
+
+def admin(root: str, timeout_seconds: float = 30) -> Admin:
+    return Admin(service_url(root), timeout_seconds=timeout_seconds)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+    """A table for people; numbers to the right."""
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        is_number = bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    Console(markup=False).print(table)

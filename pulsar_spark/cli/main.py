@@ -1,0 +1,29 @@
+"""The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2 wrong usage."""
+import sys
+
+import typer
+from rich.console import Console
+
+from pulsar_spark.cli import messages, policies, processes, subscriptions, topics
+from pulsar_spark.errors import PulsarSparkError
+
+app = typer.Typer(help="Apache Pulsar's broker semantics on Delta tables, executed by Apache Spark.", no_args_is_help=True,
+                  pretty_exceptions_enable=False, rich_markup_mode=None)
+app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
+app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
+app.add_typer(policies.app, name="policies", help="Show and set the policies of a namespace or a topic.")
+app.command()(messages.produce)
+app.command()(messages.consume)
+app.command()(topics.stats)
+app.command()(processes.broker)
+app.command()(processes.demo)
+
+
+def main() -> None:
+    """Run the command line; errors raised on purpose become one line on standard error."""
+    try:
+        app()
+    except PulsarSparkError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]{type(error).__name__}[/]:", end=" ")
+        print(error, file=sys.stderr)
+        sys.exit(1)

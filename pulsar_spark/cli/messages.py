@@ -1,0 +1,165 @@
+"""``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them to a file."""
+import itertools
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, BinaryIO, NamedTuple
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import pulsar_spark
+from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
+from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
+
+
+class Content(NamedTuple):
+    """One message to publish."""
+
+    payload: bytes
+    key: str | None
+
+
+def produce(topic: Topic, root: Root,
+            messages: Annotated[list[str] | None, typer.Argument(help="Messages; without any and without --file, lines of standard input.")] = None,
+            file: Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Publish the lines of a file.")] = None,
+            key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
+            key_separator: Annotated[str | None, typer.Option("--key-separator", help="Split each message into key and payload where it first occurs.")] = None,
+            separator: Annotated[str | None, typer.Option("--separator", help="Split each message argument into several.")] = None,
+            property_: Annotated[list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of each message; repeatable.")] = None,
+            times: Annotated[int, typer.Option("--num-produce", "-n", min=1, help="How often to publish the message arguments.")] = 1,
+            rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
+            as_json: Json = False):
+    """Publish messages."""
+    if messages and file:
+        raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
+    properties = dict(_parse_property(text) for text in property_ or ())
+    contents = _contents(messages, file, separator, times)
+    keyed = (_split_key(payload, key, key_separator.encode() if key_separator else None) for payload in contents)
+    client = pulsar_spark.Client(service_url(root))
+    try:
+        sent = _publish(client.create_producer(topic), keyed, properties, rate)
+    finally:
+        client.close()
+    if as_json:
+        print_json({"topic": topic, **sent})
+    else:
+        typer.echo(f"{sent['produced']} messages published to {topic}" + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else ""))
+
+
+def _contents(messages: list[str] | None, file: Path | None, separator: str | None, times: int) -> Iterator[bytes]:
+    if messages:
+        split = [part for text in messages for part in (text.split(separator) if separator else [text])]
+        for text in itertools.chain.from_iterable(itertools.repeat(split, times)):
+            yield text.encode()
+    elif file:
+        with file.open("rb") as lines:
+            yield from _lines(lines)
+    else:
+        yield from _lines(sys.stdin.buffer)
+
+
+def _lines(lines: BinaryIO) -> Iterator[bytes]:
+    for line in lines:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _split_key(payload: bytes, key: str | None, separator: bytes | None) -> Content:
+    if separator is None or separator not in payload:
+        return Content(payload, key)
+    own_key, _, rest = payload.partition(separator)
+    return Content(rest, own_key.decode(errors="replace"))
+
+
+def _parse_property(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name:
+        raise InvalidConfiguration(f"property {text!r}: give NAME=VALUE")
+    return name, value
+
+
+def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], properties: dict[str, str], rate: float) -> dict:
+    failed, published = [], []
+
+    def done(result, message_id):
+        if result == pulsar_spark.Result.Ok:
+            published[1:] = [message_id]
+        else:
+            failed.append(result)
+
+    started, count = time.monotonic(), 0
+    with _progress() as progress:
+        task = progress.add_task("published", total=None)
+        for content in contents:
+            if rate:
+                time.sleep(max(0.0, started + count / rate - time.monotonic()))
+            producer.send_async(content.payload, done, properties=properties or None, partition_key=content.key)
+            count += 1
+            progress.update(task, completed=count)
+        producer.flush()
+    if failed:
+        raise UnknownError(f"{len(failed)} of {count} messages were not published: {failed[0]}")
+    return {"produced": count, "lastMessageId": str(published[-1]) if published else None}
+
+
+def consume(topic: Topic, subscription: Subscription, root: Root,
+            count: Annotated[int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")] = 1,
+            subscription_type: Annotated[str, typer.Option("--subscription-type", "-t", help="Exclusive, Failover or Shared.")] = "Exclusive",
+            position: Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")] = "latest",
+            ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
+            timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")] = None,
+            output: Annotated[Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")] = None,
+            as_json: Json = False):
+    """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each."""
+    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type)
+    initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
+    received = size = 0
+    with ExitStack() as stack:
+        payloads = stack.enter_context(output.open("ab")) if output else None
+        client = pulsar_spark.Client(service_url(root))
+        stack.callback(client.close)
+        consumer = client.subscribe(topic, subscription, consumer_type=consumer_type, initial_position=initial_position,
+                                    receiver_queue_size=min(count, 1000) or 1000)
+        for message in itertools.islice(_receive(consumer, timeout), count or None):
+            _print_message(message, as_json)
+            if payloads:
+                payloads.write(message.data() + b"\n")
+                payloads.flush()
+            if ack:
+                consumer.acknowledge(message)
+            received, size = received + 1, size + len(message.data())
+        consumer.close()
+    progress_console.print(f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"), highlight=False)
+
+
+def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None) -> Iterator["pulsar_spark.Message"]:
+    while True:
+        try:
+            yield consumer.receive() if timeout is None else consumer.receive(timeout_millis=max(1, int(timeout * 1000)))
+        except Timeout:
+            return
+
+
+def _print_message(message: "pulsar_spark.Message", as_json: bool) -> None:
+    facts = {"messageId": str(message.message_id()), "key": message.partition_key() or None, "properties": dict(message.properties()),
+             "size": len(message.data()), "redeliveryCount": message.redelivery_count(), "publishTimeMs": message.publish_timestamp(),
+             "eventTimeMs": message.event_timestamp() or None, "topic": message.topic_name()}
+    if as_json:
+        print_json(facts)
+    else:
+        properties = " ".join(f"{name}={value!r}" for name, value in facts["properties"].items())
+        typer.echo(f"{facts['messageId']} key={facts['key']!r} size={facts['size']} redelivered={facts['redeliveryCount']} {properties}".rstrip())
+
+
+def _member(enum, option: str, text: str):
+    for member in enum:
+        if member.name.lower() == text.replace("_", "").lower():
+            return member
+    raise InvalidConfiguration(f"{option} {text!r}: give one of {', '.join(member.name for member in enum)}")
+
+
+def _progress() -> Progress:
+    return Progress(SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed}"), TimeElapsedColumn(), console=progress_console,
+                    transient=True)

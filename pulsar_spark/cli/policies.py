@@ -1,0 +1,34 @@
+"""``pulsar-spark policies ...``."""
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True)
+Scope = Annotated[str, typer.Argument(help="'tenant/namespace', or a topic as 'persistent://tenant/namespace/topic'.")]
+Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer.")]
+
+
+@app.command()
+def get(scope: Scope, root: Root, as_json: Json = False):
+    """Show the policies that were set."""
+    found = admin(root).get_policies(scope)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["policy", "value"], list(found.items()))
+
+
+@app.command("set")
+def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30):
+    """Set a policy."""
+    admin(root, timeout).set_policy(scope, name, value)
+    typer.echo(f"set {name}")
+
+
+@app.command()
+def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
+    """Take a policy back."""
+    admin(root, timeout).set_policy(scope, name, None)
+    typer.echo(f"removed {name}")

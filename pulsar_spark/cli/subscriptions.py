@@ -1,0 +1,81 @@
+"""``pulsar-spark subscriptions ...``: all but ``list`` ask the broker and wait for its answer."""
+import datetime
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, Subscription, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.errors import InvalidConfiguration
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def create(topic: Topic, subscription: Subscription, root: Root,
+           position: Annotated[str, typer.Option("--position", help="'earliest' or 'latest'.")] = "latest", timeout: TimeoutSeconds = 30):
+    """Create a subscription; the topic too, where it does not exist."""
+    admin(root, timeout).create_subscription(topic, subscription, position)
+    typer.echo(f"created {subscription}")
+
+
+@app.command("list")
+def list_(topic: Topic, root: Root, as_json: Json = False):
+    """List the subscriptions of a topic."""
+    found = admin(root).subscriptions(topic)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["subscription"], [(name,) for name in found])
+
+
+@app.command()
+def delete(topic: Topic, subscription: Subscription, root: Root,
+           force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False, timeout: TimeoutSeconds = 30):
+    """Delete a subscription."""
+    admin(root, timeout).unsubscribe(topic, subscription, force)
+    typer.echo(f"deleted {subscription}")
+
+
+@app.command()
+def skip(topic: Topic, subscription: Subscription, root: Root, count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to skip.")],
+         timeout: TimeoutSeconds = 30):
+    """Acknowledge the next messages of the backlog unseen."""
+    admin(root, timeout).skip_messages(topic, subscription, count)
+    typer.echo(f"skipped {count}")
+
+
+@app.command("clear-backlog")
+def clear_backlog(topic: Topic, subscription: Subscription, root: Root, timeout: TimeoutSeconds = 30):
+    """Acknowledge everything published so far."""
+    admin(root, timeout).clear_backlog(topic, subscription)
+    typer.echo(f"cleared the backlog of {subscription}")
+
+
+@app.command()
+def expire(topic: Topic, subscription: Subscription, root: Root,
+           seconds: Annotated[int, typer.Option("--seconds", min=1, help="Age above which messages are acknowledged.")], timeout: TimeoutSeconds = 30):
+    """Acknowledge what was published more than so many seconds ago."""
+    admin(root, timeout).expire_messages(topic, subscription, seconds)
+    typer.echo(f"expired what is older than {seconds} s")
+
+
+@app.command()
+def seek(topic: Topic, subscription: Subscription, root: Root,
+         to: Annotated[str, typer.Option("--to", help="'earliest', 'latest', a position, or a time such as 2026-01-31T12:00:00Z.")],
+         timeout: TimeoutSeconds = 30):
+    """Move the cursor of a subscription."""
+    admin(root, timeout).reset_cursor(topic, subscription, parse_target(to))
+    typer.echo(f"moved {subscription} to {to}")
+
+
+def parse_target(text: str) -> str | int | datetime.datetime:
+    """What ``--to`` means; a time without a zone is UTC."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidConfiguration(f"--to {text!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a time such as 2026-01-31T12:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,81 @@
+"""``pulsar-spark topics ...`` and ``pulsar-spark stats``."""
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, Topic, admin, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def create(topic: Topic, root: Root, partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0):
+    """Create a topic."""
+    if partitions:
+        admin(root).create_partitioned_topic(topic, partitions)
+    else:
+        admin(root).create_topic(topic)
+    typer.echo(f"created {topic}")
+
+
+@app.command("list")
+def list_(root: Root, namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; all of the root without it.")] = None, as_json: Json = False):
+    """List the topics of a namespace, or of the root."""
+    found = admin(root).list_topics(namespace)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["topic", "partitions"], [(topic["topic"], topic["partitions"]) for topic in found])
+
+
+@app.command()
+def describe(topic: Topic, root: Root, as_json: Json = False):
+    """Show what a topic is and holds."""
+    found = admin(root).describe(topic)
+    if as_json:
+        print_json(found)
+    else:
+        messages = sum(found.pop("messages").values())
+        subscriptions = ", ".join(found.pop("subscriptions"))
+        print_table(["", "value"], [*found.items(), ("messages", messages), ("subscriptions", subscriptions)])
+
+
+@app.command()
+def partitions(topic: Topic, root: Root, as_json: Json = False):
+    """Show the partitions of a topic with the messages each holds; -1 is the topic itself, where it has none."""
+    messages = admin(root).describe(topic)["messages"]
+    if as_json:
+        print_json([{"partition": partition, "messages": count} for partition, count in messages.items()])
+    else:
+        print_table(["partition", "messages"], list(messages.items()))
+
+
+@app.command()
+def delete(topic: Topic, root: Root, force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False):
+    """Delete a topic with its messages and subscriptions."""
+    admin(root).delete_topic(topic, force)
+    typer.echo(f"deleted {topic}")
+
+
+@app.command()
+def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
+    """Disconnect a topic's consumers; they connect again by themselves."""
+    admin(root, timeout).unload(topic)
+    typer.echo(f"unloaded {topic}")
+
+
+def stats(topic: Topic, root: Root, as_json: Json = False):
+    """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers."""
+    found = admin(root).stats(topic)
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}")
+    subscriptions = found["subscriptions"].items()
+    print_table(["subscription", "type", "backlog", "unacked", "out", "redelivered", "acked"], [
+        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], sub["msgOutCounter"], sub["msgRedeliverCounter"], sub["msgAckCounter"])
+        for name, sub in subscriptions])
+    consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"],
+                  "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no") for name, sub in subscriptions for consumer in sub["consumers"]]
+    if consumers:
+        print_table(["subscription", "consumer", "permits", "unacked", "out", "blocked"], consumers)

@@ -1,0 +1,45 @@
+"""A broker in a process of its own, as ``pulsar-spark broker`` starts it; what it prints goes to a file."""
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pulsar_spark.errors import NotConnected
+
+_STOP_SECONDS = 60
+_LAST_WORDS = 2_000
+
+
+class BrokerProcess:
+    """A context: the broker runs inside it and is gone after it."""
+
+    def __init__(self, root: Path, log: Path):
+        self.root = root
+        self.log = log
+        self._process: subprocess.Popen | None = None
+
+    def __enter__(self) -> "BrokerProcess":
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(self.root)],
+                                             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        return self
+
+    def __exit__(self, *_):
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def check(self) -> None:
+        """:class:`NotConnected`, with the broker's last words, when it has ended."""
+        if (code := self._process.poll()) is not None:
+            raise NotConnected(f"the broker ended with exit code {code}; its last words:\n{self.last_words()}")
+
+    def stop(self) -> None:
+        """Ask it to stop and wait until it has."""
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(_STOP_SECONDS)
+        if code:
+            raise NotConnected(f"the broker did not stop cleanly, exit code {code}; its last words:\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-_LAST_WORDS:]

@@ -1,0 +1,89 @@
+"""One consumer of the demo, in a process of its own: it receives, writes down what it received, then acknowledges.
+
+Its notes are fixed-size records in a file, written before the acknowledgement, so that a process killed at any moment leaves a true account behind.
+A consumer with ``pause_at`` stops before acknowledging the batch that reaches that many messages, and waits for word: ``leave`` closes it with that
+batch unacknowledged, ``go on`` lets it go on. Killing it instead is the third possibility.
+"""
+import json
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import pulsar_spark as pulsar
+
+NOTE = np.dtype([("flight", "i8"), ("ledger", "i8"), ("entry", "i8"), ("partition", "i4"), ("redelivery_count", "i4")])
+
+
+class Assignment(NamedTuple):
+    """What a consumer is to do. ``pause_at`` 0 = never."""
+
+    service_url: str
+    topic: str
+    subscription: str
+    subscription_type: str
+    name: str
+    notes: Path
+    batch: int
+    pause_at: int
+    is_cumulative: bool
+
+
+class Pause(NamedTuple):
+    """What a pausing consumer says: messages received, and how many of them it has acknowledged."""
+
+    received: int
+    acknowledged: int
+
+
+QUEUE_SIZE = 50_000
+
+
+def run_consumer(assignment: Assignment, parent: Connection) -> None:
+    """Consume until told ``stop`` (or ``leave``); says ``ready`` when subscribed."""
+    client = pulsar.Client(assignment.service_url)
+    consumer = client.subscribe(
+        assignment.topic, assignment.subscription, consumer_type=pulsar.ConsumerType[assignment.subscription_type],
+        consumer_name=assignment.name, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=QUEUE_SIZE,
+        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100))
+    parent.send("ready")
+    received = acknowledged = 0
+    pause_at = assignment.pause_at
+    with assignment.notes.open("ab", buffering=0) as notes:
+        while not parent.poll():
+            messages = consumer.batch_receive()
+            notes.write(_notes(messages))
+            received += len(messages)
+            if pause_at and received >= pause_at:
+                pause_at = 0
+                parent.send(Pause(received, acknowledged))
+                if parent.recv() == "leave":
+                    break
+            _acknowledge(consumer, messages, assignment.is_cumulative)
+            acknowledged += len(messages)
+    consumer.close()
+    client.close()
+
+
+def read_notes(path: Path) -> np.ndarray:
+    """The whole records written so far."""
+    data = path.read_bytes() if path.exists() else b""
+    return np.frombuffer(data[:len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
+
+
+def _notes(messages: list[pulsar.Message]) -> bytes:
+    def note(message):
+        message_id = message.message_id()
+        return (json.loads(message.data())["id"], message_id.ledger_id(), message_id.entry_id(), message_id.partition(), message.redelivery_count())
+
+    return np.array([note(message) for message in messages], NOTE).tobytes()
+
+
+def _acknowledge(consumer: pulsar.Consumer, messages: list[pulsar.Message], is_cumulative: bool) -> None:
+    if is_cumulative:
+        for message in {message.message_id().partition(): message for message in messages}.values():
+            consumer.acknowledge_cumulative(message)
+    else:
+        for message in messages:
+            consumer.acknowledge(message)

