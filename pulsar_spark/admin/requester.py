@@ -4,10 +4,10 @@ Requests are appended to the bundle's ``requests`` table in one commit, so that 
 ``cursor_ledger`` that decided them. A request that is not answered in time may still be carried out later: asking again is harmless for every
 administrative request but ``skip``.
 """
-import datetime
 import time
 import uuid
 
+from pulsar_spark.client.requests import RequestMaker
 from pulsar_spark.errors import NotARoot, Timeout, named
 from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.layout import Layout
@@ -24,8 +24,7 @@ class Requester:
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout
         self.timeout_seconds = timeout_seconds
-        self.client_id = f"admin-{uuid.uuid4().hex}"
-        self._asked = 0
+        self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
 
     def ask(self, requests: list[dict]) -> list[dict]:
         """The reply rows to *requests*, in their order; the first refusal is raised under its own name, :class:`Timeout` when no broker answers."""
@@ -33,7 +32,7 @@ class Requester:
             return []
         log = TableLog(self.layout.broker_table(CURSOR_LEDGER.name))
         seen = log.latest()
-        rows = [self._complete(request) for request in requests]
+        rows = [self._maker.make(**request) for request in requests]
         table = self.layout.broker_table(REQUESTS.name)
         try:
             AppendTable(table).append(REQUESTS.rows(rows))
@@ -44,11 +43,6 @@ class Requester:
             if reply["error"]:
                 raise named(reply["error"])(reply["text"])
         return replies
-
-    def _complete(self, request: dict) -> dict:
-        self._asked += 1
-        return {"request_id": f"{self.client_id}-{self._asked}", "client_id": self.client_id,
-                "request_time": datetime.datetime.now(datetime.UTC), **request}
 
     def _replies(self, log: TableLog, seen: int, request_ids: list[str]) -> list[dict]:
         missing, found = set(request_ids), {}

@@ -2,7 +2,7 @@
 
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, everything else from the latest rows of ``cursor_ledger``. As in Pulsar the
 backlog counts entries (3.28) and the unacknowledged and sent counters count messages. ``backlogSize`` is an estimate: the slowest subscription's
-share of the topic's bytes.
+share of the topic's bytes. ``ackedEntries`` is ours: everything that is not backlog.
 """
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.topics import Topic
 
-_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgAckCounter")
+_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter")
 
 
@@ -80,12 +80,12 @@ def _add_subscription(total: dict, subscription: dict) -> None:
 
 def _subscription_stats(cursor: dict, ranges: list[Range], consumers: list[dict], end_position: int) -> dict:
     mark_delete = cursor["mark_delete_position"]
-    done_above = sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
+    acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
-        "type": cursor["subscription_type"], "msgBacklog": end_position - 1 - mark_delete - done_above,
+        "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked,
         "unackedMessages": sum(held.unacked_messages for held in ranges if held.status == PENDING),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
-        "msgAckCounter": cursor["msg_ack_counter"] or 0, "markDeletePosition": mark_delete, "readPosition": cursor["read_position"],
+        "markDeletePosition": mark_delete, "readPosition": cursor["read_position"],
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]),
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(row, ranges) for row in sorted(consumers, key=lambda row: row["join_order"] or 0)],

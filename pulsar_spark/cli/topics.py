@@ -73,7 +73,7 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}")
     subscriptions = found["subscriptions"].items()
     print_table(["subscription", "type", "backlog", "unacked", "out", "redelivered", "acked"], [
-        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], sub["msgOutCounter"], sub["msgRedeliverCounter"], sub["msgAckCounter"])
+        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], sub["msgOutCounter"], sub["msgRedeliverCounter"], sub["ackedEntries"])
         for name, sub in subscriptions])
     consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"],
                   "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no") for name, sub in subscriptions for consumer in sub["consumers"]]

@@ -23,7 +23,7 @@ def make_account(name: str, kind: str, topic: str, published: int, stats: dict, 
 
     *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had acknowledged.
     """
-    account = Account(name, kind, topic, published, stats["msgOutCounter"], stats["msgRedeliverCounter"], stats["msgAckCounter"], stats["msgBacklog"], [])
+    account = Account(name, kind, topic, published, stats["msgOutCounter"], stats["msgRedeliverCounter"], stats["ackedEntries"], stats["msgBacklog"], [])
     defects = [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
     if kind in ("Exclusive", "Failover"):
         defects += _disorder(notes) + _repeats(notes, closed_after)

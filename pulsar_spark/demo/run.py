@@ -107,7 +107,7 @@ def _publish(spark, place: _Place, flights: pa.Table, progress: Progress) -> Non
         task = progress.add_task(f"publish to {topic.rpartition('/')[2]}", total=flights.num_rows)
         for start in range(0, flights.num_rows, size):
             part = flights.slice(start, size)
-            publish(flight_messages(spark, part), place.service_url, topic)
+            publish(flight_messages(spark, part), place.root, topic)
             progress.advance(task, part.num_rows)
 
 
@@ -125,7 +125,7 @@ def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: Brok
         _show(progress, tasks, stats)
         if all(_is_done(sub, rows) for sub in stats.values()) and not any(group.is_waiting for group in groups):
             return stats
-        now = {name: (sub["msgOutCounter"], sub["msgAckCounter"]) for name, sub in stats.items()}
+        now = {name: (sub["msgOutCounter"], sub["ackedEntries"]) for name, sub in stats.items()}
         if now != before:
             last_change, before = time.monotonic(), now
         elif time.monotonic() - last_change > PATIENCE_SECONDS:
@@ -134,12 +134,12 @@ def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: Brok
 
 
 def _is_done(stats: dict, rows: int) -> bool:
-    return stats["msgBacklog"] == 0 and stats["unackedMessages"] == 0 and stats["msgAckCounter"] >= rows
+    return stats["msgBacklog"] == 0 and stats["unackedMessages"] == 0 and stats["ackedEntries"] >= rows
 
 
 def _show(progress: Progress, tasks: dict[str, TaskID], stats: dict[str, dict]) -> None:
     for name, task in tasks.items():
-        progress.update(task, completed=stats[name]["msgAckCounter"])
+        progress.update(task, completed=stats[name]["ackedEntries"])
 
 
 def _print_table(accounts: list[Account], console: Console) -> None:

@@ -25,7 +25,7 @@ def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
     """Facts and ranges of subscription ``s`` with one consumer ``c`` on a partition."""
     common = {"topic": TOPIC, "topic_id": topic.topic_id, "partition": partition}
     cursor = {**common, "kind": "cursor", "subscription": "s", "subscription_type": "Shared", "mark_delete_position": mark_delete, "read_position": end,
-              "msg_out_counter": 20, "msg_redeliver_counter": 2, "msg_ack_counter": 9}
+              "msg_out_counter": 20, "msg_redeliver_counter": 2}
     consumer = {**common, "kind": "consumer", "subscription": "s", "consumer_id": "id", "consumer_name": "c", "permits": permits, "is_blocked": False,
                 "join_order": 0, "lease_time": LEASE, "msg_out_counter": 20}
     page = {**common, "kind": "page", "subscription": "s", "page": 0}
@@ -48,7 +48,7 @@ def test_backlog_and_unacked_follow_from_the_ranges(layout):
     assert stats["msgInCounter"] == 20
     assert subscription["msgBacklog"] == 20 - 5 - 3
     assert subscription["unackedMessages"] == 2 + 2 + 27
-    assert (subscription["type"], subscription["markDeletePosition"], subscription["msgAckCounter"]) == ("Shared", 4, 9)
+    assert (subscription["type"], subscription["markDeletePosition"], subscription["ackedEntries"]) == ("Shared", 4, 8)
     [consumer] = subscription["consumers"]
     assert (consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"]) == ("c", 10, 4, 20)
     assert admin.subscriptions(TOPIC) == ["s"]
