@@ -1,0 +1,141 @@
+"""Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each exactly once.
+
+**Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task; on a topic with partitions the task's rows are
+sorted by partition first, in the order the frame had them, so that the ids of one partition in one file are one run: its smallest id and its row count number it.
+A topic without partitions is neither routed nor sorted: its publish is a plain append.
+
+**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt writes nothing, whatever it holds. A
+crash before the commit leaves files nobody refers to; a crash after it is a publish that the repetition finds done. For a stream the checkpoint's query id and
+the batch id are that pair, so the same checkpoint never publishes a batch twice.
+
+**Together with others.** Spark's commit to a local file system checks and then renames, so the whole write holds the table's inter-process lock, as every other
+append does: clients wait for it, none is lost.
+"""
+import os
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, functions as F
+from pyspark.sql.streaming import DataStreamWriter
+
+from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
+from pulsar_spark.client.frames.routing_columns import checked_scheme, partition_column
+from pulsar_spark.errors import InvalidConfiguration, named
+from pulsar_spark.protocol.publish_id import publish_id as make_publish_id
+from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
+
+DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
+
+
+class Published(NamedTuple):
+    """What a publish committed. ``ledger_id`` is None where it had nothing to commit: no rows, or a transaction that was committed before."""
+
+    publish_id: str
+    ledger_id: int | None
+    messages: int
+
+
+def utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+            producer_name: str | None = None, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE,
+            create: bool = True, app_id: str | None = None, app_version: int | None = None, publish_id: str | None = None,
+            clock: Callable[[], datetime] = utc_now) -> Published:
+    """Append each row of *frame* to *topic* as a message, in one commit.
+
+    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``,
+    ``sequence_id``, ``producer_name`` and ``partition`` may be. Columns in *properties_from* become properties of their names, nulls left out. The hashing
+    scheme is that of Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in ``-partition-N``
+    publishes to that partition only. A missing topic is created without partitions if *create*.
+
+    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then. With *app_id* and *app_version* the
+    publish happens at most once.
+    """
+    if (app_id is None) != (app_version is None):
+        raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
+    check_delta(frame.sparkSession)
+    layout = Layout(root)
+    columns = message_columns(frame, properties_from, max_message_size)
+    scheme = checked_scheme(hashing_scheme)
+    if create:
+        prepare_root(layout)
+    found, partitions = resolve_topic(layout, topic, create=create)
+    now = clock()
+    publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
+    if producer_name is not None:
+        columns.setdefault("producer_name", F.lit(producer_name))
+    rows = _message_rows(frame.select(*(column.alias(name) for name, column in columns.items())), set(columns), found, partitions, scheme, publish_id, now)
+    with append_lock(found.path):
+        before = TableLog(found.path).latest()
+        writer = rows.write.format("delta").mode("append")
+        if app_id is not None:
+            writer = writer.option("txnAppId", app_id).option("txnVersion", app_version)
+        try:
+            writer.save(str(found.path))
+        except PySparkException as failed:
+            raise _refused(failed) or failed
+        return _committed(found, before, publish_id)
+
+
+def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options) -> DataStreamWriter:
+    """A stream writer that publishes each micro-batch of the streaming *frame* exactly once; give it a checkpoint and ``start()`` it.
+
+    *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the query's own id, which lives in
+    its checkpoint: a restart with the same checkpoint publishes nothing twice, a new checkpoint starts a new stream. Give *app_id* only to go on
+    under an id of your own, and then never with two checkpoints at once.
+    """
+    refused = {"app_version", "publish_id"} & set(options)
+    if refused:
+        raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
+    message_columns(frame, options.get("properties_from", ()))
+    checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
+    layout = Layout(root)
+    if options.get("create", True):
+        prepare_root(layout)
+    resolve_topic(layout, topic, create=options.get("create", True))
+
+    def publish_batch(batch: DataFrame, batch_id: int) -> None:
+        query = app_id or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        publish(batch, root, topic, app_id=query, app_version=batch_id, **options)
+
+    return frame.writeStream.foreachBatch(publish_batch)
+
+
+def _message_rows(messages: DataFrame, given: set[str], topic: Topic, partitions: list[int], scheme: HashingScheme, publish_id: str, now: datetime) -> DataFrame:
+    """Rows of the messages table for the given message columns."""
+    if topic.partitions or "partition" in given:
+        messages = messages.withColumn("partition", partition_column(given, partitions, scheme))
+    else:
+        messages = messages.withColumn("partition", F.lit(-1))
+    if topic.partitions:
+        in_order = messages.withColumn("row", F.monotonically_increasing_id())
+        messages = in_order.sortWithinPartitions("partition", "row").drop("row")
+    of_all = {"publish_id": F.lit(publish_id), "entry_id": F.monotonically_increasing_id(), "batch_size": F.lit(1), "publish_time": F.lit(now)}
+    return messages.select(*(
+        (of_all[name] if name in of_all else F.col(name) if name in {*given, "partition"} else F.lit(None)).cast(spark_type(name)).alias(name)
+        for name in MESSAGES.schema.names))
+
+
+def _refused(failed: PySparkException) -> Exception | None:
+    """The error a task raised on purpose, if that is what failed."""
+    found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
+    return named(found[1])(found[2]) if found else None
+
+
+def _committed(topic: Topic, before: int, publish_id: str) -> Published:
+    for commit in TableLog(topic.path).commits(before):
+        if any(file.min_values.get("publish_id") == publish_id for file in commit.added):
+            return Published(publish_id, commit.version, sum(file.rows for file in commit.added))
+    return Published(publish_id, None, 0)
