@@ -109,7 +109,6 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("join_order", pa.int64(), "consumer: counts up over the subscription's life"),
     ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered"),
     ("msg_redeliver_counter", pa.int64(), "cursor, consumer: messages among them that had been delivered before"),
-    ("msg_ack_counter", pa.int64(), "cursor: messages acknowledged"),
     ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
     ("request_id", pa.string(), "reply: the request it answers"),

@@ -5,10 +5,11 @@ them back. Commits that remove, rewrite or overwrite number nothing (design 3.4,
 """
 from bisect import bisect_right
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -122,7 +123,7 @@ def read_ledgers(path: Path, *, after: int = -1, topic_id: str | None = None) ->
         files = [file for commit in log.commits(after, latest) for file in commit.added]
         tables = [pq.read_table(f"{path}/{file.path}", schema=LEDGERS.schema, partitioning=None) for file in files]
         rows = pa.concat_tables(tables) if tables else LEDGERS.schema.empty_table()
-        return (rows.filter(pa.compute.equal(rows["topic_id"], topic_id)) if topic_id else rows), latest
+        return (rows.filter(pc.equal(rows["topic_id"], topic_id)) if topic_id else rows), latest
     table = DeltaTable(str(path))
     filters = [("topic_id", "=", topic_id)] if topic_id else None
     return table.to_pyarrow_table(filters=filters).select(LEDGERS.schema.names).cast(LEDGERS.schema), table.version()
@@ -133,3 +134,21 @@ def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:
     columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", *Run._fields)]
     for topic_id, partition, *fields in sorted(zip(*columns), key=lambda row: (row[0], row[1], row[2])):
         yield topic_id, partition, Run(*fields)
+
+
+def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
+    """Position of the first entry published at or after *instant*; the end position when there is none.
+
+    Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
+    """
+    slack = timedelta(milliseconds=1)
+    for run in ledgers.runs:
+        if run.max_publish_time is None or run.max_publish_time + slack < instant:
+            continue
+        rows = pq.read_table(f"{table}/{run.path}", columns=["entry_id", "publish_time"], partitioning=None)
+        is_late = pc.and_(pc.greater_equal(rows["publish_time"], pa.scalar(instant, pa.timestamp("us", tz="UTC"))), pc.and_(
+            pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less(rows["entry_id"], run.first_entry_id + run.entries)))
+        entry_id = pc.min(rows.filter(is_late)["entry_id"]).as_py()
+        if entry_id is not None:
+            return run.first_position + entry_id - run.first_entry_id
+    return ledgers.end_position

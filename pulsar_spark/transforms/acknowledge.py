@@ -20,18 +20,18 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     over it, if any; lane 1 carries the consumers' turns and lane 2 the cursor's limits along untouched.
     """
     kind = F.col("kind")
-    is_range, is_unread = kind == "range", kind == "unread"
+    is_range, is_unread, is_ack_set = kind == "range", kind == "unread", kind.isin("batch_ack", "ack_set")
     info = F.struct("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
     turn = F.struct("ordinal", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
     limits = F.struct("is_single_active", "limit", "unacked_elsewhere", "is_blocked", "permits", "left", "redelivered", "round", "now")
     lane = F.when(kind == "consumer", 1).when(kind == "cursor", 2).otherwise(0)
     ranges = inputs.select(
         "*", lane.alias("lane"), F.when(is_range, info).alias("info_"), F.when(is_unread, F.col("batch_size")).alias("run_"),
-        F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"), F.when(kind == "batch_ack", F.col("ack_set")).alias("left_unacked_"),
+        F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"), F.when(is_ack_set, F.struct("ack_set", (kind == "ack_set").alias("replaces"))).alias("left_unacked_"),
         F.when(kind == "consumer", turn).alias("turn"), F.when(kind == "cursor", limits).alias("limits"))
     segments = to_segments(
         ranges, keys=KEYS, passes=PASSES,
-        opens={"states": is_range, "unread": is_unread, "acks": kind == "ack", "returns": kind == "return", "batch_acks": kind == "batch_ack"},
+        opens={"states": is_range, "unread": is_unread, "acks": kind == "ack", "returns": kind == "return", "batch_acks": is_ack_set},
         carries={"info": F.col("info_"), "run": F.col("run_"), "back": F.col("back_"), "left_unacked": F.col("left_unacked_")})
     held = segments.select(
         *KEYS, *PASSES, "first", "last", (F.col("acks") > 0).alias("is_acked"),
@@ -40,8 +40,8 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
             F.lit(0).alias("redelivery_count"), F.lit(None).cast("bigint").alias("due_time"), F.lit(None).cast("array<bigint>").alias("ack_set"),
             F.col("run").alias("batch_size"))).alias("info"),
         F.when(F.col("returns") > 0, F.col("back")).alias("back"), F.when(F.col("batch_acks") > 0, F.col("left_unacked")).alias("left_unacked"))
-    ack_set = F.when(F.col("left_unacked").isNull(), F.col("info.ack_set")).otherwise(
-        intersect_ack_sets(F.coalesce(F.col("info.ack_set"), full_ack_set(F.col("info.batch_size"))), F.col("left_unacked")))
+    ack_set = F.when(F.col("left_unacked").isNull(), F.col("info.ack_set")).when(F.col("left_unacked.replaces"), F.col("left_unacked.ack_set")).otherwise(
+        intersect_ack_sets(F.coalesce(F.col("info.ack_set"), full_ack_set(F.col("info.batch_size"))), F.col("left_unacked.ack_set")))
     known = held.select("*", ack_set.alias("ack_set"))
     is_partly_acked_unread = F.col("left_unacked").isNotNull() & (F.col("info.status") == "unread")
     status = (F.when(F.col("is_acked") | (F.col("info.status") == "acknowledged") | (F.size("ack_set") == 0), F.lit("acknowledged"))

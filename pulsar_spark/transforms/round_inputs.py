@@ -10,6 +10,7 @@ KINDS = {
     "range": "first..last of the cursor's state in one status",
     "ack": "first..last are acknowledged",
     "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",
+    "ack_set": "of entry first (= last) just the indexes in ack_set stay unacknowledged, whatever was before",
     "return": "first..last, where pending at the consumer, come back at due_time",
     "unread": "first..last were never delivered; batch_size messages each",
     "consumer": "one lap of one consumer's turn: ordinal is its place in line",
@@ -28,4 +29,3 @@ STATE = ("cursor", "first", "last", "status", "consumer_id", "delivery_round", "
 
 STATE_SCHEMA = pa.schema([SCHEMA.field(name) for name in STATE])
 
-INFO = "struct<status:string,consumer_id:string,delivery_round:bigint,redelivery_count:int,due_time:bigint,ack_set:array<bigint>,batch_size:int>"

@@ -1,0 +1,107 @@
+"""From the plan's result to the bundle's new state and the rows of the round."""
+from collections import Counter
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.requests import POLICIES, removed_consumer_row
+from pulsar_spark.broker.state import Consumer, Cursor, Page
+from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.storage.cursor_ledger import RangeRow
+
+
+class RoundRows:
+    """The rows of a round, as they come together."""
+
+    def __init__(self, facts: list[dict]):
+        self.facts = list(facts)
+        self.ranges: list[RangeRow] = []
+
+    def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
+        common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
+        self.facts += [dict(common, page=page, is_removed=True) for page in gone]
+        self.facts += [dict(common, page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last) for page in changed]
+        self.ranges += cursor.rows(changed)
+
+
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]]) -> RoundRows:
+    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
+    rows = RoundRows(draft.facts)
+    for asked, touched, ranges in zip(work.cursors, work.touched, planned):
+        _absorb_cursor(bundle, draft, asked, touched, ranges, rows)
+    for asked in draft.cursors.values():
+        cursor = asked.cursor
+        if asked.dropped_pages:
+            kept = {page.first for page in cursor.pages}
+            rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
+        if asked.is_changed:
+            rows.facts.append(cursor_row(cursor))
+        rows.facts += [removed_consumer_row(cursor, removed) for removed in asked.removed]
+        rows.facts += [consumer_row(bundle, cursor, cursor.consumers[consumer_id]) for consumer_id in sorted(asked.changed_consumers)
+                       if consumer_id in cursor.consumers]
+    return rows
+
+
+def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, touched: set[int], ranges: list[Range], rows: RoundRows) -> None:
+    cursor = asked.cursor
+    before = (cursor.mark_delete, cursor.read_position, [held for index in sorted(touched) for held in cursor.pages[index].ranges])
+    changed, gone = cursor.replace(touched, ranges)
+    cursor.advance_read_position()
+    delivered, redelivered = Counter(), Counter()
+    for held in ranges:
+        if held.status == PENDING and held.delivery_round == draft.number:
+            delivered[held.consumer_id] += held.unacked_messages
+            redelivered[held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+    _count(bundle, cursor, asked, delivered, redelivered)
+    if before != (cursor.mark_delete, cursor.read_position, ranges):
+        asked.is_changed = True
+        rows.add_pages(cursor, changed, gone)
+
+
+def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counter, redelivered: Counter) -> None:
+    """Take permits, raise counters, and say who is held back by unacknowledged messages (4.4, 4.5)."""
+    for consumer_id, messages in delivered.items():
+        consumer = cursor.consumers[consumer_id]
+        consumer.permits -= messages
+        consumer.msg_out_counter += messages
+        consumer.msg_redeliver_counter += redelivered[consumer_id]
+        asked.changed_consumers.add(consumer_id)
+    cursor.msg_out_counter += delivered.total()
+    cursor.msg_redeliver_counter += redelivered.total()
+    if cursor.is_single_active or not cursor.consumers:
+        return
+    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer", POLICIES["max_unacked_messages_per_consumer"])
+    unblocked = {consumer_id for _, _, consumer_id, _ in asked.returns} | asked.redelivered
+    for consumer in cursor.consumers.values():
+        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in unblocked)
+        if is_blocked != consumer.is_blocked:
+            consumer.is_blocked = is_blocked
+            asked.changed_consumers.add(consumer.consumer_id)
+    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_subscription", POLICIES["max_unacked_messages_per_subscription"])
+    total, given = cursor.unacked.total(), delivered.total()
+    is_blocked = limit > 0 and (total >= limit or (cursor.is_blocked and (total - given) * 2 >= limit))
+    asked.is_changed |= is_blocked != cursor.is_blocked
+    cursor.is_blocked = is_blocked
+
+
+def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is_unblocked: bool) -> bool:
+    if limit <= 0:
+        return False
+    was_blocked = consumer.is_blocked and not is_unblocked and unacked - delivered > limit // 2
+    return was_blocked or unacked >= limit
+
+
+def cursor_row(cursor: Cursor) -> dict:
+    """The cursor's own row."""
+    return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
+                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, join_order=cursor.joined,
+                msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
+
+
+def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
+    """A connected consumer's row."""
+    return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=consumer.consumer_id, consumer_name=consumer.name,
+                client_id=consumer.client_id, priority_level=consumer.priority_level, permits=consumer.permits, is_blocked=consumer.is_blocked,
+                is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
+                lease_time=bundle.leases.get(consumer.client_id), join_order=consumer.join_order, msg_out_counter=consumer.msg_out_counter,
+                msg_redeliver_counter=consumer.msg_redeliver_counter, properties=list(consumer.properties.items()))

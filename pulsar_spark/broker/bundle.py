@@ -1,0 +1,182 @@
+"""A bundle in memory: topics and their ledgers, cursors, policies, leases; and how a broker that starts gets them back.
+
+Everything here is a function of committed tables, so losing it costs a reload and nothing else.
+"""
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
+from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.discovery import TopicFolders
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledger_rows, number_commit, read_ledgers, runs_of
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import Topic, read_topic
+
+DEFAULT_LEASE_MS = 30_000
+
+
+@dataclass
+class TopicState:
+    """A topic and how far it is numbered. ``error`` says why numbering stopped, if it did."""
+
+    topic: Topic
+    log: TableLog
+    version: int = 0
+    partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
+    publish_ids: set[str] = field(default_factory=set)
+    error: str | None = None
+
+    def ledgers(self, partition: int) -> PartitionLedgers:
+        return self.partitions.setdefault(partition, PartitionLedgers())
+
+    def end_position(self, partition: int) -> int:
+        return self.ledgers(partition).end_position
+
+
+class Bundle:
+    """State of all topics and subscriptions of a bundle, after its latest round."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.topics: dict[str, TopicState] = {}
+        self.cursors: dict[CursorKey, Cursor] = {}
+        self.policies: dict[tuple[str, str], str] = {}
+        self.leases: dict[str, int] = {}
+        self.lease_ms: dict[str, int] = {}
+        self.round = 0
+        self.epoch = 0
+        self.requests_version = 0
+        self.ledgers_version = 0
+        self.clock = 0
+        self._folders = TopicFolders(layout)
+
+    # What is known of a name
+
+    def topic(self, name: str) -> TopicState:
+        """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
+        if name not in self.topics:
+            self._add_topic(parse_topic_name(name))
+        return self.topics[name]
+
+    def policy(self, topic: str, name: str, default: int) -> int:
+        """A policy's value: the topic's own, else its namespace's, else *default*."""
+        for owner in (topic, parse_topic_name(topic).namespace_name):
+            if (owner, name) in self.policies:
+                return int(self.policies[owner, name])
+        return default
+
+    def cursors_of(self, topic_id: str) -> list[Cursor]:
+        return [cursor for key, cursor in self.cursors.items() if key.topic_id == topic_id]
+
+    # Finding topics and numbering what is new in them
+
+    def scan(self) -> list[TopicState]:
+        """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one stat."""
+        gone = []
+        for tenant, namespace in self._folders.changed():
+            found = {str(name) for name in self.layout.topics(tenant, namespace)}
+            for name, state in list(self.topics.items()):
+                if state.topic.name[:2] == (tenant, namespace) and (name not in found or self._is_other_life(state)):
+                    gone.append(self.topics.pop(name))
+            for name in found - self.topics.keys():
+                try:
+                    self._add_topic(parse_topic_name(name))
+                except (NotARoot, TopicNotFound, CorruptState):
+                    continue
+        self._folders.seen()
+        return gone
+
+    def number_new(self, names: Iterable[str | None] = ()) -> tuple[list[TopicState], list[dict]]:
+        """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
+
+        Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic was made in.
+        """
+        moved, rows = [], []
+        for name in {name for name in names if name and name not in self.topics}:
+            with contextlib.suppress(InvalidRequest, CorruptState):
+                self.topic(name)
+        for name, state in self.topics.items():
+            if state.error or not state.log.has(state.version + 1):
+                continue
+            try:
+                for commit in state.log.commits(state.version):
+                    ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
+                    numbered = number_commit(state.topic.path, commit, ends, state.publish_ids)
+                    for partition, runs in numbered.items():
+                        for run in runs:
+                            state.ledgers(partition).add(run)
+                    rows += ledger_rows(name, state.topic.topic_id, numbered)
+                    state.version = commit.version
+            except CorruptState as broken:
+                state.error = str(broken)
+            moved.append(state)
+        return moved, rows
+
+    def has_news(self) -> bool:
+        """Has any topic's log moved, or any folder of topics changed? Microseconds a topic."""
+        return any(not state.error and state.log.has(state.version + 1) for state in self.topics.values()) or bool(self._folders.changed())
+
+    def _is_other_life(self, state: TopicState) -> bool:
+        try:
+            return read_topic(self.layout, state.topic.name).topic_id != state.topic.topic_id
+        except (NotARoot, TopicNotFound, CorruptState):
+            return True
+
+    def _add_topic(self, name: TopicName) -> None:
+        topic = read_topic(self.layout, name)
+        self.topics[str(name)] = TopicState(topic, TableLog(topic.path))
+
+
+
+def load_bundle(layout: Layout) -> Bundle:
+    """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can only have one outcome."""
+    bundle, latest = Bundle(layout), read_latest(layout)
+    if latest.round_row:
+        bundle.round, bundle.epoch = latest.round, latest.round_row["epoch"]
+        bundle.requests_version = latest.round_row["requests_version"]
+        bundle.clock = to_micros(latest.round_row["round_time"])
+    bundle.policies = dict(latest.policies)
+    bundle.scan()
+    by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
+    rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
+    for topic_id, partition, run in runs_of(rows):
+        if topic_id in by_id:
+            state = by_id[topic_id]
+            state.ledgers(partition).add(run)
+            state.publish_ids.add(run.publish_id)
+            state.version = max(state.version, run.ledger_id)
+    for (topic_id, _), row in latest.topics.items():
+        if topic_id in by_id:
+            by_id[topic_id].version = max(by_id[topic_id].version, row["ledger_id"])
+    for key in latest.cursors:
+        if key.topic_id in by_id:
+            bundle.cursors[key] = _load_cursor(bundle, latest, key)
+    return bundle
+
+
+def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
+    row = latest.cursors[key]
+    cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
+    cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
+    cursor.msg_out_counter, cursor.msg_redeliver_counter = row["msg_out_counter"] or 0, row["msg_redeliver_counter"] or 0
+    for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
+        properties = dict(facts["properties"] or [])
+        cursor.consumers[consumer_id] = Consumer(
+            consumer_id, facts["consumer_name"], facts["client_id"], facts["priority_level"], facts["join_order"], facts["permits"], bool(facts["is_blocked"]),
+            facts["msg_out_counter"] or 0, facts["msg_redeliver_counter"] or 0, properties)
+        if facts["is_active"]:
+            cursor.active_id = consumer_id
+        lease_ms = int(properties.get("lease_ms", DEFAULT_LEASE_MS))
+        bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
+    for page, ranges in latest.pages[key].items():
+        cursor.load_page(page, ranges)
+    return cursor
+
+
+def to_micros(instant) -> int:
+    """Microseconds since 1970 of an aware datetime."""
+    return round(instant.timestamp() * 1_000_000)

@@ -1,0 +1,92 @@
+"""What the requests of a round ask for, sorted out by cursor, before the round is planned."""
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage.cursor_ledger import CursorKey
+
+
+class Request(NamedTuple):
+    """A row of the ``requests`` table; ``properties`` as a dict."""
+
+    request_id: str
+    kind: str
+    client_id: str | None
+    consumer_id: str | None
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    first: int | None
+    last: int | None
+    ack_set: list[int] | None
+    permits: int | None
+    delay_ms: int | None
+    properties: dict[str, str]
+
+
+def requests_of(rows: pa.Table) -> list[Request]:
+    """The requests of an Arrow table, in its order."""
+    columns = {name: rows.column(name).to_pylist() for name in Request._fields}
+    columns["properties"] = [dict(pairs or []) for pairs in columns["properties"]]
+    return [Request(*values) for values in zip(*columns.values())]
+
+
+assert set(Request._fields) <= set(REQUESTS.schema.names)
+
+
+class Removed(NamedTuple):
+    """A consumer that is gone, and why, in a word."""
+
+    consumer: Consumer
+    why: str
+
+
+@dataclass
+class CursorDraft:
+    """What a round does to one cursor."""
+
+    cursor: Cursor
+    acks: list[tuple[int, int]] = field(default_factory=list)
+    ack_sets: dict[int, tuple[tuple[int, ...], bool]] = field(default_factory=dict)
+    returns: list[tuple[int, int, str, int]] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)
+    redelivered: set[str] = field(default_factory=set)
+    removed: list[Removed] = field(default_factory=list)
+    dropped_pages: list[int] = field(default_factory=list)
+    changed_consumers: set[str] = field(default_factory=set)
+    is_changed: bool = False
+
+    @property
+    def has_work(self) -> bool:
+        """Must ranges be planned for what was asked?"""
+        return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered)
+
+    def forget_ranges(self) -> None:
+        """Nothing asked so far applies: the cursor was moved."""
+        self.acks, self.ack_sets, self.returns, self.left, self.redelivered = [], {}, [], set(), set()
+
+
+@dataclass
+class RoundDraft:
+    """What a round does: to each cursor, and what it answers."""
+
+    number: int
+    now: int
+    cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
+    facts: list[dict] = field(default_factory=list)
+
+    def of(self, cursor: Cursor) -> CursorDraft:
+        return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
+
+    def reply(self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None) -> None:
+        """Answer *request*: done, or refused with an error's name and words."""
+        self.facts.append(dict(
+            kind="reply", request_id=request.request_id, consumer_id=request.consumer_id, topic=request.topic, topic_id=key and key.topic_id,
+            partition=request.partition, subscription=request.subscription, error=error, text=text))
+
+    @property
+    def has_facts(self) -> bool:
+        return bool(self.facts) or any(draft.is_changed or draft.has_work or draft.removed or draft.dropped_pages for draft in self.cursors.values())

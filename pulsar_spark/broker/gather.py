@@ -1,0 +1,161 @@
+"""From drafts to the rows a round is planned from, and to which pages it rewrites.
+
+A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and there is something to give. Of its pages only those are
+read that requests, due times and candidates touch, plus the first and the last, where mark-delete and the read position move.
+"""
+from dataclasses import dataclass, field
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.requests import POLICIES
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.cursor import REPLAY
+
+MAX_ROUND_ENTRIES = 20_000_000
+"""Most entries one cursor hands out in a round."""
+
+LAPS = (0, 1)
+
+
+@dataclass
+class Work:
+    """What to plan: rows of transforms.round_inputs, the cursor each ``cursor`` number stands for, and the pages that are rewritten."""
+
+    rows: list[dict] = field(default_factory=list)
+    cursors: list[CursorDraft] = field(default_factory=list)
+    touched: list[set[int]] = field(default_factory=list)
+
+
+def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
+    """The work of a round, for all cursors that have any."""
+    work = Work()
+    for cursor in bundle.cursors.values():
+        asked = draft.cursors.get(cursor.key)
+        takers = _takers(cursor, draft.now)
+        is_due = any(page.returns_at is not None and page.returns_at <= draft.now for page in cursor.pages)
+        if (asked and asked.has_work) or is_due or (takers and _has_candidates(bundle, cursor, draft.now)):
+            _add_cursor(bundle, draft, draft.of(cursor), takers, work)
+    return work
+
+
+def next_due(bundle: Bundle, now: int) -> int | None:
+    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing waits."""
+    waits = [instant for cursor in bundle.cursors.values() for page in cursor.pages for instant in (page.returns_at, page.replays_at)
+             if instant is not None and instant > now]
+    waits += [cursor.reads_after for cursor in bundle.cursors.values() if cursor.reads_after > now]
+    waits += bundle.leases.values()
+    return min(waits, default=None)
+
+
+def _takers(cursor: Cursor, now: int) -> list[Consumer]:
+    """Consumers that may be given entries, as far as permits tell."""
+    if cursor.reads_after > now:
+        return []
+    if cursor.is_single_active:
+        active = cursor.consumers.get(cursor.active_id)
+        return [active] if active and active.permits > 0 else []
+    return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
+
+
+def _has_candidates(bundle: Bundle, cursor: Cursor, now: int) -> bool:
+    topic = bundle.topics.get(cursor.topic)
+    if topic is None:
+        return False
+    if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
+        return False
+    replays = any(page.replays_at is not None and page.replays_at <= now for page in cursor.pages)
+    return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not cursor.is_blocked)
+
+
+def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
+    """Is any consumer with permits not held back by its unacknowledged messages?"""
+    return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
+
+
+def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: list[Consumer], work: Work) -> None:
+    cursor, number, now = asked.cursor, len(work.cursors), draft.now
+    permits = sum(consumer.permits for consumer in takers)
+    unread = _unread_runs(bundle, cursor, min(permits, MAX_ROUND_ENTRIES))
+    touched = _touched_pages(cursor, asked, now, permits, unread)
+    held_in = [cursor.pages[index] for index in touched]
+    here = sum((page.unacked for page in held_in[1:]), start=held_in[0].unacked.copy()) if held_in else {}
+    elsewhere = {consumer_id: held - here.get(consumer_id, 0) for consumer_id, held in cursor.unacked.items()}
+    consumer_limit, subscription_limit = (0, 0) if cursor.is_single_active else (
+        bundle.policy(cursor.topic, name, POLICIES[name]) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
+    is_unblocked = {consumer_id for _, _, consumer_id, _ in asked.returns} | asked.redelivered
+
+    def row(kind: str, first: int, last: int, **values) -> None:
+        work.rows.append(dict(cursor=number, kind=kind, first=first, last=last, **values))
+
+    row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()), is_blocked=cursor.is_blocked,
+        permits=permits, left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
+    for page in held_in:
+        for held in page.ranges:
+            work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
+    for first, last in asked.acks:
+        if last > cursor.mark_delete:
+            row("ack", max(first, cursor.mark_delete + 1), last)
+    for position, (unacked, replaces) in asked.ack_sets.items():
+        if position > cursor.mark_delete:
+            row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
+    for first, last, consumer_id, due in asked.returns:
+        row("return", first, last, consumer_id=consumer_id, due_time=due)
+    for first, last, batch_size in unread:
+        row("unread", first, last, batch_size=batch_size)
+    for ordinal, (lap, peers, consumer) in enumerate(_turns(cursor, takers, draft.number)):
+        row("consumer", ordinal, ordinal, ordinal=ordinal, consumer_id=consumer.consumer_id, lap=lap, peers=peers, permits=consumer.permits, limit=consumer_limit,
+            unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0), is_blocked=consumer.is_blocked and consumer.consumer_id not in is_unblocked)
+    work.cursors.append(asked)
+    work.touched.append(touched)
+
+
+def _turns(cursor: Cursor, takers: list[Consumer], round_number: int) -> list[tuple[int, int, Consumer]]:
+    """(lap, peers of the level, consumer) in order of service: by priority level, twice round the level, starting one further each round."""
+    turns = []
+    for level in sorted({consumer.priority_level for consumer in takers}):
+        peers = [consumer for consumer in takers if consumer.priority_level == level]
+        start = round_number % len(peers)
+        turns += [(lap, len(peers), consumer) for lap in LAPS for consumer in peers[start:] + peers[:start]]
+    return turns
+
+
+def _unread_runs(bundle: Bundle, cursor: Cursor, most: int) -> list[tuple[int, int, int]]:
+    """(first, last, batch size) of the next entries never delivered, at most *most* of them; runs of equal batch size are one."""
+    topic = bundle.topics.get(cursor.topic)
+    cursor.advance_read_position()
+    if topic is None or most <= 0:
+        return []
+    last = min(cursor.read_position + most, topic.end_position(cursor.key.partition)) - 1
+    runs: list[tuple[int, int, int]] = []
+    if last < cursor.read_position:
+        return runs
+    for run in topic.ledgers(cursor.key.partition).overlapping(cursor.read_position, last):
+        first, until = max(run.first_position, cursor.read_position), min(run.last_position, last)
+        if runs and runs[-1][2] == run.batch_size:
+            runs[-1] = (runs[-1][0], until, run.batch_size)
+        else:
+            runs.append((first, until, run.batch_size))
+    return runs
+
+
+def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[tuple[int, int, int]]) -> set[int]:
+    """Indexes of the pages that this round reads and rewrites."""
+    pages = cursor.pages
+    if not pages:
+        return set()
+    touched = {0, len(pages) - 1}
+    spans = [*asked.acks, *((position, position) for position in asked.ack_sets), *((first, last) for first, last, _, _ in asked.returns),
+             *((first, last) for first, last, _ in unread[:1] + unread[-1:])]
+    for first, last in spans:
+        touched.update(range(cursor.page_index(first), cursor.page_index(last) + 1))
+    returning = asked.left | asked.redelivered
+    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.returns_at is not None and page.returns_at <= now for page in pages)):
+        returning |= cursor.unacked.keys()
+    found = 0
+    for index, page in enumerate(pages):
+        if returning & page.unacked.keys() or (page.returns_at is not None and page.returns_at <= now):
+            touched.add(index)
+        if found < permits and page.replays_at is not None and page.replays_at <= now:
+            touched.add(index)
+            found += sum(held.entries for held in page.ranges if held.status == REPLAY and (held.due_time or 0) <= now)
+    return touched

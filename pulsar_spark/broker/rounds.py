@@ -1,0 +1,109 @@
+"""A round, from requests to its commit.
+
+The writes, in order, and what a crash between them leaves:
+
+1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
+2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
+3. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
+
+Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
+"""
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
+from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.gather import Work, gather_work
+from pulsar_spark.broker.requests import Intake
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.schemas import LEDGERS
+from pulsar_spark.storage.cursor_ledger import rows_of_round
+from pulsar_spark.storage.tables import AppendTable
+
+SNAPSHOT_EVERY = 50
+log = logging.getLogger(__name__)
+
+
+class RoundResult(NamedTuple):
+    """What a round did; ``is_committed`` is False where there was nothing to do."""
+
+    is_committed: bool
+    delivered_messages: int = 0
+
+
+class Rounds:
+    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970."""
+
+    def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str):
+        self.bundle, self.plan, self.now, self.broker_id = bundle, plan, now, broker_id
+        self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
+        self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
+
+    def take_over(self) -> None:
+        """Commit a round that says the bundle is this broker's from now on."""
+        self.bundle.epoch += 1
+        for cursor in self.bundle.cursors.values():
+            for consumer in cursor.consumers.values():
+                self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
+        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([]), is_snapshot=True)
+
+    def run(self, requests: list[Request], requests_version: int) -> RoundResult:
+        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published."""
+        bundle = self.bundle
+        draft = RoundDraft(bundle.round + 1, self._tick())
+        intake = Intake(bundle, draft)
+        intake.drop_topics(bundle.scan())
+        moved, ledger_rows = bundle.number_new(request.topic for request in requests)
+        for request in requests:
+            intake.take(request)
+        intake.end_leases()
+        for state in moved:
+            if state.error:
+                log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
+            draft.facts += _topic_rows(state)
+        work = gather_work(bundle, draft)
+        delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
+        rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [])
+        bundle.requests_version = max(bundle.requests_version, requests_version)
+        if not rows.facts and not rows.ranges:
+            return RoundResult(False)
+        if ledger_rows:
+            bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
+        self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0)
+        return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
+
+    def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
+        bundle = self.bundle
+        if is_snapshot:
+            rows = _everything(bundle, rows)
+        rows.facts.append(dict(kind="round", round_time=draft.now, requests_version=bundle.requests_version, epoch=bundle.epoch,
+                               broker_id=self.broker_id, is_snapshot=is_snapshot))
+        self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.ranges), draft.number - 1)
+        bundle.round = draft.number
+
+    def _tick(self) -> int:
+        """The clock, which never runs backwards, not even over a restart."""
+        self.bundle.clock = max(self.bundle.clock, self.now())
+        return self.bundle.clock
+
+
+def _topic_rows(state: TopicState) -> list[dict]:
+    return [dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, partition=partition, ledger_id=state.version,
+                 end_position=state.end_position(partition)) for partition in state.topic.partition_indexes]
+
+
+def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
+    """All latest rows: replies and removals of this round, and the state of everything."""
+    kept = [fact for fact in rows.facts if fact["kind"] == "reply" or fact.get("is_removed")]
+    whole = RoundRows(kept)
+    for (owner, name), value in bundle.policies.items():
+        whole.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)]))
+    for state in bundle.topics.values():
+        whole.facts += _topic_rows(state)
+    for cursor in bundle.cursors.values():
+        whole.facts.append(cursor_row(cursor))
+        whole.facts += [consumer_row(bundle, cursor, consumer) for consumer in cursor.consumers.values()]
+        whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
+    return whole

@@ -1,0 +1,155 @@
+"""What the broker keeps in memory between rounds: the cursors of its bundle, page by page.
+
+It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A cursor's ranges lie in **pages** of at most
+:data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due times and candidates touch. Of each page are known:
+who holds how many unacknowledged messages in it, and when its next entry falls due, so that limits and timers need no scan.
+"""
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
+from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
+
+MAX_PAGE_RANGES = 1000
+
+
+@dataclass
+class Consumer:
+    """A connected consumer. ``permits`` are messages it may still be sent."""
+
+    consumer_id: str
+    name: str
+    client_id: str
+    priority_level: int = 0
+    join_order: int = 0
+    permits: int = 0
+    is_blocked: bool = False
+    msg_out_counter: int = 0
+    msg_redeliver_counter: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+class Page:
+    """Ranges by position, and the facts about them that are asked for without reading them."""
+
+    def __init__(self, first: int, ranges: list[Range]):
+        self.first, self.ranges = first, ranges
+        self.unacked = Counter()
+        self.returns_at: int | None = None
+        self.replays_at: int | None = None
+        for held in ranges:
+            if held.status == PENDING:
+                self.unacked[held.consumer_id] += held.unacked_messages
+                if held.due_time is not None:
+                    self.returns_at = held.due_time if self.returns_at is None else min(self.returns_at, held.due_time)
+            elif held.status == REPLAY:
+                self.replays_at = min(held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0)
+
+
+class Cursor:
+    """A subscription on one partition."""
+
+    def __init__(self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None):
+        self.key, self.topic, self.subscription_type = key, topic, subscription_type
+        self.mark_delete, self.read_position = mark_delete, read_position
+        self.consumers: dict[str, Consumer] = {}
+        self.active_id: str | None = None
+        self.reads_after = 0
+        self.is_blocked = False
+        self.joined = 0
+        self.msg_out_counter = self.msg_redeliver_counter = 0
+        self.unacked = Counter()
+        self.pages: list[Page] = []
+
+    @property
+    def is_single_active(self) -> bool:
+        return self.subscription_type in ("Exclusive", "Failover")
+
+    def ranges(self) -> Iterator[Range]:
+        for page in self.pages:
+            yield from page.ranges
+
+    def find(self, position: int) -> Range | None:
+        """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
+        index = self.page_index(position)
+        page = self.pages[index] if 0 <= index < len(self.pages) else None
+        at = bisect_right(page.ranges, position, key=lambda held: held.first) - 1 if page else -1
+        return page.ranges[at] if at >= 0 and page.ranges[at].last >= position else None
+
+    def page_index(self, position: int) -> int:
+        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without pages."""
+        return max(bisect_right(self.pages, position, key=lambda page: page.first) - 1, 0) if self.pages else -1
+
+    def load_page(self, first: int, ranges: list[Range]) -> None:
+        """Add a page read from the table."""
+        self._insert([Page(first, sorted(ranges))])
+
+    def clear(self) -> list[int]:
+        """Drop all ranges; the pages dropped."""
+        dropped = [page.first for page in self.pages]
+        self.pages, self.unacked = [], Counter()
+        return dropped
+
+    def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
+        """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
+
+        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are gone.
+        """
+        before = {self.pages[index].first for index in touched}
+        kept = [page for index, page in enumerate(self.pages) if index not in touched]
+        borders = [page.first for page in kept]
+        changed: list[Page] = []
+        for index in sorted(touched):
+            self.unacked.subtract(self.pages[index].unacked)
+        self.pages = kept
+        chunk: list[Range] = []
+        place = 0
+        for held in ranges:
+            region = bisect_right(borders, held.first)
+            if chunk and (region != place or len(chunk) == MAX_PAGE_RANGES):
+                changed.append(Page(chunk[0].first, chunk))
+                chunk = []
+            chunk.append(held)
+            place = region
+        if chunk:
+            changed.append(Page(chunk[0].first, chunk))
+        self._insert(changed)
+        passed = self._advance_mark_delete()
+        self.unacked += Counter()
+        changed = [page for page in changed if page in self.pages] + [page for page in passed if page not in changed and page in self.pages]
+        gone = (before | {page.first for page in passed}) - {page.first for page in self.pages}
+        return changed, sorted(gone)
+
+    def _insert(self, pages: list[Page]) -> None:
+        self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
+        for page in pages:
+            self.unacked.update(page.unacked)
+
+    def _advance_mark_delete(self) -> list[Page]:
+        """Let mark-delete pass what is acknowledged behind it; the pages it took ranges from, emptied ones included."""
+        passed = []
+        while self.pages:
+            page = self.pages[0]
+            self.mark_delete, taken = take_acknowledged(self.mark_delete, page.ranges)
+            if not taken:
+                break
+            del page.ranges[:taken]
+            passed.append(page)
+            if page.ranges:
+                break
+            self.pages.pop(0)
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+        return passed
+
+    def advance_read_position(self) -> None:
+        """Move the read position to the first entry of which nothing is known."""
+        while held := self.find(self.read_position):
+            self.read_position = held.last + 1
+
+    def rows(self, pages: list[Page]) -> Iterator[RangeRow]:
+        """The range rows of *pages*, for the table."""
+        for page in pages:
+            for held in page.ranges:
+                yield RangeRow(self.key, self.topic, page.first, held)

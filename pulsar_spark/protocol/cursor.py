@@ -1,0 +1,65 @@
+"""A cursor's state as ranges of positions, and the arithmetic of mark-delete.
+
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each range says what became of its entries; positions
+at or above the read position that no range names were never delivered. Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
+"""
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pulsar_spark.protocol import ack_set as ack_sets
+
+ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
+
+
+class Range(NamedTuple):
+    """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply are None."""
+
+    first: int
+    last: int
+    status: str
+    consumer_id: str | None = None
+    delivery_round: int | None = None
+    redelivery_count: int | None = None
+    due_time: int | None = None
+    ack_set: tuple[int, ...] | None = None
+    batch_size: int | None = None
+
+    @property
+    def entries(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def unacked_messages(self) -> int:
+        """Messages of all its entries that are not acknowledged."""
+        if self.status == ACKNOWLEDGED:
+            return 0
+        return self.entries * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+
+
+def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
+    """Mark-delete after it has run over the acknowledged ranges that adjoin it, and how many of *ranges* (by position) it passed (3.17).
+
+    >>> take_acknowledged(4, [Range(5, 7, "acknowledged"), Range(8, 9, "pending")])
+    (7, 1)
+    """
+    passed = 0
+    for held in ranges:
+        if held.status != ACKNOWLEDGED or held.first > mark_delete + 1:
+            break
+        mark_delete, passed = max(mark_delete, held.last), passed + 1
+    return mark_delete, passed
+
+
+def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
+    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end* at most (3.27).
+
+    >>> skip_unacked(-1, 10, [(1, 2)], 2)
+    3
+    """
+    at = mark_delete
+    for first, last in acknowledged:
+        free = first - at - 1
+        if entries <= free:
+            break
+        entries, at = entries - free, last
+    return min(at + entries, end - 1)
