@@ -3,6 +3,7 @@ import datetime
 
 from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.admin.stats import partition_stats, read_stored, sum_stats
+from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -74,14 +75,15 @@ class Admin:
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics and policies of ``tenant/namespace``, which exists and is empty afterwards."""
+        """Delete all topics of ``tenant/namespace`` and set its policies back to their defaults; the namespace exists afterwards."""
         tenant, name = parse_namespace(namespace)
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
         (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
-        for policy in self.get_policies(namespace):
-            self.set_policy(namespace, policy, None)
+        for policy, value in self.get_policies(namespace).items():
+            if value != str(POLICIES[policy]):
+                self.set_policy(namespace, policy, None)
 
     # Subscriptions
 
@@ -141,10 +143,11 @@ class Admin:
 
     # Policies
 
-    def set_policy(self, scope: str, name: str, value: str | int | bool | None) -> None:
-        """Set a policy of a namespace (``tenant/namespace``) or of a topic (``persistent://...``); None takes it back."""
-        text = None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        properties = {"name": name, "value": text}
+    def set_policy(self, scope: str, name: str, value: str | int | None) -> None:
+        """Set a policy of a namespace (``tenant/namespace``) or of a topic (``persistent://...``), which goes before; None = its default."""
+        if name not in POLICIES:
+            raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
+        properties = {"name": name, "value": str(POLICIES[name] if value is None else value)}
         if "://" in scope:
             request = {"topic": str(read_topic(self.layout, scope).name), "properties": properties}
         else:
@@ -158,7 +161,7 @@ class Admin:
         wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
         require_root(self.layout)
         policies = read_latest(self.layout).policies
-        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and value is not None}
+        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted}
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""

@@ -1,6 +1,8 @@
 """What the commands share: the options that many of them have, and printing for people or, with ``--json``, for programs."""
+import contextlib
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.errors import PulsarSparkError
 
 Root = Annotated[str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")]
 Topic = Annotated[str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")]
@@ -25,6 +28,15 @@ def service_url(root: str) -> str:
 
 def admin(root: str, timeout_seconds: float = 30) -> Admin:
     return Admin(service_url(root), timeout_seconds=timeout_seconds)
+
+
+@contextlib.contextmanager
+def errors_as_one_line() -> Iterator[None]:
+    """End the process with exit code 1 and one line on standard error for an error raised on purpose; others keep their traceback."""
+    try:
+        yield
+    except PulsarSparkError as error:
+        sys.exit(f"{type(error).__name__}: {error}")
 
 
 def print_json(value: Any) -> None:

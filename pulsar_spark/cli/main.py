@@ -1,11 +1,8 @@
 """The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2 wrong usage."""
-import sys
-
 import typer
-from rich.console import Console
 
 from pulsar_spark.cli import messages, policies, processes, subscriptions, topics
-from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.cli.common import errors_as_one_line
 
 app = typer.Typer(help="Apache Pulsar's broker semantics on Delta tables, executed by Apache Spark.", no_args_is_help=True,
                   pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -20,10 +17,6 @@ app.command()(processes.demo)
 
 
 def main() -> None:
-    """Run the command line; errors raised on purpose become one line on standard error."""
-    try:
+    """Run the command line."""
+    with errors_as_one_line():
         app()
-    except PulsarSparkError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]{type(error).__name__}[/]:", end=" ")
-        print(error, file=sys.stderr)
-        sys.exit(1)

@@ -28,7 +28,7 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
 
 
 @app.command()
-def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
-    """Take a policy back."""
+def reset(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
+    """Set a policy back to its default."""
     admin(root, timeout).set_policy(scope, name, None)
-    typer.echo(f"removed {name}")
+    typer.echo(f"reset {name}")

@@ -1,0 +1,19 @@
+"""spark-submit job: run a broker on a root until it is told to stop (SIGTERM).
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
+"""
+import argparse
+
+from pulsar_spark.broker.runner import run_broker
+from pulsar_spark.cli.common import errors_as_one_line
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--root", required=True, help="folder of the tables")
+    run_broker(parser.parse_args(arguments).root)
+
+
+if __name__ == "__main__":
+    with errors_as_one_line():
+        main()

@@ -1,0 +1,60 @@
+"""spark-submit job: publish the rows of files or of a table to a topic, in one commit.
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
+
+A column ``payload`` is published as it is; without one the payload is the row as JSON. With ``--app-id`` and ``--app-version`` (a run's date, say) a job
+that a scheduler repeats publishes once.
+"""
+import argparse
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.client.frames import publish
+from pulsar_spark.storage.session import spark_session
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--topic", required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--source", help="path of the files")
+    source.add_argument("--table", help="name of a table in the catalog")
+    parser.add_argument("--format", default="parquet", help="format of the files: parquet, delta, json, csv, orc...")
+    parser.add_argument("--key", help="column that becomes the messages' key")
+    parser.add_argument("--event-time", help="column that becomes the messages' event time")
+    parser.add_argument("--app-id", help="with --app-version: names the run, so that repeating it publishes nothing")
+    parser.add_argument("--app-version", type=int)
+    return parser.parse_args(arguments)
+
+
+def read_source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
+    if arguments.table:
+        return spark.table(arguments.table)
+    reader = spark.read.format(arguments.format)
+    return (reader.option("header", "true") if arguments.format == "csv" else reader).load(arguments.source)
+
+
+def as_messages(rows: DataFrame, key: str | None, event_time: str | None) -> DataFrame:
+    """``payload``, and ``partition_key`` and ``event_time`` where they are asked for."""
+    columns = [F.col("payload") if "payload" in rows.columns else F.to_json(F.struct(*rows.columns)).cast("binary").alias("payload")]
+    if key:
+        columns.append(F.col(key).cast("string").alias("partition_key"))
+    if event_time:
+        columns.append(F.col(event_time).cast("timestamp").alias("event_time"))
+    return rows.select(*columns)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = parse_arguments(arguments)
+    spark = spark_session("pulsar_spark publish")
+    messages = as_messages(read_source(spark, given), given.key, given.event_time)
+    done = publish(messages, given.root, given.topic, app_id=given.app_id, app_version=given.app_version)
+    print(f"{done.messages} messages published to {given.topic}", flush=True)
+
+
+if __name__ == "__main__":
+    with errors_as_one_line():
+        main()
