@@ -1,0 +1,27 @@
+"""Apache Pulsar's broker semantics on tables; ``import pulsar_spark as pulsar`` gives a script the client it knows."""
+from pulsar_spark import exceptions, schema
+from pulsar_spark.client.client import Client
+from pulsar_spark.client.consumer import Consumer
+from pulsar_spark.client.enums import (
+    BatchingType, CompressionType, ConsumerCryptoFailureAction, ConsumerType, InitialPosition, KeySharedMode, LoggerLevel, PartitionsRoutingMode,
+    ProducerAccessMode, RegexSubscriptionMode, Result,
+)
+from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.client.producer import Producer
+from pulsar_spark.client.reader import Reader
+from pulsar_spark.errors import (
+    AlreadyClosed, BrokerFenced, ConnectError, ConsumerAssignError, ConsumerBusy, ConsumerNotFound, CorruptState, CumulativeAcknowledgementNotAllowedError,
+    IncompatibleSchema, Interrupted, InvalidConfiguration, InvalidMessage, InvalidRequest, InvalidTopicName, InvalidUrl, JavaNotFound, MemoryBufferIsFull,
+    MessageTooBig, NewerLayout, NotAllowedError, NotARoot, NotConnected, OperationNotSupported, ProducerBlockedQuotaExceededError,
+    ProducerBlockedQuotaExceededException, ProducerBusy, ProducerFenced, ProducerQueueIsFull, PulsarException, PulsarSparkError, SubscriptionBusy,
+    SubscriptionNotFound, Timeout, TopicNotFound, UnknownError,
+)
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.schema import BytesSchema
+
+__version__ = "0.1.0"
+
+__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)] + ["exceptions", "schema", "__version__"]

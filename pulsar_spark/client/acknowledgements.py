@@ -1,0 +1,140 @@
+"""What a consumer has acknowledged on one topic partition and not yet sent.
+
+Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Acknowledgements gather for 100 ms or 1,000 of them, then go as ranges:
+the cumulative one first, then whole entries, then batches with the indexes left. The messages of a batch share one set of unacknowledged
+indexes; it is kept here as the bits of an integer. Our difference is semantics 0.23: batch index acknowledgements are on unless switched off.
+"""
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsar_spark.protocol.ack_set import of_indexes
+
+GROUP_TIME = 0.1
+GROUP_SIZE = 1000
+
+
+class Acknowledgement(NamedTuple):
+    """One request to the broker: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the indexes left of entry ``last``."""
+
+    kind: str
+    first: int | None
+    last: int
+    ack_set: list[int] | None
+
+
+class AckGroup:
+    """The acknowledgements of one partition; the caller holds a lock."""
+
+    def __init__(self, is_batch_index: bool = True):
+        self._is_batch_index = is_batch_index
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the cursor was moved, or the subscription was joined anew."""
+        self._entries: set[int] = set()
+        self._unacked_bits: dict[int, int] = {}
+        self._changed_batches: set[int] = set()
+        self._cumulative = -1
+        self._cumulative_bits = 0
+        self._is_cumulative_sent = True
+
+    def __len__(self) -> int:
+        return len(self._entries) + len(self._changed_batches) + (not self._is_cumulative_sent)
+
+    def acknowledge(self, position: int, batch_index: int, delivered_bits: int) -> bool:
+        """Acknowledge a message, or with batch index -1 a whole entry; True when nothing of the entry is left.
+
+        *delivered_bits* are the indexes the entry was delivered with.
+        """
+        if batch_index >= 0:
+            left = self._unacked_bits.get(position, delivered_bits) & ~(1 << batch_index)
+            if left:
+                self._unacked_bits[position] = left
+                if self._is_batch_index:
+                    self._changed_batches.add(position)
+                return False
+        self._unacked_bits.pop(position, None)
+        self._changed_batches.discard(position)
+        self._entries.add(position)
+        return True
+
+    def acknowledge_cumulative(self, position: int, batch_index: int, delivered_bits: int) -> int:
+        """Acknowledge everything up to and including a message; the last position nothing of which is left."""
+        bits = 0
+        if batch_index >= 0:
+            bits = self._unacked_bits.get(position, delivered_bits) >> (batch_index + 1) << (batch_index + 1)
+            if bits:
+                self._unacked_bits[position] = bits
+                if not self._is_batch_index:
+                    position, bits = position - 1, 0
+        is_more = position > self._cumulative or (position == self._cumulative and self._cumulative_bits and bits < self._cumulative_bits)
+        if position >= 0 and is_more:
+            self._cumulative, self._cumulative_bits, self._is_cumulative_sent = position, bits, False
+            done = position - bool(bits)
+            self._entries = {entry for entry in self._entries if entry > done}
+            self._changed_batches = {entry for entry in self._changed_batches if entry > position}
+            self._unacked_bits = {entry: left for entry, left in self._unacked_bits.items() if entry > done}
+        return self._cumulative - bool(self._cumulative_bits)
+
+    def is_duplicate(self, position: int, batch_index: int) -> bool:
+        """Whether a message that arrives was acknowledged before."""
+        if position < self._cumulative or position in self._entries:
+            return True
+        if position == self._cumulative:
+            return not self._cumulative_bits or (batch_index >= 0 and not self._cumulative_bits >> batch_index & 1)
+        left = self._unacked_bits.get(position) if self._is_batch_index and batch_index >= 0 else None
+        return left is not None and not left >> batch_index & 1
+
+    def deliver(self, position: int, delivered_bits: int) -> None:
+        """A batch arrives (again) with these indexes unacknowledged. What was acknowledged here before stays so, unless only whole entries can be."""
+        left = self._unacked_bits.pop(position, None)
+        if left is None or not self._is_batch_index:
+            return
+        if left & delivered_bits:
+            self._unacked_bits[position] = left & delivered_bits
+        else:
+            self._changed_batches.discard(position)
+            self._entries.add(position)
+
+    def skip(self, position: int, delivered_bits: int, below: int) -> None:
+        """Count the batch indexes under *below* as acknowledged: a seek went past them."""
+        left = delivered_bits >> below << below
+        if left:
+            self._unacked_bits[position] = left
+
+    def take(self) -> list[Acknowledgement]:
+        """What is to be sent now, in order; nothing waits afterwards."""
+        requests = []
+        if not self._is_cumulative_sent:
+            ack_set = _words(self._cumulative_bits) if self._cumulative_bits else None
+            requests.append(Acknowledgement("cumulative_ack", None, self._cumulative, ack_set))
+            self._is_cumulative_sent = True
+        requests += [Acknowledgement("ack", first, last, None) for first, last in ranges(self._entries)]
+        requests += [Acknowledgement("ack", position, position, _words(self._unacked_bits[position])) for position in sorted(self._changed_batches)]
+        self._entries = set()
+        self._changed_batches = set()
+        return requests
+
+
+def ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
+    """Positions as inclusive ranges, in order.
+
+    >>> ranges([5, 1, 2, 3])
+    [(1, 3), (5, 5)]
+    """
+    found: list[tuple[int, int]] = []
+    first = last = None
+    for position in sorted(positions):
+        if last is not None and position == last + 1:
+            last = position
+            continue
+        if first is not None:
+            found.append((first, last))
+        first = last = position
+    if first is not None:
+        found.append((first, last))
+    return found
+
+
+def _words(bits: int) -> list[int]:
+    return list(of_indexes(index for index in range(bits.bit_length()) if bits >> index & 1))

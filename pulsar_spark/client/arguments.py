@@ -1,0 +1,22 @@
+"""Checks of arguments. Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that names the argument."""
+
+
+def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
+    """ValueError unless *value* is of the *wanted* type."""
+    if not isinstance(value, wanted):
+        names = " or ".join(cls.__name__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
+        raise ValueError(f"argument {name}: {names} expected, not {type(value).__name__}")
+
+
+def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str) -> None:
+    """ValueError unless *value* is None or of the *wanted* type."""
+    if value is not None:
+        check_type(wanted, value, name)
+
+
+def check_properties(properties: object) -> None:
+    """ValueError unless *properties* is None or maps texts to texts."""
+    check_type_or_none(dict, properties, "properties")
+    for name, value in (properties or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")

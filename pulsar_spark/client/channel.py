@@ -1,0 +1,304 @@
+"""The line between a client and the broker: one background thread that writes ``requests`` and follows ``cursor_ledger``.
+
+Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow, acknowledgements) start a commit at most every
+50 ms. A commit whose outcome is unclear is looked up by its first request id and written again only if it is not there, so that no request counts twice.
+In: every commit of the broker is one round. Of its rows, resets are dispatched before consumers that were removed, then replies, then deliveries;
+a delivery says which requests its round had read, so that a consumer can tell one that crossed a request of its own.
+Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who waits or asks is told.
+"""
+import functools
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.client.requests import LEASE_MS, RequestMaker
+from pulsar_spark.errors import AlreadyClosed, ConnectError, PulsarSparkError, Timeout, UnknownError, named
+from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable, read_file
+
+FAST_POLL = 0.01
+SLOW_POLL = 0.05
+SPACING = 0.05
+_RETRY_SECONDS = 0.2
+_COLUMNS = ["kind", "topic", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "round", "redelivery_count",
+            "ack_set", "batch_size", "is_removed", "is_active", "request_id", "error", "text", "requests_version"]
+
+
+class Reply(NamedTuple):
+    """What the broker, or the failure of the line, says to a request: an error or a text."""
+
+    error: PulsarSparkError | None
+    text: str | None
+
+
+class Subscriber(Protocol):
+    """What the channel dispatches to: one consumer on one topic partition. All calls come from the channel's thread."""
+
+    def on_reset(self) -> None:
+        """The cursor was moved."""
+
+    def on_removed(self, text: str | None) -> None:
+        """The broker no longer knows the consumer."""
+
+    def on_active(self, is_active: bool) -> None:
+        """Whether the consumer is the one that receives."""
+
+    def on_delivery(self, row: dict, requests_version: int) -> None:
+        """Entries were delivered in a round that had read ``requests`` up to this version."""
+
+    def on_failure(self, error: PulsarSparkError) -> None:
+        """The line is down for good."""
+
+
+class Channel:
+    """One per client. ``clock`` counts seconds and never goes back."""
+
+    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic):
+        self._root = layout.root
+        self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self._log = TableLog(self._path)
+        self._seen = self._log.latest()
+        self._requests = AppendTable(layout.broker_table(REQUESTS.name))
+        self._requests_log = TableLog(layout.broker_table(REQUESTS.name))
+        self._requests_version = self._requests_log.latest()
+        self._maker = RequestMaker(client_id)
+        self.make = self._maker.make
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._outbox: list[dict] = []
+        self._committed: list[Callable[[int], None]] = []
+        self._is_urgent = False
+        self._waiting: dict[str, Callable[[Reply], None]] = {}
+        self._subscribers: dict[tuple[str, str, int], Subscriber] = {}
+        self._consumer_ids: dict[str, int] = {}
+        self._sources: dict[Callable[[], list[dict]], float] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_numbers = itertools.count()
+        self._eager = 0
+        self._last_commit = float("-inf")
+        self._failure: PulsarSparkError | None = None
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-client-{client_id}", daemon=True)
+        self._thread.start()
+
+    # What consumers ask for, from any thread.
+
+    def submit(self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None,
+               replied: dict[str, Callable[[Reply], None]] | None = None) -> None:
+        """Send *rows* in one commit, in order. *committed* is told the version; *replied* has a callback per request id that gets a reply."""
+        with self._condition:
+            if self._failure is not None:
+                raise self._failure
+            self._outbox += rows
+            self._waiting.update(replied or {})
+            if committed is not None:
+                self._committed.append(committed)
+            self._is_urgent |= is_urgent or bool(replied)
+            self._condition.notify_all()
+
+    def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
+        """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout* seconds."""
+        replies: dict[str, Reply] = {}
+        all_there = threading.Event()
+
+        def replied(request_id: str, reply: Reply) -> None:
+            replies[request_id] = reply
+            if len(replies) == len(rows):
+                all_there.set()
+
+        self.submit(rows, committed=committed, replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows})
+        if not all_there.wait(timeout):
+            with self._condition:
+                for row in rows:
+                    self._waiting.pop(row["request_id"], None)
+            raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
+        return [replies[row["request_id"]] for row in rows]
+
+    def post(self, rows: list[dict], timeout: float) -> None:
+        """Send *rows* and wait until they are committed; :class:`Timeout` when that takes longer."""
+        is_committed = threading.Event()
+        self.submit(rows, is_urgent=True, committed=lambda version: is_committed.set())
+        if not is_committed.wait(timeout):
+            raise Timeout(f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its lock, or the disk is slow")
+
+    def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
+        """Dispatch to *subscriber* what the broker has for the consumer on this partition."""
+        with self._condition:
+            self._subscribers[consumer_id, topic, partition] = subscriber
+            self._consumer_ids[consumer_id] = self._consumer_ids.get(consumer_id, 0) + 1
+
+    def detach(self, consumer_id: str, topic: str, partition: int) -> None:
+        """Dispatch nothing more to it."""
+        with self._condition:
+            if self._subscribers.pop((consumer_id, topic, partition), None) is not None:
+                self._consumer_ids[consumer_id] -= 1
+                if not self._consumer_ids[consumer_id]:
+                    del self._consumer_ids[consumer_id]
+
+    def gather(self, source: Callable[[], list[dict]], delay: float) -> None:
+        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner."""
+        with self._condition:
+            due = self._clock() + delay
+            if due < self._sources.get(source, float("inf")):
+                self._sources[source] = due
+                self._condition.notify_all()
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> None:
+        """Call *function* on the channel's thread after *delay* seconds."""
+        with self._condition:
+            heapq.heappush(self._timers, (self._clock() + delay, next(self._timer_numbers), function))
+            self._condition.notify_all()
+
+    def hurry(self, change: int) -> None:
+        """+1 while somebody waits for a message, -1 afterwards: the log is looked at more often."""
+        with self._condition:
+            self._eager += change
+            if change > 0 and self._eager == 1:
+                self._condition.notify_all()
+
+    def is_alive(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._failure is None
+
+    def stop(self, timeout: float) -> None:
+        """Send what is left and end the thread."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    # The thread.
+
+    def _run(self) -> None:
+        failure: PulsarSparkError = UnknownError("the client's thread ended: see its traceback")
+        try:
+            while not (self._is_stopping and not self._outbox):
+                self._call_timers()
+                self._send()
+                self._receive()
+                self._pause()
+            failure = AlreadyClosed("the client is closed")
+        except PulsarSparkError as error:
+            failure = error
+        finally:
+            self._fail(failure)
+
+    def _fail(self, failure: PulsarSparkError) -> None:
+        with self._condition:
+            self._failure = failure
+            waiting, self._waiting = list(self._waiting.values()), {}
+            subscribers = list(self._subscribers.values())
+        for replied in waiting:
+            replied(Reply(failure, None))
+        for subscriber in subscribers:
+            subscriber.on_failure(failure)
+
+    def _call_timers(self) -> None:
+        while True:
+            with self._condition:
+                if not self._timers or self._timers[0][0] > self._clock():
+                    return
+                function = heapq.heappop(self._timers)[2]
+            function()
+
+    def _pause(self) -> None:
+        with self._condition:
+            now = self._clock()
+            if self._is_stopping or self._log.has(self._seen + 1):
+                return
+            wake_at = now + (FAST_POLL if self._waiting or self._eager else SLOW_POLL)
+            if self._outbox or self._sources:
+                wanted = now if self._outbox else min(self._sources.values())
+                wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
+            if self._timers:
+                wake_at = min(wake_at, self._timers[0][0])
+            if wake_at > now:
+                self._condition.wait(wake_at - now)
+
+    def _send(self) -> None:
+        with self._condition:
+            now = self._clock()
+            is_spaced = now >= self._last_commit + SPACING or self._is_stopping
+            is_due = self._is_urgent or (is_spaced and (self._outbox or any(due <= now for due in self._sources.values())))
+            is_silent = bool(self._consumer_ids) and now >= self._last_commit + LEASE_MS / 3000
+            if not is_due and not is_silent:
+                return
+            sources = list(self._sources)
+            self._sources.clear()
+        gathered = [row for source in sources for row in source()]
+        with self._condition:
+            rows = gathered + self._outbox
+            committed, self._outbox, self._committed, self._is_urgent = self._committed, [], [], False
+        if not rows and is_silent:
+            rows = [self.make("keep_alive")]
+        if rows:
+            version = self._commit(rows)
+            self._last_commit = self._clock()
+            for callback in committed:
+                callback(version)
+
+    def _commit(self, rows: list[dict]) -> int:
+        """The version that holds *rows*."""
+        table = REQUESTS.rows(rows)
+        while True:
+            try:
+                self._requests_version = self._requests.append(table)
+                return self._requests_version
+            except FileNotFoundError as gone:
+                raise ConnectError(f"{self._requests.path!r} was deleted or made anew: open a new client") from gone
+            except (DeltaError, OSError) as unclear:
+                for commit in self._requests_log.commits(after=self._requests_version):
+                    if any(file.min_values.get("request_id") == min(row["request_id"] for row in rows) for file in commit.added):
+                        return commit.version
+                with self._condition:
+                    if self._is_stopping or not self._requests_log.exists():
+                        raise ConnectError(f"{self._requests.path!r} cannot be written: {unclear}") from unclear
+                    self._condition.wait(_RETRY_SECONDS)
+
+    def _receive(self) -> None:
+        for commit in self._log.commits(after=self._seen):
+            for file in commit.added:
+                self._dispatch(read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS))
+            self._seen = commit.version
+
+    def _dispatch(self, rows: pa.Table) -> None:
+        with self._condition:
+            consumers = pa.array(list(self._consumer_ids), pa.string())
+            waiting = pa.array(list(self._waiting), pa.string())
+        kind = rows.column("kind")
+        is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
+        found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
+        for row in rows.filter(pc.or_(is_mine, pc.equal(kind, "round"))).to_pylist():
+            if row["kind"] in found:
+                found[row["kind"]].append(row)
+        requests_version = max((row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1)
+        for row in found["reply"]:
+            if row["request_id"] is None and row["text"] == "reset" and (subscriber := self._subscriber(row)):
+                subscriber.on_reset()
+        for row in found["consumer"]:
+            if subscriber := self._subscriber(row):
+                if row["is_removed"]:
+                    subscriber.on_removed(row["text"])
+                elif row["is_active"] is not None:
+                    subscriber.on_active(row["is_active"])
+        for row in found["reply"]:
+            with self._condition:
+                replied = self._waiting.pop(row["request_id"], None)
+            if replied is not None:
+                replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
+        for row in found["range"]:
+            if row["status"] == "pending" and row["delivery_round"] == row["round"] and (subscriber := self._subscriber(row)):
+                subscriber.on_delivery(row, requests_version)
+
+    def _subscriber(self, row: dict) -> Subscriber | None:
+        return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))

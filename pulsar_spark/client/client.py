@@ -1,0 +1,252 @@
+"""Client: the entry point, shaped like the ``pulsar`` package's.
+
+``delta:<root>`` takes the place of a broker's address. Producers and readers work on the topics' tables; consumers need a broker on the root, and share the
+client's channel to it, which is opened by the first of them. Options about TLS and authentication say nothing about a folder: they are accepted with
+their defaults and refused otherwise.
+"""
+import atexit
+import itertools
+import logging
+import re
+import threading
+import uuid
+
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.channel import Channel
+from pulsar_spark.client.consumer import Consumer
+from pulsar_spark.client.consumer_settings import check_consumer_settings
+from pulsar_spark.client.enums import (
+    BatchingType, CompressionType, ConsumerCryptoFailureAction, ConsumerType, InitialPosition, PartitionsRoutingMode, ProducerAccessMode,
+    RegexSubscriptionMode,
+)
+from pulsar_spark.client.ledgers import LedgerIndex
+from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
+from pulsar_spark.client.message_files import MessageFiles
+from pulsar_spark.client.producer import Producer, ProducerSettings
+from pulsar_spark.client.reader import Reader
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, TopicNotFound
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage.layout import Layout, parse_service_url
+from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
+
+
+class Client:
+    """A connection to the topics of one root; safe for threads."""
+
+    def __init__(self, service_url, authentication=None, operation_timeout_seconds=30, io_threads=1, message_listener_threads=1,
+                 concurrent_lookup_requests=50000, log_conf_file_path=None, stats_interval_in_seconds=600, use_tls=False, tls_trust_certs_file_path=None,
+                 tls_allow_insecure_connection=False, tls_validate_hostname=False, logger=None, connection_timeout_ms=10000, listener_name=None,
+                 tls_private_key_file_path=None, tls_certificate_file_path=None):
+        check_type(str, service_url, "service_url")
+        _refuse("a folder has no TLS, authentication or listeners; the file system says who may read and write", authentication=(authentication, None),
+                use_tls=(use_tls, False), tls_trust_certs_file_path=(tls_trust_certs_file_path, None), tls_validate_hostname=(tls_validate_hostname, False),
+                tls_allow_insecure_connection=(tls_allow_insecure_connection, False), listener_name=(listener_name, None),
+                tls_private_key_file_path=(tls_private_key_file_path, None), tls_certificate_file_path=(tls_certificate_file_path, None))
+        for name, value in (("operation_timeout_seconds", operation_timeout_seconds), ("io_threads", io_threads),
+                            ("message_listener_threads", message_listener_threads), ("concurrent_lookup_requests", concurrent_lookup_requests),
+                            ("stats_interval_in_seconds", stats_interval_in_seconds), ("connection_timeout_ms", connection_timeout_ms)):
+            check_type(int, value, name)
+        check_type_or_none(str, log_conf_file_path, "log_conf_file_path")
+        check_type_or_none((logging.Logger, ConsoleLogger, FileLogger), logger, "logger")
+        self._timeout = operation_timeout_seconds
+        self._layout = Layout(parse_service_url(service_url))
+        prepare_root(self._layout)
+        self._client_id = uuid.uuid4().hex
+        self._ledgers = LedgerIndex(self._layout)
+        self._files = MessageFiles()
+        self._lock = threading.Lock()
+        self._open: list = []
+        self._consumer_numbers = itertools.count()
+        self._is_closed = False
+        self._opened_channel: Channel | None = None
+        atexit.register(self.shutdown)
+
+    @property
+    def _channel(self) -> Channel:
+        with self._lock:
+            if self._opened_channel is None:
+                self._opened_channel = Channel(self._layout, self._client_id)
+            return self._opened_channel
+
+    def create_producer(self, topic, producer_name=None, schema=BytesSchema(), initial_sequence_id=None, send_timeout_millis=30000,
+                        compression_type=CompressionType.NONE, max_pending_messages=1000, max_pending_messages_across_partitions=50000,
+                        block_if_queue_full=False, batching_enabled=False, batching_max_messages=1000, batching_max_allowed_size_in_bytes=128 * 1024,
+                        batching_max_publish_delay_ms=10, chunking_enabled=False, message_routing_mode=PartitionsRoutingMode.RoundRobinDistribution,
+                        lazy_start_partitioned_producers=False, properties=None, batching_type=BatchingType.Default, encryption_key=None,
+                        crypto_key_reader=None, access_mode=ProducerAccessMode.Shared, message_router=None,
+                        hashing_scheme=HashingScheme.BoostHash) -> Producer:
+        """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition keys."""
+        check_type(str, topic, "topic")
+        check_type_or_none(str, producer_name, "producer_name")
+        check_type(Schema, schema, "schema")
+        check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
+        for name, value in (("send_timeout_millis", send_timeout_millis), ("max_pending_messages", max_pending_messages),
+                            ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
+                            ("batching_max_messages", batching_max_messages), ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
+                            ("batching_max_publish_delay_ms", batching_max_publish_delay_ms)):
+            check_type(int, value, name)
+            if value < 0:
+                raise ValueError(f"argument {name}: {value} is below 0")
+        for name, value in (("block_if_queue_full", block_if_queue_full), ("batching_enabled", batching_enabled), ("chunking_enabled", chunking_enabled),
+                            ("lazy_start_partitioned_producers", lazy_start_partitioned_producers)):
+            check_type(bool, value, name)
+        check_type(CompressionType, compression_type, "compression_type")
+        check_type(PartitionsRoutingMode, message_routing_mode, "message_routing_mode")
+        check_type(BatchingType, batching_type, "batching_type")
+        check_type(ProducerAccessMode, access_mode, "access_mode")
+        check_type(HashingScheme, hashing_scheme, "hashing_scheme")
+        check_properties(properties)
+        if message_router is not None and not callable(message_router):
+            raise ValueError("argument message_router: a function of a message and the number of partitions expected")
+        if message_routing_mode is PartitionsRoutingMode.CustomPartition and message_router is None:
+            raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
+        _refuse("messages are not encrypted", encryption_key=(encryption_key, None), crypto_key_reader=(crypto_key_reader, None))
+        if batching_enabled and chunking_enabled:
+            raise ValueError("batching_enabled and chunking_enabled exclude each other")
+        if chunking_enabled:
+            raise OperationNotSupported("chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one piece")
+        if access_mode is not ProducerAccessMode.Shared:
+            raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
+        found, partitions, name = self._resolve(topic)
+        limit = max_pending_messages
+        if max_pending_messages_across_partitions and len(partitions) > 1:
+            limit = min(max_pending_messages * len(partitions), max_pending_messages_across_partitions)
+        producer = Producer(self, name, found, partitions, ProducerSettings(
+            schema, producer_name or None, initial_sequence_id, send_timeout_millis, limit, block_if_queue_full, batching_enabled, batching_max_messages,
+            batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms, batching_type, message_routing_mode, message_router, hashing_scheme))
+        return self._keep(producer)
+
+    def subscribe(self, topic, subscription_name, consumer_type=ConsumerType.Exclusive, schema=BytesSchema(), message_listener=None,
+                  receiver_queue_size=1000, max_total_receiver_queue_size_across_partitions=50000, consumer_name=None, unacked_messages_timeout_ms=None,
+                  broker_consumer_stats_cache_time_ms=30000, negative_ack_redelivery_delay_ms=60000, is_read_compacted=False, properties=None,
+                  pattern_auto_discovery_period=60, initial_position=InitialPosition.Latest, crypto_key_reader=None,
+                  replicate_subscription_state_enabled=False, max_pending_chunked_message=10, auto_ack_oldest_chunked_message_on_queue_full=False,
+                  start_message_id_inclusive=False, batch_receive_policy=None, key_shared_policy=None, batch_index_ack_enabled=True,
+                  regex_subscription_mode=RegexSubscriptionMode.PersistentOnly, dead_letter_policy=None,
+                  crypto_failure_action=ConsumerCryptoFailureAction.FAIL, retry_enable=False, priority_level=0) -> Consumer:
+        """A consumer of a subscription on a topic or a list of topics, which are created if missing.
+
+        ``priority_level`` and ``retry_enable`` are those of Pulsar's Java client; acknowledging single messages of a batch is on by default.
+        """
+        self._check_open()
+        for name, value in (("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
+                            ("pattern_auto_discovery_period", pattern_auto_discovery_period), ("max_pending_chunked_message", max_pending_chunked_message)):
+            check_type(int, value, name)
+        for name, value in (("is_read_compacted", is_read_compacted), ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
+                            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full)):
+            check_type(bool, value, name)
+        check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
+        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
+        _refuse("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        settings = check_consumer_settings(
+            subscription_name=subscription_name, consumer_type=consumer_type, schema=schema, message_listener=message_listener,
+            receiver_queue_size=receiver_queue_size, max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
+            consumer_name=consumer_name, unacked_messages_timeout_ms=unacked_messages_timeout_ms,
+            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms, properties=properties, initial_position=initial_position,
+            start_message_id_inclusive=start_message_id_inclusive, batch_receive_policy=batch_receive_policy, key_shared_policy=key_shared_policy,
+            batch_index_ack_enabled=batch_index_ack_enabled, dead_letter_policy=dead_letter_policy, retry_enable=retry_enable,
+            priority_level=priority_level)
+        if is_read_compacted:
+            if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
+                raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
+            raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
+        if isinstance(topic, re.Pattern):
+            raise OperationNotSupported(f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics")
+        names = [topic] if isinstance(topic, str) else topic
+        if not isinstance(names, list):
+            raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
+        if not names:
+            raise InvalidConfiguration("an empty list of topics: give at least one")
+        resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
+        consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
+        consumer = Consumer(self, list(resolved.values()), ",".join(resolved), consumer_id, settings)
+        self._keep(consumer)
+        consumer._connect()
+        return consumer
+
+    def create_reader(self, topic, start_message_id, schema=BytesSchema(), reader_listener=None, receiver_queue_size=1000, reader_name=None,
+                      subscription_role_prefix=None, is_read_compacted=False, crypto_key_reader=None, start_message_id_inclusive=False,
+                      crypto_failure_action=ConsumerCryptoFailureAction.FAIL) -> Reader:
+        """A reader from *start_message_id* on; of a partitioned topic it reads every partition, from the earliest or latest."""
+        check_type(str, topic, "topic")
+        check_type(MessageId, start_message_id, "start_message_id")
+        check_type(Schema, schema, "schema")
+        if reader_listener is not None and not callable(reader_listener):
+            raise ValueError("argument reader_listener: a function expected")
+        check_type(int, receiver_queue_size, "receiver_queue_size")
+        check_type_or_none(str, reader_name, "reader_name")
+        check_type_or_none(str, subscription_role_prefix, "subscription_role_prefix")
+        check_type(bool, is_read_compacted, "is_read_compacted")
+        check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
+        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
+        _refuse("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        if is_read_compacted:
+            raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
+        found, partitions, name = self._resolve(topic)
+        return self._keep(Reader(self, found, partitions, name, start_message_id, start_message_id_inclusive, schema, reader_listener))
+
+    def get_topic_partitions(self, topic) -> list[str]:
+        """Names of the topic's partitions; of a topic without partitions, existing or not, its own name."""
+        check_type(str, topic, "topic")
+        self._check_open()
+        try:
+            found, partitions = resolve_topic(self._layout, topic)
+        except TopicNotFound:
+            return [str(parse_topic_name(topic))]
+        return [str(found.name.partition(partition)) for partition in partitions]
+
+    def close(self) -> None:
+        """Close all producers, consumers and readers, then the client; what is pending is published and acknowledged."""
+        self._check_open()
+        self._close(lambda handle: handle.close())
+
+    def shutdown(self) -> None:
+        """Close at once: pending sends fail, acknowledgements that wait are still sent. A second one does nothing."""
+        if not self._is_closed:
+            self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
+
+    def _close(self, close) -> None:
+        self._is_closed = True
+        atexit.unregister(self.shutdown)
+        with self._lock:
+            handles, channel = list(self._open), self._opened_channel
+        errors = []
+        for handle in handles:
+            try:
+                close(handle)
+            except PulsarSparkError as error:
+                errors.append(error)
+        if channel is not None:
+            channel.stop(self._timeout)
+        if errors:
+            raise errors[0]
+
+    def _resolve(self, topic: str) -> tuple[Topic, list[int], str]:
+        self._check_open()
+        name = parse_topic_name(topic)
+        found, partitions = resolve_topic(self._layout, name, create=True)
+        return found, partitions, str(name)
+
+    def _keep(self, handle):
+        with self._lock:
+            self._open.append(handle)
+        return handle
+
+    def _forget(self, handle) -> None:
+        with self._lock:
+            if handle in self._open:
+                self._open.remove(handle)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise AlreadyClosed("the client is closed: open a new one")
+
+
+def _refuse(why: str, **options) -> None:
+    """:class:`InvalidConfiguration` for the first option (given, default) that is not at its default."""
+    for name, (given, default) in options.items():
+        if given is not None and given != default:
+            raise InvalidConfiguration(f"{name}={given!r} cannot be used here: {why}")

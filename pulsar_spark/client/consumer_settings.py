@@ -1,0 +1,105 @@
+"""What ``subscribe`` was asked for, checked, and what of it goes to the broker."""
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.policies import DEFAULT_BATCH_RECEIVE, ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.client.requests import LEASE_MS
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.schema import Schema
+
+MIN_UNACKED_TIMEOUT_MS = 10_000
+
+
+class ConsumerSettings(NamedTuple):
+    """One consumer's settings. ``unacked_timeout_ms`` 0 is no timeout."""
+
+    subscription_name: str
+    consumer_type: ConsumerType
+    schema: Schema
+    message_listener: Callable | None
+    receiver_queue_size: int
+    max_total_receiver_queue_size_across_partitions: int
+    consumer_name: str
+    unacked_timeout_ms: int
+    negative_ack_redelivery_delay_ms: int
+    properties: dict[str, str]
+    initial_position: InitialPosition
+    start_message_id_inclusive: bool
+    batch_receive_policy: ConsumerBatchReceivePolicy
+    key_shared_policy: ConsumerKeySharedPolicy | None
+    is_batch_index: bool
+    dead_letter_policy: ConsumerDeadLetterPolicy | None
+    retry_enable: bool
+    priority_level: int
+
+    def queue_size(self, partitions: int) -> int:
+        """Receiver queue of each of so many partitions; InvalidConfiguration for no queue on several."""
+        if not self.receiver_queue_size and partitions > 1:
+            raise InvalidConfiguration("receiver_queue_size=0 works on one topic without partitions only")
+        share = self.max_total_receiver_queue_size_across_partitions // partitions if partitions > 1 else self.receiver_queue_size
+        return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
+
+    def request_properties(self) -> dict[str, str]:
+        """The properties of the subscribe request; the application's own get the prefix ``property.``."""
+        given = {"consumer_name": self.consumer_name, "subscription_type": self.consumer_type.name, "priority_level": str(self.priority_level),
+                 "initial_position": self.initial_position.name, "lease_ms": str(LEASE_MS),
+                 **{f"property.{name}": value for name, value in self.properties.items()}}
+        if self.key_shared_policy is not None:
+            given.update(self.key_shared_policy.request_properties())
+        if self.dead_letter_policy is not None:
+            given.update(self.dead_letter_policy.request_properties())
+        if self.retry_enable:
+            given["retry_enable"] = "true"
+        return given
+
+
+def check_consumer_settings(*, subscription_name, consumer_type, schema, message_listener, receiver_queue_size,
+                            max_total_receiver_queue_size_across_partitions, consumer_name, unacked_messages_timeout_ms,
+                            negative_ack_redelivery_delay_ms, properties, initial_position, start_message_id_inclusive, batch_receive_policy,
+                            key_shared_policy, batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level) -> ConsumerSettings:
+    """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
+    check_type(str, subscription_name, "subscription_name")
+    check_type(ConsumerType, consumer_type, "consumer_type")
+    check_type(Schema, schema, "schema")
+    if message_listener is not None and not callable(message_listener):
+        raise ValueError("argument message_listener: a function expected")
+    _check_count(receiver_queue_size, "receiver_queue_size")
+    _check_count(max_total_receiver_queue_size_across_partitions, "max_total_receiver_queue_size_across_partitions")
+    check_type_or_none(str, consumer_name, "consumer_name")
+    check_type_or_none(int, unacked_messages_timeout_ms, "unacked_messages_timeout_ms")
+    if unacked_messages_timeout_ms and unacked_messages_timeout_ms < MIN_UNACKED_TIMEOUT_MS:
+        raise ValueError(f"unacked_messages_timeout_ms {unacked_messages_timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, or 0 for no timeout")
+    _check_count(negative_ack_redelivery_delay_ms, "negative_ack_redelivery_delay_ms")
+    check_properties(properties)
+    check_type(InitialPosition, initial_position, "initial_position")
+    check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
+    check_type_or_none(ConsumerBatchReceivePolicy, batch_receive_policy, "batch_receive_policy")
+    check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
+    check_type(bool, batch_index_ack_enabled, "batch_index_ack_enabled")
+    check_type_or_none(ConsumerDeadLetterPolicy, dead_letter_policy, "dead_letter_policy")
+    check_type(bool, retry_enable, "retry_enable")
+    _check_count(priority_level, "priority_level")
+    _check_own_name("subscription", subscription_name)
+    if consumer_name:
+        _check_own_name("consumer", consumer_name)
+    return ConsumerSettings(subscription_name, consumer_type, schema, message_listener, receiver_queue_size, max_total_receiver_queue_size_across_partitions,
+                            consumer_name or uuid.uuid4().hex[:10], unacked_messages_timeout_ms or 0, negative_ack_redelivery_delay_ms, properties or {},
+                            initial_position, start_message_id_inclusive, batch_receive_policy or DEFAULT_BATCH_RECEIVE, key_shared_policy,
+                            batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level)
+
+
+def _check_count(value: object, name: str) -> None:
+    check_type(int, value, name)
+    if value < 0:
+        raise ValueError(f"argument {name}: {value} is below 0")
+
+
+def _check_own_name(what: str, name: str) -> None:
+    try:
+        check_name(what, name)
+    except InvalidTopicName as broken:
+        raise InvalidConfiguration(str(broken)) from broken

@@ -1,0 +1,92 @@
+"""The ``pulsar`` package's enumerations, member for member and with its numbers.
+
+The hashing scheme of a partition key is an extra: the Python package has no argument for it, Pulsar's other clients do.
+"""
+from enum import Enum
+
+from pulsar_spark.errors import PulsarSparkError
+
+
+class _Numbered(Enum):
+    """Members turn into their number as the package's do."""
+
+    def __int__(self) -> int:
+        return self.value
+
+
+class ConsumerType(_Numbered):
+    Exclusive = 0
+    Shared = 1
+    Failover = 2
+    KeyShared = 3
+
+
+class InitialPosition(_Numbered):
+    Latest = 0
+    Earliest = 1
+
+
+class PartitionsRoutingMode(_Numbered):
+    UseSinglePartition = 0
+    RoundRobinDistribution = 1
+    CustomPartition = 2
+
+
+class BatchingType(_Numbered):
+    Default = 0
+    KeyBased = 1
+
+
+class CompressionType(_Numbered):
+    NONE = 0
+    LZ4 = 1
+    ZLib = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+class ProducerAccessMode(_Numbered):
+    Shared = 0
+    Exclusive = 1
+    WaitForExclusive = 2
+    ExclusiveWithFencing = 3
+
+
+class KeySharedMode(_Numbered):
+    AutoSplit = 0
+    Sticky = 1
+
+
+class RegexSubscriptionMode(_Numbered):
+    PersistentOnly = 0
+    NonPersistentOnly = 1
+    AllTopics = 2
+
+
+class ConsumerCryptoFailureAction(_Numbered):
+    FAIL = 0
+    DISCARD = 1
+    CONSUME = 2
+
+
+class LoggerLevel(_Numbered):
+    Debug = 0
+    Info = 1
+    Warn = 2
+    Error = 3
+
+
+Result = _Numbered("Result", [(name, number) for number, name in enumerate((
+    "Ok", "UnknownError", "InvalidConfiguration", "Timeout", "LookupError", "ConnectError", "ReadError", "AuthenticationError", "AuthorizationError",
+    "ErrorGettingAuthenticationData", "BrokerMetadataError", "BrokerPersistenceError", "ChecksumError", "ConsumerBusy", "NotConnected", "AlreadyClosed",
+    "InvalidMessage", "ConsumerNotInitialized", "ProducerNotInitialized", "ProducerBusy", "TooManyLookupRequestException", "InvalidTopicName", "InvalidUrl",
+    "ServiceUnitNotReady", "OperationNotSupported", "ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", "ProducerQueueIsFull",
+    "MessageTooBig", "TopicNotFound", "SubscriptionNotFound", "ConsumerNotFound", "UnsupportedVersionError", "TopicTerminated", "CryptoError",
+    "IncompatibleSchema", "ConsumerAssignError", "CumulativeAcknowledgementNotAllowedError", "TransactionCoordinatorNotFoundError", "InvalidTxnStatusError",
+    "NotAllowedError", "TransactionConflict", "TransactionNotFound", "ProducerFenced", "MemoryBufferIsFull", "Interrupted"))], module=__name__)
+"""What a send callback is told: ``Result.Ok`` or the name of the error."""
+
+
+def result_of(error: PulsarSparkError) -> Result:
+    """The result that stands for *error*: the nearest of its classes that has one, else ``UnknownError``."""
+    return next((Result[cls.__name__] for cls in type(error).__mro__ if cls.__name__ in Result.__members__), Result.UnknownError)

@@ -1,0 +1,168 @@
+"""Messages as the application sees them.
+
+A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the whole block at once, so that a
+consumer which reads only payloads pays only for payloads.
+"""
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+
+from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.schema import Schema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Block:
+    """Some rows of one partition's messages, decoded column by column on demand."""
+
+    __slots__ = ("_rows", "_columns", "topic_name", "partition", "ledger_id")
+
+    def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int):
+        self._rows = rows
+        self._columns: dict[str, list] = {}
+        self.topic_name = topic_name
+        self.partition = partition
+        self.ledger_id = ledger_id
+
+    def __len__(self) -> int:
+        return self._rows.num_rows
+
+    def column(self, name: str) -> list:
+        values = self._columns.get(name)
+        if values is None:
+            values = self._columns[name] = self._rows.column(name).to_pylist()
+        return values
+
+
+class Message:
+    """A received message; made by consumers and readers only."""
+
+    __slots__ = ("_block", "_row", "_schema", "_position", "_delivery")
+
+    def __init__(self, block: Block, row: int, schema: Schema, position: int, delivery):
+        self._block = block
+        self._row = row
+        self._schema = schema
+        self._position = position
+        self._delivery = delivery
+
+    def _field(self, name: str):
+        return self._block.column(name)[self._row]
+
+    def data(self) -> bytes:
+        """The payload; empty for a null value."""
+        payload = self._block.column("payload")[self._row]
+        return b"" if payload is None else payload
+
+    def value(self):
+        """The payload decoded by the consumer's schema."""
+        return self._schema.decode_message(self)
+
+    def has_null_value(self) -> bool:
+        """Whether the message was sent without a value (a tombstone)."""
+        return self._field("payload") is None
+
+    def properties(self) -> dict[str, str]:
+        """The application's own names and values."""
+        return dict(self._field("properties") or ())
+
+    def partition_key(self) -> str:
+        """The key, empty where there is none."""
+        return self._field("partition_key") or ""
+
+    def ordering_key(self) -> str:
+        """The ordering key, empty where there is none."""
+        return self._field("ordering_key") or ""
+
+    def publish_timestamp(self) -> int:
+        """When it was published, ms since 1970."""
+        return _milliseconds(self._field("publish_time"))
+
+    def event_timestamp(self) -> int:
+        """The application's time, ms since 1970; 0 where it gave none."""
+        return _milliseconds(self._field("event_time"))
+
+    def message_id(self) -> MessageId:
+        """Where the message lies."""
+        block, batch_index = self._block, self._field("batch_index")
+        place = MessageId(block.partition, block.ledger_id, self._field("entry_id"), -1 if batch_index is None else batch_index)
+        return place.of_topic(block.topic_name)
+
+    def topic_name(self) -> str:
+        """Full name of the topic, with the partition where it has any."""
+        return self._block.topic_name
+
+    def redelivery_count(self) -> int:
+        """How often it was given back before."""
+        return self._delivery.redelivery_count if self._delivery is not None else 0
+
+    def schema_version(self) -> bytes:
+        """The schema version the payload was written with, 8 bytes; empty where there is none."""
+        version = self._field("schema_version")
+        return b"" if version is None else version.to_bytes(8, "big")
+
+    def int_schema_version(self) -> int:
+        """The schema version as a number, -1 where there is none."""
+        version = self._field("schema_version")
+        return -1 if version is None else version
+
+    def producer_name(self) -> str:
+        """Who published it."""
+        return self._field("producer_name") or ""
+
+    def sequence_id(self) -> int:
+        """The producer's own number of the message, -1 where it gave none."""
+        sequence_id = self._field("sequence_id")
+        return -1 if sequence_id is None else sequence_id
+
+    def length(self) -> int:
+        """Bytes of the payload."""
+        return len(self.data())
+
+    def encryption_context(self) -> None:
+        """Always None: messages are not encrypted."""
+        return None
+
+    def __str__(self) -> str:
+        return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {self.length()} bytes)"
+
+
+class RoutedMessage:
+    """What a message router is shown of a message that is about to be sent."""
+
+    __slots__ = ("_message", "_schema")
+
+    def __init__(self, message: Outgoing, schema: Schema):
+        self._message = message
+        self._schema = schema
+
+    def data(self) -> bytes:
+        return b"" if self._message.payload is None else self._message.payload
+
+    def value(self):
+        return self._schema.decode_message(self)
+
+    def has_null_value(self) -> bool:
+        return self._message.payload is None
+
+    def properties(self) -> dict[str, str]:
+        return dict(self._message.properties or ())
+
+    def partition_key(self) -> str:
+        return self._message.partition_key or ""
+
+    def ordering_key(self) -> str:
+        return self._message.ordering_key or ""
+
+    def event_timestamp(self) -> int:
+        return self._message.event_ms or 0
+
+    def length(self) -> int:
+        return len(self.data())
+
+
+def _milliseconds(time: datetime | None) -> int:
+    return 0 if time is None else (time - _EPOCH) // _MILLISECOND

@@ -1,0 +1,302 @@
+"""Producer: sends messages to a topic, alone or in batches, from any number of threads.
+
+What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The queue of pending messages,
+routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's names. Compression is accepted and left to Parquet.
+"""
+import itertools
+import random
+import threading
+import time
+import uuid
+from datetime import timedelta
+from typing import Callable, NamedTuple
+
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
+from pulsar_spark.client.message import RoutedMessage
+from pulsar_spark.client.publish_rows import Entry, Outgoing
+from pulsar_spark.client.publisher import Publisher
+from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.protocol.batching import BatchContainer
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme, RoundRobinRouter, SinglePartitionRouter
+from pulsar_spark.schema import Schema
+from pulsar_spark.storage.topics import Topic
+
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+_MAX_MS = (1 << 63) // 1000 - 1
+_MAX_LONG = (1 << 63) - 1
+
+
+class ProducerSettings(NamedTuple):
+    """What ``create_producer`` was asked for, checked."""
+
+    schema: Schema
+    producer_name: str | None
+    initial_sequence_id: int | None
+    send_timeout_millis: int
+    max_pending_messages: int
+    block_if_queue_full: bool
+    batching_enabled: bool
+    batching_max_messages: int
+    batching_max_allowed_size_in_bytes: int
+    batching_max_publish_delay_ms: int
+    batching_type: BatchingType
+    message_routing_mode: PartitionsRoutingMode
+    message_router: Callable | None
+    hashing_scheme: HashingScheme
+
+
+class Producer:
+    """Publishes to one topic; made by ``Client.create_producer``."""
+
+    def __init__(self, client, topic_name: str, topic: Topic, partitions: list[int], settings: ProducerSettings):
+        self._client = client
+        self._topic_name = topic_name
+        self._partitions = partitions
+        self._settings = settings
+        self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
+        self._condition = threading.Condition()
+        self._is_closed = False
+        self._pending = 0
+        self._sent = self._answered = 0
+        first = -1 if settings.initial_sequence_id is None else settings.initial_sequence_id
+        self._sequence_ids = itertools.count(first + 1)
+        self._last_sequence_id = first
+        self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
+        self._delay = settings.batching_max_publish_delay_ms / 1000
+        self._batches = {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
+        self._router = self._new_router()
+        self._publisher = Publisher(topic, self._name, self._condition, self._due_batches, self._settle, self._answer)
+
+    def _new_batches(self) -> BatchContainer[Outgoing]:
+        settings = self._settings
+        return BatchContainer(max_messages=settings.batching_max_messages, max_bytes=settings.batching_max_allowed_size_in_bytes,
+                              is_key_based=settings.batching_type is BatchingType.KeyBased)
+
+    def _new_router(self):
+        settings, partitions = self._settings, len(self._partitions)
+        start = random.randrange(partitions)
+        if settings.message_routing_mode is PartitionsRoutingMode.UseSinglePartition:
+            return SinglePartitionRouter(start, scheme=settings.hashing_scheme)
+        clock = (lambda: time.monotonic_ns() // 1_000_000) if settings.batching_enabled else None
+        return RoundRobinRouter(start=start, scheme=settings.hashing_scheme, clock_ms=clock, switch_ms=settings.batching_max_publish_delay_ms)
+
+    def topic(self) -> str:
+        """Full name of the topic, with the partition if one was named."""
+        return self._topic_name
+
+    def producer_name(self) -> str:
+        """The name given, or the one made up."""
+        return self._name
+
+    def last_sequence_id(self) -> int:
+        """The highest sequence id that was published; before the first, the initial one or -1."""
+        return self._last_sequence_id
+
+    def is_connected(self) -> bool:
+        """Whether the producer can send: it needs no broker."""
+        return not self._is_closed
+
+    def send(self, content, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
+             disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> MessageId:
+        """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
+        outcome = _Outcome()
+        message = self._message(content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+                                event_timestamp, deliver_at, deliver_after, outcome)
+        error = self._enqueue(message, is_flush=True)
+        if error is not None:
+            raise error
+        return outcome.result(self._timeout)
+
+    def send_async(self, content, callback, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
+                   disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> None:
+        """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order of sending.
+
+        A full queue and a closed producer are told to the callback too, at once.
+        """
+        def done(error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+            if callback is not None:
+                callback(Result.Ok if error is None else result_of(error), message_id)
+
+        message = self._message(content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+                                event_timestamp, deliver_at, deliver_after, done)
+        error = self._enqueue(message, is_flush=False)
+        if error is not None:
+            done(error, None)
+
+    def flush(self) -> None:
+        """Publish what is pending now, batches included, and wait for it."""
+        with self._condition:
+            if self._is_closed:
+                raise AlreadyClosed(f"producer {self._name!r} is closed")
+            self._close_batches()
+            wanted = self._sent
+            self._condition.notify_all()
+            if not self._condition.wait_for(lambda: self._answered >= wanted or self._is_closed, min(self._timeout, threading.TIMEOUT_MAX)):
+                raise Timeout(f"producer {self._name!r}: not everything was published within the send timeout")
+
+    def close(self) -> None:
+        """Publish what is pending, then close. A second close does nothing."""
+        with self._condition:
+            if self._is_closed:
+                return
+            self._close_batches()
+            self._is_closed = True
+            self._condition.notify_all()
+        self._publisher.stop(min(self._timeout, threading.TIMEOUT_MAX))
+        self._client._forget(self)
+
+    def _shutdown(self) -> None:
+        """Close at once: what is not being written fails with ``AlreadyClosed``."""
+        with self._condition:
+            self._close_batches()
+            self._is_closed = True
+        self._publisher.abandon()
+
+    def _message(self, content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication, event_timestamp,
+                 deliver_at, deliver_after, done) -> Outgoing:
+        """The arguments of a send, checked, as a message; ValueError, TypeError or :class:`MessageTooBig`."""
+        payload = None if content is None else self._settings.schema.encode(content)
+        if payload is not None:
+            check_type(bytes, payload, "content")
+            if len(payload) > MAX_MESSAGE_SIZE:
+                raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
+        if properties is not None:
+            check_properties(properties)
+        if partition_key is not None:
+            _check_text(partition_key, "partition_key")
+        if ordering_key is not None:
+            _check_text(ordering_key, "ordering_key")
+        if sequence_id is not None:
+            _check_number(sequence_id, "sequence_id", _MAX_LONG)
+        check_type_or_none(list, replication_clusters, "replication_clusters")
+        check_type(bool, disable_replication, "disable_replication")
+        if event_timestamp is not None:
+            _check_number(event_timestamp, "event_timestamp", _MAX_MS)
+        if deliver_at is not None:
+            _check_number(deliver_at, "deliver_at", _MAX_MS)
+        now_ms = time.time_ns() // 1_000_000
+        if deliver_after is not None:
+            check_type(timedelta, deliver_after, "deliver_after")
+            deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
+        return Outgoing(payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
+                        deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + self._timeout, done)
+
+    def _route(self, message: Outgoing) -> int:
+        partitions = self._partitions
+        if len(partitions) == 1:
+            return partitions[0]
+        if self._settings.message_router is not None:
+            index = int(self._settings.message_router(RoutedMessage(message, self._settings.schema), len(partitions)))
+            if not 0 <= index < len(partitions):
+                raise ValueError(f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to {len(partitions) - 1}")
+            return partitions[index]
+        return partitions[self._router.partition(message.partition_key, len(partitions))]
+
+    def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
+        """Put the message into the queue; the error when it cannot be taken."""
+        partition = self._route(message)
+        limit = self._settings.max_pending_messages
+        with self._condition:
+            while limit > 0 and self._pending >= limit and not self._is_closed:
+                if not self._settings.block_if_queue_full:
+                    return ProducerQueueIsFull(f"producer {self._name!r} has {limit} messages pending: wait for some, set block_if_queue_full or raise "
+                                               "max_pending_messages")
+                self._close_batches()
+                self._condition.notify_all()
+                self._condition.wait()
+            if self._is_closed:
+                return AlreadyClosed(f"producer {self._name!r} is closed")
+            if message.sequence_id < 0:
+                message = message._replace(sequence_id=next(self._sequence_ids))
+            self._pending += 1
+            self._sent += 1
+            self._put(partition, message, is_flush)
+        return None
+
+    def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:
+        batches = self._batches.get(partition)
+        if batches is None:
+            closed = [[message]]
+        elif message.deliver_at_ms is not None:
+            closed = [*batches.close(), [message]]
+        else:
+            was_open = batches.opened_at is not None
+            key = message.ordering_key or message.partition_key
+            closed = batches.add(message, len(message.payload or b""), key, time.monotonic())
+            if is_flush:
+                closed += batches.close()
+            elif not was_open and not closed:
+                self._condition.notify_all()
+        for messages in closed:
+            self._publisher.put(Entry(partition, messages))
+        if closed:
+            self._condition.notify_all()
+
+    def _close_batches(self) -> None:
+        for partition, batches in self._batches.items():
+            for messages in batches.close():
+                self._publisher.put(Entry(partition, messages))
+
+    def _due_batches(self, now: float) -> tuple[list[Entry], float | None]:
+        """The batches whose delay has passed, and when the next one's will; the publisher asks, holding the condition."""
+        due, wake_at = [], None
+        for partition, batches in self._batches.items():
+            if batches.opened_at is None:
+                continue
+            if batches.opened_at + self._delay <= now:
+                due += [Entry(partition, messages) for messages in batches.close()]
+            else:
+                wake_at = min(wake_at or float("inf"), batches.opened_at + self._delay)
+        return due, wake_at
+
+    def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
+        """Messages have left the queue."""
+        with self._condition:
+            self._pending -= len(messages)
+            if is_published:
+                self._last_sequence_id = max(self._last_sequence_id, max(message.sequence_id for message in messages))
+            self._condition.notify_all()
+
+    def _answer(self, count: int) -> None:
+        """So many callbacks have returned: what ``flush`` waits for."""
+        with self._condition:
+            self._answered += count
+            self._condition.notify_all()
+
+
+class _Outcome:
+    """What a blocking send waits for."""
+
+    __slots__ = ("_event", "_error", "_message_id")
+
+    def __init__(self):
+        self._event = threading.Event()
+        self._error = self._message_id = None
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        self._error, self._message_id = error, message_id
+        self._event.set()
+
+    def result(self, timeout: float) -> MessageId:
+        if not self._event.wait(min(timeout + 1, threading.TIMEOUT_MAX)):
+            raise Timeout("the message was not published within the send timeout; it may still be")
+        if self._error is not None:
+            raise self._error
+        return self._message_id
+
+
+def _check_text(value: object, name: str) -> None:
+    check_type(str, value, name)
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as broken:
+            raise ValueError(f"argument {name}: {value!r} is no text that UTF-8 can hold") from broken
+
+
+def _check_number(value: object, name: str, highest: int) -> None:
+    check_type(int, value, name)
+    if not 0 <= value <= highest:
+        raise ValueError(f"argument {name}: {value} is not between 0 and {highest}")

@@ -1,0 +1,82 @@
+"""Rows of one publish commit, column by column: entries of any number of partitions become one Arrow table.
+
+Entry ids count 0, 1, 2... within each partition of the commit, in the order of sending. A message is a tuple, see :class:`Outgoing`, because a
+fast producer makes tens of thousands of them a second.
+"""
+from collections import defaultdict
+from typing import Callable, NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.schemas import MESSAGES
+
+
+class Outgoing(NamedTuple):
+    """A message on its way. ``done`` is called with (error, message id); times are ms since 1970."""
+
+    payload: bytes | None
+    partition_key: str | None
+    ordering_key: str | None
+    properties: list[tuple[str, str]] | None
+    event_ms: int | None
+    deliver_at_ms: int | None
+    publish_ms: int
+    sequence_id: int
+    deadline: float
+    done: Callable
+
+
+class Entry(NamedTuple):
+    """One message or one batch of messages for one partition."""
+
+    partition: int
+    messages: list[Outgoing]
+
+
+class Place(NamedTuple):
+    """Where the commit puts a message: what its id lacks is the commit's version."""
+
+    partition: int
+    entry_id: int
+    batch_index: int
+
+
+def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> tuple[pa.Table, list[Place]]:
+    """The rows of a publish commit with these entries, and for each row, in order, where its message lies."""
+    next_entry_id: dict[int, int] = defaultdict(int)
+    places: list[Place] = []
+    batch_sizes: list[int] = []
+    for partition, messages in entries:
+        entry_id = next_entry_id[partition]
+        next_entry_id[partition] += 1
+        if len(messages) == 1:
+            places.append(Place(partition, entry_id, -1))
+        else:
+            places += [Place(partition, entry_id, index) for index in range(len(messages))]
+        batch_sizes += [len(messages)] * len(messages)
+    columns = dict(zip(Outgoing._fields, zip(*(message for entry in entries for message in entry.messages))))
+    partitions, entry_ids, batch_indexes = zip(*places)
+    rows = len(places)
+
+    def column(name: str, values) -> pa.Array:
+        return pa.array(values, MESSAGES.schema.field(name).type)
+
+    def time(name: str) -> pa.Array:
+        return _times(columns[name])
+
+    given = {
+        "publish_id": pa.repeat(pa.scalar(publish_id), rows),
+        "entry_id": column("entry_id", entry_ids),
+        "batch_index": column("batch_index", [index if index >= 0 else None for index in batch_indexes]),
+        "batch_size": column("batch_size", batch_sizes),
+        "partition": column("partition", partitions),
+        **{name: column(name, columns[name]) for name in ("partition_key", "ordering_key", "payload", "properties", "sequence_id")},
+        "event_time": time("event_ms"), "publish_time": time("publish_ms"), "deliver_at_time": time("deliver_at_ms"),
+        "producer_name": pa.repeat(pa.scalar(producer_name), rows),
+    }
+    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in MESSAGES.schema]
+    return pa.Table.from_arrays(arrays, schema=MESSAGES.schema), places
+
+
+def _times(milliseconds: tuple[int | None, ...]) -> pa.Array:
+    return pa.array(milliseconds, pa.timestamp("ms", tz="UTC")).cast(MESSAGES.schema.field("publish_time").type)

@@ -1,0 +1,180 @@
+"""Group commit: one thread per producer turns what has gathered into publish commits.
+
+While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits, not a longer queue. A commit
+carries one publish id. When its outcome is unclear (the write raised), the log is searched for the publish id: found, the commit stands; not found,
+the same rows are written again under the same id until the messages' send timeout, so that at most the first commit of the id counts. A crash of the
+process before a commit loses only messages whose callback was never called; after it, the messages are in the topic.
+
+A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the next callback.
+"""
+import secrets
+import threading
+import time
+from collections import deque
+from typing import Callable
+
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, TopicNotFound, UnknownError
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import Topic
+
+MAX_COMMIT_MESSAGES = 100_000
+MAX_COMMIT_BYTES = 64 * 1024 * 1024
+_RETRY_SECONDS = 0.2
+
+
+class Publisher:
+    """Publishes entries of one topic.
+
+    ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages, is_published)`` is told before, ``answered(count)``
+    after the callbacks of these messages.
+    """
+
+    def __init__(self, topic: Topic, producer_name: str, condition: threading.Condition, due: Callable[[float], tuple[list[Entry], float | None]],
+                 settled: Callable[[list[Outgoing], bool], None], answered: Callable[[int], None]):
+        self._topic = topic
+        self._producer_name = producer_name
+        self._condition = condition
+        self._due = due
+        self._settled = settled
+        self._answered = answered
+        self._queue: deque[Entry] = deque()
+        self._callbacks: deque[tuple[Callable, PulsarSparkError | None, MessageId | None]] = deque()
+        self._table = AppendTable(topic.path)
+        self._log = TableLog(topic.path)
+        self._seen = self._log.latest()
+        self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
+        self._under_way: list[Entry] = []
+        self._is_stopping = False
+        self._thread = self._start()
+
+    def _start(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name=f"pulsar-spark-publisher-{self._producer_name}", daemon=True)
+        thread.start()
+        return thread
+
+    def put(self, entry: Entry) -> None:
+        """Hand over an entry; the caller holds the condition and notifies."""
+        self._queue.append(entry)
+
+    def stop(self, timeout: float) -> None:
+        """Publish what is left, call the last callbacks, end the thread."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    def abandon(self) -> None:
+        """Fail what is not under way, and end."""
+        with self._condition:
+            self._is_stopping = True
+            left = list(self._queue)
+            self._queue.clear()
+            self._condition.notify_all()
+        error = AlreadyClosed(f"producer {self._producer_name!r} was closed before the message was published")
+        for entry in left:
+            self._settled(entry.messages, False)
+            for message in entry.messages:
+                message.done(error, None)
+            self._answered(len(entry.messages))
+
+    def _run(self) -> None:
+        is_done = False
+        try:
+            self._call_back()
+            while (entries := self._wait_for_entries()) is not None:
+                self._under_way = entries
+                self._publish(entries)
+                self._under_way = []
+                self._call_back()
+            is_done = True
+        finally:
+            if not is_done:
+                self._fail(self._under_way, UnknownError("the message could not be turned into a row: see the traceback of the publisher's thread"))
+                self._under_way = []
+                self._thread = self._start()
+
+    def _wait_for_entries(self) -> list[Entry] | None:
+        with self._condition:
+            while True:
+                ready, wake_at = self._due(time.monotonic())
+                self._queue.extend(ready)
+                if self._queue:
+                    return self._take()
+                if self._is_stopping:
+                    return None
+                self._condition.wait(None if wake_at is None else max(0.0, wake_at - time.monotonic()))
+
+    def _take(self) -> list[Entry]:
+        taken, messages, size = [], 0, 0
+        while self._queue and messages < MAX_COMMIT_MESSAGES and size < MAX_COMMIT_BYTES:
+            entry = self._queue.popleft()
+            taken.append(entry)
+            messages += len(entry.messages)
+            size += sum(len(message.payload or b"") for message in entry.messages)
+        return taken
+
+    def _publish(self, entries: list[Entry]) -> None:
+        now = time.monotonic()
+        late = [entry for entry in entries if entry.messages[0].deadline <= now]
+        if late:
+            self._fail(late, Timeout("the send timeout passed before the message could be written: give a longer send_timeout_millis"))
+            entries = [entry for entry in entries if entry.messages[0].deadline > now]
+            if not entries:
+                return
+        identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
+        rows, places = publish_rows(entries, identity, self._producer_name)
+        try:
+            version = self._commit(rows, identity, max(entry.messages[-1].deadline for entry in entries))
+        except PulsarSparkError as error:
+            self._fail(entries, error)
+            return
+        messages = [message for entry in entries for message in entry.messages]
+        names = self._topic_names
+        self._callbacks.extend((message.done, None, MessageId(place[0], version, place[1], place[2]).of_topic(names[place[0]]))
+                               for message, place in zip(messages, places))
+        self._settled(messages, True)
+
+    def _commit(self, rows, identity: str, deadline: float) -> int:
+        """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived."""
+        while True:
+            try:
+                self._seen = self._table.append(rows)
+                return self._seen
+            except FileNotFoundError as gone:
+                raise TopicNotFound(f"topic {str(self._topic.name)!r} was deleted: create it and its producers again") from gone
+            except (DeltaError, OSError) as unclear:
+                found = self._find(identity)
+                if found is not None:
+                    return found
+                if time.monotonic() + _RETRY_SECONDS > deadline:
+                    raise Timeout(f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}") from unclear
+                with self._condition:
+                    self._condition.wait(_RETRY_SECONDS)
+
+    def _find(self, identity: str) -> int | None:
+        for commit in self._log.commits(after=self._seen):
+            if any(file.min_values.get("publish_id") == identity for file in commit.added):
+                return commit.version
+        return None
+
+    def _fail(self, entries: list[Entry], error: PulsarSparkError) -> None:
+        messages = [message for entry in entries for message in entry.messages]
+        self._callbacks.extend((message.done, error, None) for message in messages)
+        self._settled(messages, False)
+
+    def _call_back(self) -> None:
+        callbacks, called = self._callbacks, 0
+        try:
+            while callbacks:
+                done, error, message_id = callbacks.popleft()
+                called += 1
+                done(error, message_id)
+        finally:
+            self._answered(called)

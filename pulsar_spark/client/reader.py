@@ -1,0 +1,167 @@
+"""Reader: reads a topic from a place on, straight from its table; no broker, no subscription, nothing left behind."""
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.message_files import FileEntries
+from pulsar_spark.client.topic_log import TopicLog, last_message_id
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, Timeout
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.schema import Schema
+from pulsar_spark.storage.topics import Topic
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Reader:
+    """Made by ``Client.create_reader``; for one thread at a time."""
+
+    def __init__(self, client, topic: Topic, partitions: list[int], topic_name: str, start: MessageId, is_inclusive: bool, schema: Schema, listener):
+        self._client = client
+        self._files = client._files
+        self._topic = topic
+        self._partitions = partitions
+        self._topic_name = topic_name
+        self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
+        self._schema = schema
+        self._is_inclusive = is_inclusive
+        self._log = TopicLog(topic, partitions, client._ledgers)
+        self._closing = threading.Event()
+        self._lock = threading.RLock()
+        self._listener = listener
+        self.seek(start)
+        if listener is not None:
+            self._start_listener()
+
+    def topic(self) -> str:
+        """Full name of the topic, with the partition if one was named."""
+        return self._topic_name
+
+    def is_connected(self) -> bool:
+        """Whether it can read: it needs no broker."""
+        return not self._closing.is_set()
+
+    def seek(self, messageid: MessageId | int) -> None:
+        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after a time in ms."""
+        self._check_open()
+        if isinstance(messageid, bool) or not isinstance(messageid, (MessageId, int)):
+            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {type(messageid).__name__}")
+        with self._lock:
+            if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
+                messageid = last_message_id(self._topic, self._partitions[0])
+            self._next = None
+            self._start_id = self._start_time = None
+            if messageid == MessageId.latest:
+                self._log.start_at_end()
+                self._messages = self._read([])
+                return
+            if isinstance(messageid, int):
+                self._start_time = _EPOCH + timedelta(milliseconds=messageid)
+            elif messageid != MessageId.earliest:
+                if messageid.partition() not in self._partitions:
+                    raise InvalidConfiguration(f"message id {messageid} is of no partition that is read: read {self._names} from the earliest or latest, "
+                                               "or one partition by its own name")
+                self._start_id = messageid
+            self._messages = self._read(self._log.start_at(1 if self._start_id is None else self._start_id.ledger_id()))
+
+    def read_next(self, timeout_millis: int | None = None) -> Message:
+        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
+        if timeout_millis is not None:
+            check_type(int, timeout_millis, "timeout_millis")
+        if self._listener is not None:
+            raise InvalidConfiguration("a reader with a listener reads through it only")
+        message = self._take(None if timeout_millis is None else timeout_millis / 1000)
+        if message is None:
+            raise Timeout(f"no message within {timeout_millis} ms")
+        return message
+
+    def has_message_available(self) -> bool:
+        """Whether :meth:`read_next` would return at once."""
+        self._check_open()
+        with self._lock:
+            return self._peek() is not None
+
+    def close(self) -> None:
+        """Read no more. A second close does nothing."""
+        self._closing.set()
+        self._client._forget(self)
+
+    def _shutdown(self) -> None:
+        self._closing.set()
+
+    def _take(self, timeout: float | None) -> Message | None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wait = _FIRST_WAIT
+        while True:
+            self._check_open()
+            with self._lock:
+                message = self._peek()
+                self._next = None
+            left = None if deadline is None else deadline - time.monotonic()
+            if message is not None or (left is not None and left <= 0):
+                return message
+            self._closing.wait(wait if left is None else min(wait, left))
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _peek(self) -> Message | None:
+        if self._next is None:
+            self._next = next(self._messages, None)
+            if self._next is None and self._log.has_more():
+                self._messages = self._read(self._log.next_files())
+                self._next = next(self._messages, None)
+        return self._next
+
+    def _read(self, files: Iterator[FileEntries] | list[FileEntries]) -> Iterator[Message]:
+        for file in files:
+            if self._start_time is not None and file.last_publish_time is not None and file.last_publish_time + timedelta(milliseconds=1) < self._start_time:
+                continue
+            for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
+                block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
+                for index in range(len(block)):
+                    message = Message(block, index, self._schema, -1, None)
+                    if self._is_wanted(message, file):
+                        yield message
+
+    def _is_wanted(self, message: Message, file: FileEntries) -> bool:
+        if self._start_time is not None:
+            if message._field("publish_time") < self._start_time:
+                return False
+            self._start_time = None
+        start = self._start_id
+        if start is None or file.partition != start.partition():
+            return True
+        if file.ledger_id > start.ledger_id():
+            self._start_id = None
+            return True
+        here, there = message._field("entry_id"), start.entry_id()
+        batch_index = message._field("batch_index")
+        if here == there and batch_index is not None and start.batch_index() >= 0:
+            here, there = batch_index, start.batch_index()
+        return here > there or (self._is_inclusive and here == there)
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise AlreadyClosed(f"the reader of {self._topic_name!r} is closed")
+
+    def _start_listener(self) -> None:
+        threading.Thread(target=self._listen, name=f"pulsar-spark-reader-{self._topic_name}", daemon=True).start()
+
+    def _listen(self) -> None:
+        """Call the listener until closed. One that raises ends its thread, with the traceback Python prints, and a successor goes on."""
+        is_done = False
+        try:
+            while not self._closing.is_set():
+                try:
+                    message = self._take(1.0)
+                except AlreadyClosed:
+                    break
+                if message is not None:
+                    self._listener(self, message)
+            is_done = True
+        finally:
+            if not is_done:
+                self._start_listener()

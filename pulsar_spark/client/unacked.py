@@ -1,0 +1,51 @@
+"""Acknowledgement timeouts: which handed-out entries have waited too long.
+
+Rule: UnAckedMessageTracker (semantics 4.10, 4.11): an entry is timed from when the application got it, once per entry, and is found by the first tick after its
+time. Entries are kept in the order they were handed out, so a tick looks at the expired ones only.
+"""
+import threading
+from collections import OrderedDict
+
+
+class UnackedTracker:
+    """Entries by (subscription, position); ``now`` in seconds. Safe for threads."""
+
+    def __init__(self, timeout: float):
+        self._timeout = timeout
+        self._handed_out: OrderedDict[tuple, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, subscription, position: int, now: float) -> None:
+        """An entry was handed out (a batch counts from its last message)."""
+        with self._lock:
+            self._handed_out[subscription, position] = now
+            self._handed_out.move_to_end((subscription, position))
+
+    def remove(self, subscription, position: int) -> None:
+        """It was acknowledged as a whole, or given back."""
+        with self._lock:
+            self._handed_out.pop((subscription, position), None)
+
+    def remove_up_to(self, subscription, position: int) -> None:
+        """Everything up to *position* was acknowledged."""
+        with self._lock:
+            for key in [key for key in self._handed_out if key[0] is subscription and key[1] <= position]:
+                del self._handed_out[key]
+
+    def forget(self, subscription) -> None:
+        """The subscription started anew."""
+        with self._lock:
+            for key in [key for key in self._handed_out if key[0] is subscription]:
+                del self._handed_out[key]
+
+    def take_expired(self, now: float) -> dict:
+        """The positions that waited longer than the timeout, by subscription; they are no longer tracked."""
+        expired: dict = {}
+        with self._lock:
+            while self._handed_out:
+                (subscription, position), since = next(iter(self._handed_out.items()))
+                if since + self._timeout > now:
+                    break
+                del self._handed_out[subscription, position]
+                expired.setdefault(subscription, set()).add(position)
+        return expired
