@@ -1,0 +1,1 @@
+"""What an acknowledgement does to a cursor."""

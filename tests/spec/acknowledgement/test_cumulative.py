@@ -1,0 +1,51 @@
+"""Cumulative acknowledgement: everything up to an entry."""
+import pytest
+
+from tests.spec.history import check
+from tests.spec.table import Case
+
+CASES = [
+    Case("everything up to an entry", source="3.17, 3.18, golden h1", says="""
+        Mark-delete goes to the entry and on over holes that adjoin; holes below vanish; a position at or below mark-delete changes nothing.""", table="""
+        | s | publish | requests                                       | delivered | refused | mark-delete | acked | pending         |
+        | 0 | 1*10    | A subscribe Exclusive; A flow 99               | A 0-9     |         | -1          | none  | A 0-9           |
+        | 1 |         | A ack 2; A ack 5; A ack 8                      |           |         | -1          | 2 5 8 | A 0-1 3-4 6-7 9 |
+        | 2 |         | A cumulative 3                                 |           |         | 3           | 5 8   | A 4 6-7 9       |
+        | 3 |         | A cumulative 1 receipt; A cumulative 3 receipt |           |         | 3           | 5 8   | A 4 6-7 9       |
+        | 4 |         | A cumulative 4                                 |           |         | 5           | 8     | A 6-7 9         |
+        | 5 |         | A cumulative 9                                 |           |         | 9           | none  | none            |
+    """),
+    Case("refused on shared", source="2.5, golden k1", says="""
+        Shared has no order to acknowledge up to: refused where a receipt is asked for, passed over where not.""", table="""
+        | s | publish | requests                               | delivered | refused                                    | mark-delete | pending |
+        | 0 | 1*3     | A subscribe Shared; A flow 99          | A 0-2     |                                            | -1          | A 0-2   |
+        | 1 |         | A cumulative 1 receipt; A cumulative 2 |           | A CumulativeAcknowledgementNotAllowedError | -1          | A 0-2   |
+    """),
+    Case("not beyond the end", source="3.18, golden h1", says="""
+        An entry that does not exist cannot be acknowledged up to.""", table="""
+        | s | publish | requests                                | delivered | refused          | mark-delete |
+        | 0 | 1*3     | A subscribe Failover; A flow 99         | A 0-2     |                  | -1          |
+        | 1 |         | A cumulative 3 receipt; A cumulative 50 |           | A InvalidMessage | -1          |
+        | 2 |         | A cumulative 2 receipt                  |           |                  | 2           |
+    """),
+    Case("beyond what was delivered", source="3.19", says="""
+        Reading goes on behind mark-delete when a cumulative acknowledgement passes it.""", table="""
+        | s | publish | requests                        | delivered | mark-delete | read |
+        | 0 | 1*6     | A subscribe Exclusive; A flow 2 | A 0-1     | -1          | 2    |
+        | 1 |         | A cumulative 3                  |           | 3           | 4    |
+        | 2 |         | A flow 9                        | A 4-5     | 3           | 6    |
+    """),
+    Case("up to the middle of a batch", source="3.4, 3.20", says="""
+        The entries before are acknowledged; of the batch itself the later indexes are left.""", table="""
+        | s | publish | requests                         | delivered  | mark-delete | pending    | unacked |
+        | 0 | 1 1 4   | A subscribe Exclusive; A flow 99 | A 0-2      | -1          | A 0-2      | A 6     |
+        | 1 |         | A cumulative 2 left 2,3          |            | 1           | A 2{2,3}   | A 2     |
+        | 2 |         | A redeliver                      | A 2+1{2,3} | 1           | A 2+1{2,3} | A 2     |
+        | 3 |         | A cumulative 2                   |            | 2           | none       | A 0     |
+    """),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case, history):
+    check(case, history[case.name])

@@ -1,0 +1,127 @@
+"""Playing the cases of a file on an engine, all in one history, and comparing what happened with what their tables say."""
+from collections import defaultdict
+from typing import NamedTuple
+
+from pulsar_spark.protocol import ack_set
+from tests.spec.table import ADMIN, Case, Place
+
+REPLIED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy"}
+STATE_COLUMNS = ("mark-delete", "read", "acked", "pending", "replay", "due", "permits", "unacked", "blocked", "active", "type")
+
+
+class Happened(NamedTuple):
+    """One case, one round: the case's own deliveries, replies and states (by partition, of subscription ``s``; None where there is none)."""
+
+    requests: list[dict]
+    deliveries: list
+    replies: list
+    states: dict[int, dict | None]
+
+
+def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
+    """Round n of every case in one round of the engine, at second n."""
+    for case in cases:
+        engine.create_topic(case.topic, case.partitions)
+    played = defaultdict(list)
+    for number in range(max(len(case.rows) for case in cases)):
+        running = [case for case in cases if number < len(case.rows)]
+        asked = {}
+        for case in running:
+            for partition in case.all_partitions:
+                entries = case.published(case.rows[number])
+                if entries:
+                    engine.publish(case.topic, partition, entries, publish_time_ms=1000 * number)
+            asked[case.name] = case.requests(case.rows[number])
+        result = engine.round([request for requests in asked.values() for request in requests], 1000 * number)
+        for case in running:
+            ids = {request["request_id"] for request in asked[case.name]}
+            replies = [reply for reply in result["replies"]
+                       if reply.request_id in ids or (reply.request_id is None and case.consumer(reply.consumer_id) != reply.consumer_id)]
+            deliveries = [delivery for delivery in result["deliveries"] if delivery[0] == case.topic]
+            states = {partition: _state(engine, case, partition) for partition in case.all_partitions}
+            played[case.name].append(Happened(asked[case.name], deliveries, replies, states))
+    return played
+
+
+def _state(engine, case: Case, partition: int) -> dict | None:
+    return engine.state(case.topic, partition, "s") if "s" in engine.subscriptions(case.topic) else None
+
+
+def check(case: Case, history: list[Happened]) -> None:
+    """Every cell of the case's table against what happened, a round at a time."""
+    for number, (row, happened) in enumerate(zip(case.rows, history, strict=True)):
+        expected, found = _expected(case, row), _found(case, row, happened)
+        assert found == expected, f"{case.name}, second {number}: {case.says} ({case.source})"
+
+
+def _expected(case: Case, row: dict[str, str]) -> dict:
+    cells = {column: _state_cell(case, column, cell) for column, cell in row.items() if column in STATE_COLUMNS and cell}
+    refused = sorted(tuple(text.split()) for text in row.get("refused", "").split(";") if text.strip())
+    delivered = {names: case.places(places) for names, places in case.by_consumer(row.get("delivered", "")).items()}
+    return {"delivered": delivered, "refused": refused, "reset": sorted(row.get("reset", "").split()), "unanswered": [], **cells}
+
+
+def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
+    groups = list(case.by_consumer(row.get("delivered", "")))
+    delivered: dict[tuple[str, ...], set[Place]] = {group: set() for group in groups}
+    for _, partition, subscription, consumer_id, position, count, left in happened.deliveries:
+        name = case.consumer(consumer_id) if subscription == "s" else f"{subscription}/{case.consumer(consumer_id)}"
+        group = next((group for group in groups if name in group), (name,))
+        delivered.setdefault(group, set()).add(Place(partition, position, count, None if left is None else ack_set.indexes(left)))
+    refused = [(_who(case, reply), reply.error) for reply in happened.replies if reply.error]
+    resets = {case.consumer(reply.consumer_id) for reply in happened.replies if reply.request_id is None and reply.text == "reset"}
+    answered = [reply.request_id for reply in happened.replies]
+    unanswered = [request["kind"] for request in happened.requests if request["kind"] in REPLIED and answered.count(request["request_id"]) != 1]
+    cells = {column: _state_found(case, column, row[column], happened.states) for column in STATE_COLUMNS if row.get(column)}
+    return {"delivered": delivered, "refused": sorted(refused), "reset": sorted(resets), "unanswered": unanswered, **cells}
+
+
+def _who(case: Case, reply) -> str:
+    return case.consumer(reply.consumer_id) if reply.consumer_id else ADMIN
+
+
+def _state_cell(case: Case, column: str, cell: str):
+    """A cell of the subscription's state as a value to compare."""
+    if column in ("mark-delete", "read"):
+        return int(cell)
+    if column in ("acked", "replay"):
+        return set() if cell == "none" else case.places(cell)
+    if column == "pending":
+        return {names: case.places(places) for names, places in case.by_consumer(cell).items()}
+    if column in ("permits", "unacked"):
+        return {names: int(number) for names, number in case.by_consumer(cell).items()}
+    words = [] if cell == "none" else cell.split()
+    return words if column in ("active", "type") else set(words)
+
+
+def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | None]):
+    state, partition = states[case.all_partitions[0]], case.all_partitions[0]
+    if column == "type":
+        return [state["subscription_type"]] if state["subscription_type"] else []
+    if column == "active":
+        return [case.consumer(name) for each in states.values() for name, consumer in each["consumers"].items() if consumer["is_active"]]
+    if column in ("mark-delete", "read"):
+        return state["mark_delete_position" if column == "mark-delete" else "read_position"]
+    if column == "acked":
+        return {Place(partition, position) for first, last in state["acknowledged"] for position in range(first, last + 1)}
+    if column == "due":
+        return {f"{position}@{held[2] // 1000}" for position, held in state["pending"].items() if held[2] is not None}
+    if column == "replay":
+        return {_place(state, partition, position, count) for position, (count, _) in state["replay"].items()}
+    if column == "blocked":
+        names = {case.consumer(name) for name, consumer in state["consumers"].items() if consumer["is_blocked"]}
+        return names | ({"subscription"} if state["is_blocked"] else set())
+    groups = list(case.by_consumer(cell))
+    if column == "pending":
+        held: dict[tuple[str, ...], set[Place]] = {group: set() for group in groups}
+        for position, (consumer_id, count, _) in state["pending"].items():
+            name = case.consumer(consumer_id)
+            held.setdefault(next((group for group in groups if name in group), (name,)), set()).add(_place(state, partition, position, count))
+        return held
+    numbers = {case.consumer(name): consumer[column] for name, consumer in state["consumers"].items()}
+    return {group: sum(numbers[name] for name in group) for group in groups}
+
+
+def _place(state: dict, partition: int, position: int, count: int) -> Place:
+    left = state["ack_sets"].get(position)
+    return Place(partition, position, count, None if left is None else ack_set.indexes(left))

@@ -1,0 +1,1 @@
+"""What comes back, to whom, and how it is counted."""

@@ -1,0 +1,1 @@
+"""Who may connect, who receives, where a subscription starts and ends."""

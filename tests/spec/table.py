@@ -1,0 +1,151 @@
+"""Reading a case's table: cells to requests and expectations. The notation is described in ``tests.spec``."""
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from pulsar_spark.protocol import ack_set
+from tests.requests import On, keep_alive, leave
+
+POSITION = re.compile(r"(?:p(?P<partition>\d+):)?(?P<first>\d+)(?:-(?P<last>\d+))?(?:\+(?P<count>\d+))?(?:\{(?P<left>[\d,]+)\})?")
+ADMIN = "admin"
+
+
+class Place(NamedTuple):
+    """An entry in a cell: where, how often redelivered, which batch indexes are left (None = all)."""
+
+    partition: int
+    position: int
+    count: int = 0
+    left: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One rule: *says* is prose, *source* where it comes from, *table* the history."""
+
+    name: str
+    source: str
+    says: str
+    table: str
+    partitions: int = 0
+    topic_name: str | None = None
+
+    @property
+    def topic(self) -> str:
+        return self.topic_name or f"persistent://spec/{self.name.replace(' ', '-')}/t"
+
+    @property
+    def all_partitions(self) -> tuple[int, ...]:
+        return tuple(range(self.partitions)) or (-1,)
+
+    @cached_property
+    def rows(self) -> list[dict[str, str]]:
+        """One dict per round: column -> cell, stripped."""
+        lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in self.table.strip().splitlines()]
+        header, rows = lines[0], lines[1:]
+        for number, row in enumerate(rows):
+            if len(row) != len(header) or row[0] != str(number):
+                raise ValueError(f"{self.name}: row {number} does not fit the header or its second is not {number}: {row}")
+        return [dict(zip(header, row, strict=True)) for row in rows]
+
+    def consumer_id(self, consumer: str) -> str:
+        """Ids are unique over the cases of a file, so that a client belongs to one case only."""
+        return f"{self.name}: {consumer.rpartition('/')[2]}"
+
+    def consumer(self, consumer_id: str) -> str:
+        return consumer_id.removeprefix(f"{self.name}: ")
+
+    def published(self, row: dict[str, str]) -> list[int]:
+        """Messages per entry."""
+        return [size for token in row.get("publish", "").split() for size in _repeated(token)]
+
+    def requests(self, row: dict[str, str]) -> list[dict]:
+        """The requests of a round; on a partitioned topic each is made of every partition, as consumers of the whole topic do."""
+        return [self._request(text.split(), partition) for text in _parts(row["requests"]) for partition in self.all_partitions]
+
+    def places(self, cell: str) -> set[Place]:
+        """``0-2 5+1`` as places, one an entry."""
+        found = set()
+        for token in cell.split():
+            match = POSITION.fullmatch(token)
+            if not match:
+                raise ValueError(f"{self.name}: {token!r} is no position")
+            left = match["left"] and tuple(int(index) for index in match["left"].split(","))
+            partition = int(match["partition"]) if match["partition"] else self.all_partitions[0]
+            found |= {Place(partition, position, int(match["count"] or 0), left)
+                      for position in range(int(match["first"]), int(match["last"] or match["first"]) + 1)}
+        return found
+
+    def by_consumer(self, cell: str) -> dict[tuple[str, ...], str]:
+        """``A+B 0-9; C 10`` as {("A", "B"): "0-9", ("C",): "10"}."""
+        parts = [part.partition(" ") for part in _parts("" if cell == "none" else cell)]
+        return {tuple(names.split("+")): rest.strip() for names, _, rest in parts}
+
+    def _request(self, words: list[str], partition: int) -> dict:
+        if words[0] in ADMIN_VERBS:
+            return ADMIN_VERBS[words[0]](On(self.topic, partition), words[1:])
+        consumer, verb, arguments = words[0], words[1], words[2:]
+        subscription, _, name = consumer.rpartition("/")
+        on = On(self.topic, partition, subscription or "s")
+        return CONSUMER_VERBS[verb](on, self.consumer_id(consumer), [*arguments, "name", name] if verb == "subscribe" else arguments)
+
+
+def _parts(cell: str) -> list[str]:
+    return [part.strip() for part in cell.split(";") if part.strip()]
+
+
+def _repeated(token: str) -> list[int]:
+    size, _, times = token.partition("*")
+    return [int(size)] * int(times or 1)
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """``priority 1 name B`` as a dict."""
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _span(words: list[str]) -> tuple[int, int]:
+    first, _, last = words[0].partition("-")
+    return int(first), int(last or first)
+
+
+def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
+    position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
+    options = _options(words[1:])
+    return on.subscribe(consumer, words[0], initial_position=position, name=options["name"], priority_level=int(options.get("priority", 0)),
+                        lease_ms=1000 * int(options.get("lease", 600)))
+
+
+def _left(words: list[str]) -> dict:
+    """``left 0,2`` and ``receipt`` behind an ack's positions."""
+    left = [int(index) for index in words[words.index("left") + 1].split(",")] if "left" in words else None
+    return {"ack_set": None if left is None else list(ack_set.of_indexes(left)), "receipt": "receipt" in words}
+
+
+def _seek(on: On, consumer: str | None, words: list[str]) -> dict:
+    return on.seek(publish_time_ms=1000 * int(words[1]), consumer=consumer) if words[0] == "second" else on.seek(words[0], consumer=consumer)
+
+
+CONSUMER_VERBS = {
+    "subscribe": _subscribe,
+    "flow": lambda on, consumer, words: on.flow(consumer, int(words[0])),
+    "ack": lambda on, consumer, words: on.ack(*_span(words), consumer=consumer, **_left(words)),
+    "cumulative": lambda on, consumer, words: on.cumulative_ack(int(words[0]), consumer=consumer, **_left(words)),
+    "nack": lambda on, consumer, words: on.negative_ack(consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))),
+    "redeliver": lambda on, consumer, words: on.redeliver_all(consumer),
+    "close": lambda on, consumer, words: on.close(consumer),
+    "leaves": lambda on, consumer, words: leave(consumer),
+    "alive": lambda on, consumer, words: keep_alive(consumer),
+    "seek": _seek,
+    "unsubscribe": lambda on, consumer, words: on.unsubscribe(consumer),
+}
+ADMIN_VERBS = {
+    "seek": lambda on, words: _seek(on, None, words),
+    "unsubscribe": lambda on, words: on.unsubscribe(force="force" in words),
+    "create": lambda on, words: on.create_subscription(words[0]),
+    "skip": lambda on, words: on.skip(int(words[0])),
+    "clear": lambda on, words: on.clear_backlog(),
+    "expire": lambda on, words: on.expire(int(words[0])),
+    "policy": lambda on, words: on.policy(words[0], int(words[1])),
+}
