@@ -10,7 +10,7 @@ from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, Bundle, TopicState
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import (ConsumerNotFound, CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, InvalidRequest,
-                                 NotAllowedError, SubscriptionNotFound, TopicNotFound)
+                                 NotAllowedError, SubscriptionBusy, SubscriptionNotFound, TopicNotFound)
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
@@ -243,7 +243,7 @@ class Intake:
         cursor = self._cursor(request)
         others = [consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id]
         if others and request.properties.get("force") != "true":
-            raise NotAllowedError(f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or force it")
+            raise SubscriptionBusy(f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or force it")
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)

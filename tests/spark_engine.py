@@ -1,0 +1,116 @@
+"""The real thing with the reference broker's methods: real tables, real rounds, Spark's plan; only the stream and the clock are left out.
+
+State is given as the committed rows say it, not as the broker remembers it, so that every case also proves what a restart would find.
+"""
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.planner import Planner
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, ranges_of, read_round
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic, prepare_root
+from tests.model import Reply
+from tests.model_cursor import Delivery
+
+
+def new_engine(spark, root: Path) -> "SparkEngine":
+    """An engine on a root of its own; the session's settings for expressions are the sibling session's."""
+    prepare_root(Layout(root))
+    return SparkEngine(spark.newSession(), Layout(root))
+
+
+class SparkEngine:
+    def __init__(self, spark, layout: Layout, planner: Planner | None = None):
+        self.layout, self.now_ms = layout, 0
+        self.planner = planner or Planner(spark, layout.bundle_folder() / "inputs")
+        self.latest, self.read_version = LatestRows(), 0
+        self.topic_ids: dict[str, str] = {}
+        self.tables: dict[str, AppendTable] = {}
+        self.published = 0
+        self.start()
+
+    def start(self) -> None:
+        """Start a broker: from the tables alone."""
+        self.rounds = Rounds(load_bundle(self.layout), self.planner.run, lambda: self.now_ms * 1000, "engine")
+
+    @property
+    def number(self) -> int:
+        """The number the next round has."""
+        return self.rounds.bundle.round + 1
+
+    def create_topic(self, topic: str, partitions: int = 0) -> None:
+        made = create_topic(self.layout, topic, partitions)
+        self.topic_ids[topic], self.tables[topic] = made.topic_id, AppendTable(made.path)
+
+    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None) -> list[int]:
+        instant = datetime.fromtimestamp((self.now_ms if publish_time_ms is None else publish_time_ms) / 1000, timezone.utc)
+        self.published += 1
+        self.tables[topic].append(MESSAGES.rows([
+            dict(publish_id=f"{self.published:032x}", entry_id=entry_id, batch_index=index if size > 1 else None, batch_size=size, partition=partition,
+                 payload=b"x", publish_time=instant) for entry_id, size in enumerate(entries) for index in range(size)]))
+        ends = self.rounds.bundle.topic(topic)
+        before = ends.end_position(partition)
+        return list(range(before, before + len(entries)))
+
+    def round(self, requests: list[dict], now_ms: int) -> dict:
+        self.now_ms = now_ms
+        self.rounds.run([_request(row) for row in requests], self.rounds.bundle.requests_version)
+        deliveries, replies = [], []
+        path = self.layout.broker_table("cursor_ledger")
+        for version in range(self.read_version + 1, TableLog(path).latest(self.read_version) + 1):
+            rows = read_round(path, version)
+            self.latest.apply(rows)
+            replies += [Reply(row["request_id"], row["consumer_id"], row["error"], row["text"])
+                        for row in rows.filter(pc.equal(rows["kind"], "reply")).to_pylist()]
+            deliveries += self._deliveries(rows, version)
+            self.read_version = version
+        return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
+
+    def _deliveries(self, rows, version: int) -> list[Delivery]:
+        topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+        return [Delivery(topics[key.topic_id], key.partition, key.subscription, held.consumer_id, position, held.redelivery_count, held.ack_set)
+                for key, _, held in ranges_of(rows.filter(pc.equal(rows["kind"], "range")))
+                if held.status == PENDING and held.delivery_round == version for position in range(held.first, held.last + 1)]
+
+    def state(self, topic: str, partition: int, subscription: str) -> dict:
+        key = CursorKey(self.topic_ids[topic], partition, subscription)
+        cursor = self.latest.cursors[key]
+        ranges = sorted(held for page in self.latest.pages[key].values() for held in page)
+        unacked = {}
+        for held in ranges:
+            if held.status == PENDING:
+                unacked[held.consumer_id] = unacked.get(held.consumer_id, 0) + held.unacked_messages
+        each = [(position, held) for held in ranges for position in range(held.first, held.last + 1)]
+        return {
+            "mark_delete_position": cursor["mark_delete_position"], "read_position": cursor["read_position"],
+            "subscription_type": cursor["subscription_type"], "is_blocked": bool(cursor["is_blocked"]),
+            "acknowledged": [(held.first, held.last) for held in ranges if held.status == ACKNOWLEDGED],
+            "pending": {position: (held.consumer_id, held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == PENDING},
+            "replay": {position: (held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == REPLAY},
+            "ack_sets": {position: held.ack_set for position, held in each if held.ack_set is not None},
+            "consumers": {consumer_id: {"permits": row["permits"], "unacked": unacked.get(consumer_id, 0), "is_active": row["is_active"],
+                                        "is_blocked": bool(row["is_blocked"])}
+                          for consumer_id, row in sorted(self.latest.consumers[key].items())},
+        }
+
+    def subscriptions(self, topic: str) -> list[str]:
+        return sorted({key.subscription for key in self.latest.cursors if key.topic_id == self.topic_ids[topic]})
+
+
+def _request(row: dict) -> Request:
+    parse_topic_name(row["topic"]) if row.get("topic") else None
+    return Request(**{name: row.get(name) for name in Request._fields if name != "properties"}, properties=dict(row.get("properties") or {}))
+
+
+def _ms(micros: int | None) -> int | None:
+    return None if micros is None else micros // 1000
