@@ -1,0 +1,266 @@
+"""A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
+
+Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a consumer as if its
+lease had ended, or hold the rounds back for a while.
+"""
+import threading
+import time
+
+from pulsar_spark.protocol.ack_set import count, full, intersect
+from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable, read_file
+from pulsar_spark.storage.topics import Topic, prepare_root, read_topic
+
+
+class Refused(Exception):
+    """Class name and words of a refusal."""
+
+
+class Cursor:
+    def __init__(self, topic: Topic, partition: int, subscription: str, start: int):
+        self.topic, self.partition, self.subscription = topic, partition, subscription
+        self.type: str | None = None
+        self.permits: dict[str, int] = {}
+        self.read_position = start
+        self.first_unacked = start
+        self.acked: set[int] = set()
+        self.ack_sets: dict[int, tuple[int, ...]] = {}
+        self.pending: dict[int, tuple[str, int]] = {}
+        self.replay: dict[int, int] = {}
+        self.due: list[tuple[float, int]] = []
+        self.turn = 0
+
+    def key(self, **columns) -> dict:
+        return dict(columns, topic=str(self.topic.name), topic_id=self.topic.topic_id, partition=self.partition, subscription=self.subscription)
+
+    def acknowledge(self, position: int) -> None:
+        if position >= self.first_unacked:
+            self.acked.add(position)
+        self.pending.pop(position, None)
+        self.replay.pop(position, None)
+        self.ack_sets.pop(position, None)
+        while self.first_unacked in self.acked:
+            self.acked.discard(self.first_unacked)
+            self.first_unacked += 1
+
+    def give_back(self, consumer_id: str, positions=None, is_counted: bool = True) -> None:
+        for position in [p for p, (holder, _) in self.pending.items() if holder == consumer_id and (positions is None or p in positions)]:
+            self.replay[position] = self.pending.pop(position)[1] + is_counted
+
+    def move(self, position: int) -> None:
+        self.acked.clear(), self.ack_sets.clear(), self.pending.clear(), self.replay.clear()
+        self.due = []
+        self.read_position = self.first_unacked = position
+
+
+class FakeBroker:
+    """``with FakeBroker(root) as broker``; rounds run until the end of the block."""
+
+    def __init__(self, root):
+        self.layout = Layout(root)
+        prepare_root(self.layout)
+        self.requests: list[dict] = []
+        self.cursors: dict[tuple[str, int, str], Cursor] = {}
+        self._topics: dict[str, Topic] = {}
+        self._numbered: dict[str, int] = {}
+        self._publish_ids: set[str] = set()
+        self._ends: dict[tuple[str, int], int] = {}
+        self._batch_sizes: dict[tuple[str, int], list[int]] = {}
+        self._tables = {spec.name: AppendTable(self.layout.broker_table(spec.name)) for spec in (CURSOR_LEDGER, LEDGERS)}
+        self._log = TableLog(self.layout.broker_table("requests"))
+        self._seen = 0
+        self._round = 0
+        self._dropped: list[tuple[str, str]] = []
+        self._stop = threading.Event()
+        self.held = threading.Lock()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "FakeBroker":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *failure) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def asked(self, kind: str) -> list[dict]:
+        """The requests of a kind so far."""
+        return [request for request in list(self.requests) if request["kind"] == kind]
+
+    def drop(self, consumer_id: str, text: str = "lease ended") -> None:
+        """Let go of a consumer in the next round."""
+        self._dropped.append((consumer_id, text))
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.003):
+            with self.held:
+                self._step()
+
+    def _step(self) -> None:
+        facts: list[dict] = []
+        dropped, self._dropped = self._dropped, []
+        for consumer_id, text in dropped:
+            for cursor in self.cursors.values():
+                self._leave(cursor, consumer_id, facts, text)
+        for commit in self._log.commits(after=self._seen):
+            for request in read_file(self.layout.broker_table("requests"), commit.added[0], REQUESTS.schema).to_pylist():
+                self.requests.append(request)
+                self._take(request, dict(request["properties"] or ()), facts)
+            self._seen = commit.version
+        self._number()
+        for cursor in self.cursors.values():
+            facts += self._dispatch(cursor)
+        if facts:
+            self._round += 1
+            facts.append(dict(kind="round", requests_version=self._seen))
+            self._tables["cursor_ledger"].append(CURSOR_LEDGER.rows([dict(fact, round=self._round) for fact in facts]))
+
+    def _take(self, request: dict, properties: dict[str, str], facts: list[dict]) -> None:
+        kind, error, text = request["kind"], None, None
+        key = request["topic"], request["partition"], request["subscription"]
+        if request["topic"] and request["topic"] not in self._topics:
+            self._topics[request["topic"]] = read_topic(self.layout, request["topic"])
+        self._number()
+        try:
+            handler = getattr(self, f"_{kind}", None)
+            if handler is not None:
+                handler(self.cursors.get(key), request, properties, facts)
+        except Refused as refused:
+            error, text = refused.args
+        if kind in ("subscribe", "seek", "unsubscribe", "close"):
+            facts.append(dict(kind="reply", request_id=request["request_id"], consumer_id=request["consumer_id"], topic=key[0], partition=key[1],
+                              subscription=key[2], error=error, text=text))
+
+    def _subscribe(self, cursor, request, properties, facts) -> None:
+        key = request["topic"], request["partition"], request["subscription"]
+        if cursor is None:
+            start = self._ends.get(key[:2], 0) if properties["initial_position"] == "Latest" else 0
+            cursor = self.cursors[key] = Cursor(self._topics[key[0]], key[1], key[2], start)
+        if cursor.permits and (cursor.type == "Exclusive" or properties["subscription_type"] != cursor.type):
+            raise Refused("ConsumerBusy", f"subscription {key[2]!r} has a consumer")
+        cursor.type = properties["subscription_type"]
+        cursor.permits[request["consumer_id"]] = 0
+
+    def _flow(self, cursor, request, properties, facts) -> None:
+        if cursor is not None and request["consumer_id"] in cursor.permits:
+            cursor.permits[request["consumer_id"]] += request["permits"]
+
+    def _ack(self, cursor, request, properties, facts) -> None:
+        first, last = request["first"], request["last"]
+        if request["ack_set"] is not None:
+            kept = cursor.ack_sets.get(first, full(self._batch_size(cursor, first)))
+            cursor.ack_sets[first] = intersect(kept, request["ack_set"])
+            if cursor.ack_sets[first]:
+                return
+        for position in range(first, last + 1):
+            cursor.acknowledge(position)
+
+    def _cumulative_ack(self, cursor, request, properties, facts) -> None:
+        last = request["last"]
+        if request["ack_set"] is not None:
+            cursor.ack_sets[last] = tuple(request["ack_set"])
+            last -= 1
+        for position in range(cursor.first_unacked, last + 1):
+            cursor.acknowledge(position)
+
+    def _negative_ack(self, cursor, request, properties, facts) -> None:
+        due = time.monotonic() + (request["delay_ms"] or 0) / 1000
+        cursor.due += [(due, position) for position in range(request["first"], request["last"] + 1) if position in cursor.pending]
+
+    def _redeliver_all(self, cursor, request, properties, facts) -> None:
+        cursor.give_back(request["consumer_id"])
+
+    def _seek(self, cursor, request, properties, facts) -> None:
+        if cursor is None:
+            raise Refused("SubscriptionNotFound", "no such subscription")
+        end = self._ends.get((request["topic"], request["partition"]), 0)
+        wanted = properties.get("position")
+        cursor.move({"earliest": 0, "latest": end}.get(wanted) if wanted in ("earliest", "latest") else min(int(wanted), end))
+        for consumer_id in cursor.permits:
+            cursor.permits[consumer_id] = 0
+            facts.append(cursor.key(kind="reply", consumer_id=consumer_id, text="reset"))
+
+    def _unsubscribe(self, cursor, request, properties, facts) -> None:
+        if len(cursor.permits) > 1:
+            raise Refused("ConsumerBusy", "others are connected")
+        del self.cursors[request["topic"], request["partition"], request["subscription"]]
+
+    def _close(self, cursor, request, properties, facts) -> None:
+        if cursor is not None:
+            self._leave(cursor, request["consumer_id"], facts, "closed")
+
+    def _leave(self, cursor: Cursor, consumer_id: str, facts: list[dict], text: str) -> None:
+        if consumer_id in cursor.permits:
+            del cursor.permits[consumer_id]
+            cursor.give_back(consumer_id, is_counted=False)
+            facts.append(cursor.key(kind="consumer", consumer_id=consumer_id, is_removed=True, text=text))
+
+    def _batch_size(self, cursor: Cursor, position: int) -> int:
+        return self._batch_sizes[str(cursor.topic.name), cursor.partition][position]
+
+    def _number(self) -> None:
+        rows = []
+        for name, topic in self._topics.items():
+            for commit in TableLog(topic.path).commits(after=self._numbered.get(name, 0)):
+                self._numbered[name] = commit.version
+                publish_ids = {file.min_values["publish_id"] for file in commit.added}
+                if not publish_ids & self._publish_ids:
+                    rows += [row for file in commit.added for row in self._runs(name, topic, commit.version, file)]
+                self._publish_ids |= publish_ids
+        if rows:
+            self._tables["ledgers"].append(LEDGERS.rows(rows))
+
+    def _runs(self, name: str, topic: Topic, version: int, file) -> list[dict]:
+        partition = int(file.partition_values.get("partition", -1))
+        found = read_file(topic.path, file, MESSAGES.schema, ["publish_id", "entry_id", "batch_size"]).to_pydict()
+        sizes = dict(zip(found["entry_id"], found["batch_size"]))
+        runs: list[dict] = []
+        for entry_id, batch_size in sorted(sizes.items()):
+            position = self._ends.get((name, partition), 0)
+            self._ends[name, partition] = position + 1
+            self._batch_sizes.setdefault((name, partition), []).append(batch_size)
+            if runs and runs[-1]["batch_size"] == batch_size:
+                runs[-1]["entries"] += 1
+            else:
+                runs.append(dict(topic=name, topic_id=topic.topic_id, partition=partition, ledger_id=version, publish_id=found["publish_id"][0],
+                                 first_entry_id=entry_id, first_position=position, entries=1, batch_size=batch_size, path=file.path))
+        return runs
+
+    def _dispatch(self, cursor: Cursor) -> list[dict]:
+        now = time.monotonic()
+        for _, position in [waiting for waiting in cursor.due if waiting[0] <= now]:
+            if position in cursor.pending:
+                holder, redelivered = cursor.pending.pop(position)
+                cursor.replay[position] = redelivered + 1
+        cursor.due = [waiting for waiting in cursor.due if waiting[0] > now]
+        ranges: list[dict] = []
+        end = self._ends.get((str(cursor.topic.name), cursor.partition), 0)
+        while ready := [consumer_id for consumer_id, permits in cursor.permits.items() if permits > 0]:
+            if cursor.replay:
+                position = min(cursor.replay)
+                redelivered = cursor.replay.pop(position)
+            elif cursor.read_position < end:
+                position, redelivered = cursor.read_position, 0
+                cursor.read_position += 1
+                if position in cursor.acked:
+                    continue
+            else:
+                break
+            self._deliver(cursor, ready[cursor.turn % len(ready)], position, redelivered, ranges)
+            cursor.turn += 1
+        return ranges
+
+    def _deliver(self, cursor: Cursor, consumer_id: str, position: int, redelivered: int, ranges: list[dict]) -> None:
+        batch_size, ack_set = self._batch_size(cursor, position), cursor.ack_sets.get(position)
+        cursor.permits[consumer_id] -= batch_size if ack_set is None else count(ack_set)
+        cursor.pending[position] = consumer_id, redelivered
+        row = cursor.key(kind="range", status="pending", consumer_id=consumer_id, delivery_round=self._round + 1, redelivery_count=redelivered,
+                         batch_size=batch_size, ack_set=None if ack_set is None else list(ack_set), first=position, last=position)
+        last = ranges[-1] if ranges else None
+        if last and ack_set is None and last["ack_set"] is None and last["last"] == position - 1 and all(
+                last[name] == row[name] for name in ("consumer_id", "redelivery_count", "batch_size")):
+            last["last"] = position
+        else:
+            ranges.append(row)
