@@ -35,9 +35,10 @@ CASES = [
         What came back is delivered first, by position; new entries follow.""", table="""
         | s | publish | requests                     | delivered | pending       | replay  |
         | 0 | 1*4     | A subscribe Shared; A flow 3 | A 0-2     | A 0-2         | none    |
-        | 1 | 1       | A nack 2; A nack 0           |           | A 1           | 0+1 2+1 |
-        | 2 |         | A flow 1                     | A 0+1     | A 0+1 1       | 2+1     |
-        | 3 |         | A flow 2                     | A 2+1 3   | A 0+1 1 2+1 3 | none    |
+        | 1 | 1       | A nack 2                     |           | A 0-1         | 2+1     |
+        | 2 |         | A nack 0                     |           | A 1           | 0+1 2+1 |
+        | 3 |         | A flow 1                     | A 0+1     | A 0+1 1       | 2+1     |
+        | 4 |         | A flow 2                     | A 2+1 3   | A 0+1 1 2+1 3 | none    |
     """),
     Case("a consumer is blocked at its limit", source="4.4 [4.x], recorded on 4.0.8: max_unacked_per_consumer_blocks", says="""
         At the limit of unacknowledged messages it gets nothing more, whatever its permits; at half of the limit it goes on.""", table="""
@@ -50,11 +51,13 @@ CASES = [
     """),
     Case("asking for redelivery unblocks", source="4.4, golden k1", says="""
         A negative acknowledgement that brings something back unblocks its consumer, even above half of the limit.""", table="""
-        | s | publish | requests                                                                   | delivered | unacked | blocked |
-        | 0 | 1*9     | policy max_unacked_messages_per_consumer 4; A subscribe Shared; A flow 100 | A 0-3     | A 4     | A       |
-        | 1 |         | A ack 0                                                                    |           | A 3     | A       |
-        | 2 |         | A nack 8                                                                   |           | A 3     | A       |
-        | 3 |         | A nack 3                                                                   | A 3+1 4   | A 4     | A       |
+        | s | publish | requests                                                                   | delivered           | unacked | blocked |
+        | 0 | 1*9     | policy max_unacked_messages_per_consumer 6; A subscribe Shared; A flow 100 | A 0-5               | A 6     | A       |
+        | 1 |         | A ack 0                                                                    |                     | A 5     | A       |
+        | 2 |         | A nack 8                                                                   |                     | A 5     | A       |
+        | 3 |         | A nack 5                                                                   | A 5+1 6             | A 6     | A       |
+        | 4 |         | A ack 1                                                                    |                     | A 5     | A       |
+        | 5 |         | A redeliver; A ack 2                                                       | A 3-4+1 5+2 6+1 7-8 | A 6     | A       |
     """),
     Case("permits given to a blocked consumer count", source="4.4", says="""
         A flow of a blocked consumer is not lost: it adds to its permits.""", table="""
