@@ -3,22 +3,21 @@
 One object, however many topics and partitions; each of these is a :class:`PartitionSubscription`. The application's threads read messages, the channel's
 thread only queues ranges of positions. What Pulsar refuses is refused before anything is sent.
 """
-import threading
 import time
-from collections import deque
-from collections.abc import Iterator
 
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.enums import ConsumerType
+from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
+from pulsar_spark.client.receiver import Receiver
 from pulsar_spark.client.seeking import seek
-from pulsar_spark.client.subscription import Delivery, PartitionSubscription
+from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import (
-    AlreadyClosed, CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, OperationNotSupported, PulsarSparkError, Timeout,
+    CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, OperationNotSupported, PulsarSparkError, Timeout,
 )
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.topics import Topic
@@ -40,18 +39,18 @@ class Consumer:
         self._settings = settings
         self._topic_name = topic_name
         self._consumer_id = consumer_id
-        self._condition = threading.Condition()
-        self._take_lock = threading.RLock()
-        self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message]] | None = None
-        self._error: PulsarSparkError | None = None
-        self._is_closed = False
-        self._is_paused = False
         self._unacked = UnackedTracker(settings.unacked_timeout_ms / 1000) if settings.unacked_timeout_ms else None
+        self._receiver = Receiver(self._channel, f"subscription {settings.subscription_name!r} of {topic_name!r}",
+                                  self._unacked and self._unacked.add)
+        self._listener = None
+        if settings.message_listener is not None:
+            self._listener = Listener(self, settings.message_listener, self._receiver.take, consumer_id)
         partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
         queue_size = settings.queue_size(len(partitions))
         self._subscriptions = [PartitionSubscription(self, topic, partition, queue_size, settings.request_properties(), settings.is_batch_index)
                                for topic, partition in partitions]
+        if not queue_size:
+            self._receiver.set_without_queue(self._subscriptions[0])
         self._by_place = {(subscription.topic.topic_id, subscription.partition): subscription for subscription in self._subscriptions}
 
     def _connect(self) -> None:
@@ -71,8 +70,8 @@ class Consumer:
             subscription.connected()
         if self._unacked is not None:
             self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
-        if self._settings.message_listener is not None:
-            self._start_listener()
+        if self._listener is not None:
+            self._listener.start()
 
     def topic(self) -> str:
         """The topic, or the topics separated by commas."""
@@ -86,7 +85,7 @@ class Consumer:
 
     def is_connected(self) -> bool:
         """Whether the broker knows the consumer, on all its partitions."""
-        return not self._is_closed and all(subscription.is_connected for subscription in self._subscriptions)
+        return not self._receiver.is_closed and all(subscription.is_connected for subscription in self._subscriptions)
 
     # Receiving.
 
@@ -94,117 +93,39 @@ class Consumer:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
-        self._check_open()
-        if self._settings.message_listener is not None:
-            raise InvalidConfiguration("a consumer with a message listener receives through it only")
+        self._check_no_listener()
         if timeout_millis is not None and not self._settings.receiver_queue_size:
             raise InvalidConfiguration("a consumer with receiver_queue_size=0 cannot receive with a timeout: leave it out, or give the queue a size")
-        message = self._take(None if timeout_millis is None else timeout_millis / 1000)
+        message = self._receiver.take(None if timeout_millis is None else timeout_millis / 1000)
         if message is None:
             raise Timeout(f"no message within {timeout_millis} ms")
         return message
 
     def batch_receive(self) -> list[Message]:
         """Messages as the batch receive policy says: enough, large enough, or what came in time, which may be none."""
-        self._check_open()
-        if self._settings.message_listener is not None:
-            raise InvalidConfiguration("a consumer with a message listener receives through it only")
+        self._check_no_listener()
         policy, messages, size = self._settings.batch_receive_policy, [], 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
-            message = self._take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            message = self._receiver.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if message is None:
                 break
             messages.append(message)
             size += message.length()
         return messages
 
-    def _take(self, timeout: float | None) -> Message | None:
-        """The next message, None after *timeout* seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._take_lock.acquire(timeout=-1 if timeout is None else timeout):
-            return None
-        try:
-            message = self._next()
-            if message is not None:
-                return message
-            self._channel.hurry(1)
-            try:
-                return self._wait_for_next(deadline)
-            finally:
-                self._channel.hurry(-1)
-        finally:
-            self._take_lock.release()
-
-    def _wait_for_next(self, deadline: float | None) -> Message | None:
-        while True:
-            if not self._settings.receiver_queue_size:
-                self._subscriptions[0].want_one()
-            with self._condition:
-                while not self._arrived:
-                    self._check_open()
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        return None
-                    self._condition.wait(left)
-            message = self._next()
-            if message is not None:
-                return message
-
-    def _next(self) -> Message | None:
-        """The next message of what has arrived; the caller holds the lock of those who take."""
-        self._check_open()
-        while True:
-            if self._current is None:
-                if not self._arrived:
-                    return None
-                delivery = self._arrived.popleft()
-                if delivery.generation != delivery.subscription.generation:
-                    continue
-                self._current = delivery, delivery.subscription.read(delivery)
-            delivery, messages = self._current
-            subscription = delivery.subscription
-            try:
-                for message in messages:
-                    if subscription.hand_out(message):
-                        if self._unacked is not None:
-                            self._unacked.add(subscription, message._position, time.monotonic())
-                        return message
-                    if delivery.generation != subscription.generation:
-                        break
-            except PulsarSparkError as error:
-                self._error = error
-                raise
-            self._current = None
-
-    def _arrive(self, delivery: Delivery) -> None:
-        with self._condition:
-            self._arrived.append(delivery)
-            self._condition.notify()
-
-    def _wake(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise AlreadyClosed(f"the consumer of subscription {self.subscription_name()!r} is closed")
-        error = self._error or next((subscription.error for subscription in self._subscriptions if subscription.error is not None), None)
-        if error is not None:
-            raise error
-
     # Acknowledging.
 
     def acknowledge(self, message: Message | MessageId) -> None:
         """Acknowledge one message; of a batch only that one, unless the id names the whole entry."""
-        self._check_open()
+        self._receiver.check_open()
         subscription, position, batch_index, bits = self._resolve(message)
         if subscription.acknowledge(position, batch_index, bits) and self._unacked is not None:
             self._unacked.remove(subscription, position)
 
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         """Acknowledge everything of the message's partition up to and including it; not on Shared and Key_Shared."""
-        self._check_open()
+        self._receiver.check_open()
         if self._settings.consumer_type in _SHARED:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {self.subscription_name()!r} is {self._settings.consumer_type.name}: acknowledge its messages one by one")
@@ -215,7 +136,7 @@ class Consumer:
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms``, as far as it is not acknowledged."""
-        self._check_open()
+        self._receiver.check_open()
         subscription, position, _, _ = self._resolve(message)
         policy = self._settings.dead_letter_policy
         if policy is not None and isinstance(message, Message) and message.redelivery_count() >= policy.max_redeliver_count:
@@ -227,12 +148,12 @@ class Consumer:
 
     def reconsume_later(self, message: Message | MessageId, delay_millis: int = 0, properties: dict | None = None) -> None:
         """Publish a copy to the retry letter topic, then acknowledge: not in this release."""
-        self._check_open()
+        self._receiver.check_open()
         raise OperationNotSupported("retry letter topics come with a later release: give the message back with negative_acknowledge")
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
-        self._check_open()
+        self._receiver.check_open()
         for subscription in self._subscriptions:
             self._redeliver_all(subscription)
 
@@ -242,9 +163,9 @@ class Consumer:
         self._channel.submit([row], is_urgent=True, committed=committed)
 
     def _redeliver_expired(self) -> None:
-        if self._is_closed:
+        if self._receiver.is_closed:
             return
-        for subscription, positions in self._unacked.take_expired(time.monotonic()).items():
+        for subscription, positions in self._unacked.take_expired().items():
             if self._settings.consumer_type in _SHARED:
                 subscription.negative_acknowledge(positions, 0)
             else:
@@ -289,12 +210,12 @@ class Consumer:
 
     def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at or after a time in ms."""
-        self._check_open()
+        self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 
     def get_last_message_id(self) -> MessageId:
         """Id of the topic's last message; for one partition only."""
-        self._check_open()
+        self._receiver.check_open()
         if len(self._subscriptions) != 1:
             raise OperationNotSupported("a consumer of several topics or partitions has no last message id: ask one of a single partition")
         subscription = self._subscriptions[0]
@@ -304,7 +225,7 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
-        self._check_open()
+        self._receiver.check_open()
         rows = [subscription.row("unsubscribe") for subscription in self._subscriptions]
         for reply in self._channel.ask(rows, self._client._timeout):
             if reply.error is not None:
@@ -313,7 +234,7 @@ class Consumer:
 
     def close(self) -> None:
         """Send the acknowledgements that wait, then leave. A second close does nothing."""
-        if self._is_closed:
+        if self._receiver.is_closed:
             return
         rows = [row for subscription in self._subscriptions for row in subscription.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
@@ -327,57 +248,28 @@ class Consumer:
             self._channel.submit([subscription.row("close") for subscription in self._subscriptions], is_urgent=True)
 
     def _finish(self) -> None:
-        self._is_closed = True
+        self._receiver.close()
         for subscription in self._subscriptions:
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
-        self._wake()
         self._client._forget(self)
 
     # Listening.
 
     def pause_message_listener(self) -> None:
         """The listener is called no more until resumed; the queue fills up meanwhile."""
-        self._check_listener()
-        self._is_paused = True
+        self._check_listener().pause()
 
     def resume_message_listener(self) -> None:
         """Go on where the listener was paused."""
-        self._check_listener()
-        with self._condition:
-            self._is_paused = False
-            self._condition.notify_all()
+        self._check_listener().resume()
 
-    def _check_listener(self) -> None:
-        self._check_open()
-        if self._settings.message_listener is None:
+    def _check_listener(self) -> Listener:
+        self._receiver.check_open()
+        if self._listener is None:
             raise InvalidConfiguration("the consumer has no message listener")
+        return self._listener
 
-    def _start_listener(self) -> None:
-        threading.Thread(target=self._listen, name=f"pulsar-spark-listener-{self._consumer_id}", daemon=True).start()
-
-    def _listen(self) -> None:
-        """Call the listener until closed. One that raises ends its thread, with the traceback Python prints, and a successor goes on."""
-        is_done = False
-        try:
-            while not self._is_closed:
-                with self._condition:
-                    if self._is_paused:
-                        self._condition.wait(_UNACKED_TICK)
-                        continue
-                message = self._take_to_listen()
-                if message is not None:
-                    self._settings.message_listener(self, message)
-            is_done = True
-        finally:
-            if not is_done:
-                self._start_listener()
-
-    def _take_to_listen(self) -> Message | None:
-        try:
-            message = self._take(_UNACKED_TICK)
-        except PulsarSparkError:
-            if not self._is_closed:
-                self._finish()
-                raise
-            return None
-        return message
+    def _check_no_listener(self) -> None:
+        self._receiver.check_open()
+        if self._listener is not None:
+            raise InvalidConfiguration("a consumer with a message listener receives through it only")

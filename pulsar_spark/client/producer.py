@@ -11,7 +11,7 @@ import uuid
 from datetime import timedelta
 from typing import Callable, NamedTuple
 
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_properties, check_type
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
 from pulsar_spark.client.message import RoutedMessage
 from pulsar_spark.client.publish_rows import Entry, Outgoing
@@ -26,6 +26,7 @@ from pulsar_spark.storage.topics import Topic
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 _MAX_MS = (1 << 63) // 1000 - 1
 _MAX_LONG = (1 << 63) - 1
+_PARTITION_KEY, _SEQUENCE_ID = Outgoing._fields.index("partition_key"), Outgoing._fields.index("sequence_id")
 
 
 class ProducerSettings(NamedTuple):
@@ -155,8 +156,8 @@ class Producer:
         self._publisher.abandon()
 
     def _message(self, content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication, event_timestamp,
-                 deliver_at, deliver_after, done) -> Outgoing:
-        """The arguments of a send, checked, as a message; ValueError, TypeError or :class:`MessageTooBig`."""
+                 deliver_at, deliver_after, done) -> list:
+        """The arguments of a send, checked, as the fields of a message, sequence id -1 for the next; ValueError, TypeError or :class:`MessageTooBig`."""
         payload = None if content is None else self._settings.schema.encode(content)
         if payload is not None:
             check_type(bytes, payload, "content")
@@ -170,8 +171,10 @@ class Producer:
             _check_text(ordering_key, "ordering_key")
         if sequence_id is not None:
             _check_number(sequence_id, "sequence_id", _MAX_LONG)
-        check_type_or_none(list, replication_clusters, "replication_clusters")
-        check_type(bool, disable_replication, "disable_replication")
+        if replication_clusters is not None:
+            check_type(list, replication_clusters, "replication_clusters")
+        if disable_replication is not False:
+            check_type(bool, disable_replication, "disable_replication")
         if event_timestamp is not None:
             _check_number(event_timestamp, "event_timestamp", _MAX_MS)
         if deliver_at is not None:
@@ -180,23 +183,23 @@ class Producer:
         if deliver_after is not None:
             check_type(timedelta, deliver_after, "deliver_after")
             deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
-        return Outgoing(payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
-                        deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + self._timeout, done)
+        return [payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
+                deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + self._timeout, done]
 
-    def _route(self, message: Outgoing) -> int:
+    def _route(self, fields: list) -> int:
         partitions = self._partitions
         if len(partitions) == 1:
             return partitions[0]
         if self._settings.message_router is not None:
-            index = int(self._settings.message_router(RoutedMessage(message, self._settings.schema), len(partitions)))
+            index = int(self._settings.message_router(RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)))
             if not 0 <= index < len(partitions):
                 raise ValueError(f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to {len(partitions) - 1}")
             return partitions[index]
-        return partitions[self._router.partition(message.partition_key, len(partitions))]
+        return partitions[self._router.partition(fields[_PARTITION_KEY], len(partitions))]
 
-    def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
+    def _enqueue(self, fields: list, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue; the error when it cannot be taken."""
-        partition = self._route(message)
+        partition = self._route(fields)
         limit = self._settings.max_pending_messages
         with self._condition:
             while limit > 0 and self._pending >= limit and not self._is_closed:
@@ -208,11 +211,11 @@ class Producer:
                 self._condition.wait()
             if self._is_closed:
                 return AlreadyClosed(f"producer {self._name!r} is closed")
-            if message.sequence_id < 0:
-                message = message._replace(sequence_id=next(self._sequence_ids))
+            if fields[_SEQUENCE_ID] < 0:
+                fields[_SEQUENCE_ID] = next(self._sequence_ids)
             self._pending += 1
             self._sent += 1
-            self._put(partition, message, is_flush)
+            self._put(partition, Outgoing._make(fields), is_flush)
         return None
 
     def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.message_files import FileEntries
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
@@ -32,10 +33,10 @@ class Reader:
         self._log = TopicLog(topic, partitions, client._ledgers)
         self._closing = threading.Event()
         self._lock = threading.RLock()
-        self._listener = listener
+        self._listener = None if listener is None else Listener(self, listener, self._take, topic_name)
         self.seek(start)
-        if listener is not None:
-            self._start_listener()
+        if self._listener is not None:
+            self._listener.start()
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -146,22 +147,3 @@ class Reader:
     def _check_open(self) -> None:
         if self._closing.is_set():
             raise AlreadyClosed(f"the reader of {self._topic_name!r} is closed")
-
-    def _start_listener(self) -> None:
-        threading.Thread(target=self._listen, name=f"pulsar-spark-reader-{self._topic_name}", daemon=True).start()
-
-    def _listen(self) -> None:
-        """Call the listener until closed. One that raises ends its thread, with the traceback Python prints, and a successor goes on."""
-        is_done = False
-        try:
-            while not self._closing.is_set():
-                try:
-                    message = self._take(1.0)
-                except AlreadyClosed:
-                    break
-                if message is not None:
-                    self._listener(self, message)
-            is_done = True
-        finally:
-            if not is_done:
-                self._start_listener()

@@ -40,7 +40,7 @@ class Delivery:
 
 
 class PartitionSubscription:
-    """Made and owned by a consumer; ``arrived`` takes deliveries, ``woken`` is called when something changed for whoever waits."""
+    """Made and owned by a consumer; its receiver takes the deliveries."""
 
     def __init__(self, consumer, topic: Topic, partition: int, queue_size: int, request: dict, is_batch_index: bool):
         self._consumer = consumer
@@ -144,7 +144,7 @@ class PartitionSubscription:
         self._reconnect()
 
     def _reconnect(self) -> None:
-        if self._consumer._is_closed:
+        if self._consumer._receiver.is_closed:
             return
         row = self.subscribe_row()
         self._channel.submit([row], replied={row["request_id"]: self._reconnected})
@@ -152,7 +152,7 @@ class PartitionSubscription:
     def _reconnected(self, reply: Reply) -> None:
         if reply.error is None:
             self.connected()
-        elif not self._consumer._is_closed and self.error is None:
+        elif not self._consumer._receiver.is_closed and self.error is None:
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def on_active(self, is_active: bool) -> None:
@@ -167,12 +167,12 @@ class PartitionSubscription:
         if is_stale:
             self._flow(delivery.messages if self.queue_size else 0)
         else:
-            self._consumer._arrive(delivery)
+            self._consumer._receiver.arrive(delivery)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self.error = error
         self.is_connected = False
-        self._consumer._wake()
+        self._consumer._receiver.fail(error)
 
     # Handing out.
 

@@ -100,19 +100,20 @@ class AppendTable:
     def __init__(self, path: str | os.PathLike):
         self.path = str(path)
         self.definition = read_definition(path)
+        self._first_commit = self._stat_first_commit()
         self._table = DeltaTable(self.path)
 
     def append(self, rows: pa.Table) -> int:
         """Append *rows* in one commit of one file per partition; the version committed."""
         with append_lock(self.path):
-            self._table.update_incremental()
+            self._update()
             write_deltalake(self._table, rows, mode="append")
             return self._committed()
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
         with append_lock(self.path):
-            self._table.update_incremental()
+            self._update()
             seen = self._table.transaction_version(app_id)
             if seen is not None and seen >= version:
                 return None
@@ -122,7 +123,7 @@ class AppendTable:
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* as version *expected* + 1 or raise :class:`BrokerFenced`: somebody else has committed since."""
         with append_lock(self.path):
-            self._table.update_incremental()
+            self._update()
             if self._table.version() != expected:
                 raise BrokerFenced(f"{self.path!r} is at version {self._table.version()}, not {expected}: another broker serves this bundle")
             try:
@@ -130,6 +131,24 @@ class AppendTable:
             except CommitFailedError as taken:
                 raise BrokerFenced(f"{self.path!r}: version {expected + 1} was taken by another broker") from taken
             return self._committed()
+
+    def _update(self) -> None:
+        """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its place since."""
+        now = self._stat_first_commit()
+        if now != self._first_commit and None not in (now, self._first_commit):
+            raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
+        self._table.update_incremental()
+
+    def _stat_first_commit(self) -> tuple[int, int] | None:
+        """What tells the first commit's file from that of another table in its place; None when log clean-up has taken it."""
+        log = f"{self.path}/_delta_log"
+        try:
+            found = os.stat(f"{log}/{0:020d}.json")
+        except FileNotFoundError:
+            if not os.path.isdir(log):
+                raise
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _committed(self) -> int:
         return self._table.version()

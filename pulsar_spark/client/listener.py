@@ -1,0 +1,51 @@
+"""Listeners: a thread that calls the application's function with each message.
+
+A function that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the next message, as Pulsar's clients
+do. When no more messages can be had (closed, or the state is corrupt) the thread ends for good.
+"""
+import threading
+from collections.abc import Callable
+
+from pulsar_spark.errors import AlreadyClosed
+
+_TURN_SECONDS = 1.0
+
+
+class Listener:
+    """Calls ``function(owner, message)`` for what ``take(seconds)`` gives, until ``take`` raises."""
+
+    def __init__(self, owner, function: Callable, take: Callable[[float], object], name: str):
+        self._owner = owner
+        self._function = function
+        self._take = take
+        self._name = name
+        self._may_run = threading.Event()
+        self._may_run.set()
+        self._is_calling = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"pulsar-spark-listener-{self._name}", daemon=True).start()
+
+    def pause(self) -> None:
+        """Call no more until resumed; a call under way ends first."""
+        self._may_run.clear()
+
+    def resume(self) -> None:
+        self._may_run.set()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    message = self._take(_TURN_SECONDS) if self._may_run.wait(_TURN_SECONDS) else None
+                except AlreadyClosed:
+                    return
+                if message is not None:
+                    self._may_run.wait()
+                    self._is_calling = True
+                    self._function(self._owner, message)
+                    self._is_calling = False
+        finally:
+            if self._is_calling:
+                self._is_calling = False
+                self.start()

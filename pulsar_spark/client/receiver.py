@@ -1,0 +1,114 @@
+"""What a consumer has received and not yet handed to the application: deliveries in the order they arrived.
+
+Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's thread never reads a file and never
+waits for one that does.
+"""
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from pulsar_spark.client.channel import Channel
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.subscription import Delivery, PartitionSubscription
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+
+
+class Receiver:
+    """One per consumer. ``handed_out`` is told the subscription and position of each message the application gets."""
+
+    def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int], None] | None):
+        self._channel = channel
+        self._name = name
+        self._handed_out = handed_out
+        self._condition = threading.Condition()
+        self._taking = threading.Lock()
+        self._arrived: deque[Delivery] = deque()
+        self._current: tuple[Delivery, Iterator[Message]] | None = None
+        self._without_queue: PartitionSubscription | None = None
+        self._error: PulsarSparkError | None = None
+        self.is_closed = False
+
+    def set_without_queue(self, subscription: PartitionSubscription) -> None:
+        """Whoever waits asks *subscription* for one message, for there is no queue."""
+        self._without_queue = subscription
+
+    def arrive(self, delivery: Delivery) -> None:
+        """Queue what the broker sent."""
+        with self._condition:
+            self._arrived.append(delivery)
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Whoever waits or asks from now on gets :class:`AlreadyClosed`."""
+        with self._condition:
+            self.is_closed = True
+            self._condition.notify_all()
+
+    def fail(self, error: PulsarSparkError) -> None:
+        """Whoever waits or asks from now on gets *error*."""
+        with self._condition:
+            self._error = self._error or error
+            self._condition.notify_all()
+
+    def check_open(self) -> None:
+        """Raise what ended the consumer, if something did."""
+        if self.is_closed:
+            raise AlreadyClosed(f"the consumer of {self._name} is closed")
+        if self._error is not None:
+            raise self._error
+
+    def take(self, timeout: float | None) -> Message | None:
+        """The next message, None after *timeout* seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._taking.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+            return None
+        try:
+            return self._next() or self._wait_for_next(deadline)
+        finally:
+            self._taking.release()
+
+    def _wait_for_next(self, deadline: float | None) -> Message | None:
+        self._channel.hurry(1)
+        try:
+            while True:
+                if self._without_queue is not None:
+                    self._without_queue.want_one()
+                with self._condition:
+                    while not self._arrived:
+                        self.check_open()
+                        left = None if deadline is None else deadline - time.monotonic()
+                        if left is not None and left <= 0:
+                            return None
+                        self._condition.wait(left)
+                message = self._next()
+                if message is not None:
+                    return message
+        finally:
+            self._channel.hurry(-1)
+
+    def _next(self) -> Message | None:
+        """The next message of what has arrived."""
+        self.check_open()
+        while True:
+            if self._current is None:
+                if not self._arrived:
+                    return None
+                delivery = self._arrived.popleft()
+                if delivery.generation != delivery.subscription.generation:
+                    continue
+                self._current = delivery, delivery.subscription.read(delivery)
+            delivery, messages = self._current
+            subscription = delivery.subscription
+            try:
+                for message in messages:
+                    if subscription.hand_out(message):
+                        if self._handed_out is not None:
+                            self._handed_out(subscription, message._position)
+                        return message
+                    if delivery.generation != subscription.generation:
+                        break
+            except PulsarSparkError as error:
+                self.fail(error)
+                raise
+            self._current = None
