@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic
 
@@ -32,6 +33,12 @@ class PositionRange(NamedTuple):
     last: int
     redelivery_count: int = 0
     ack_set: tuple[int, ...] | None = None
+    batch_size: int = 1
+
+    @property
+    def messages(self) -> int:
+        """Messages still unacknowledged in it."""
+        return (self.last - self.first + 1) * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
 
 
 class Piece(NamedTuple):
@@ -87,12 +94,16 @@ def read_positions(spark: SparkSession, layout: Layout, topic: Topic, ranges: Se
                    with_payload: bool = True) -> DataFrame:
     """The messages of *topic* at the positions of *ranges*, one row each, in no order.
 
-    The columns of the messages table (*columns* of them, without the payload unless *with_payload*), then ``ledger_id``, ``position``,
+    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*), then ``ledger_id``, ``position``,
     ``redelivery_count``. Of an entry with an ack set only the messages still unacknowledged are there. Every range must be numbered in ``ledgers``.
     """
+    return read_pieces(spark, topic, find_pieces(layout, topic, ranges), columns, with_payload)
+
+
+def read_pieces(spark: SparkSession, topic: Topic, found: list[Piece], columns: Sequence[str] | None = None, with_payload: bool = True) -> DataFrame:
+    """:func:`read_positions` for somebody who knows the pieces already."""
     messages = spark.read.format("delta").load(str(topic.path))
-    names = [name for name in columns or messages.columns if with_payload or name != "payload"]
-    found = find_pieces(layout, topic, ranges)
+    names = [name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 

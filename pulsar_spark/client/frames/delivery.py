@@ -1,0 +1,125 @@
+"""What a consumer's function is given beside the messages: which positions they are, and what it may answer about them.
+
+A function that returns no frame acknowledges the whole delivery. One that returns a frame with ``position`` (and ``partition`` on a topic with partitions),
+``outcome`` and perhaps ``batch_index`` decides row by row: ``negative_acknowledge`` gives an entry back, everything else is acknowledged, rows that are not in
+the frame too. Of a batch only the messages named by ``batch_index`` stay unacknowledged; without that column all of the entry comes again.
+"""
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, functions as F
+
+from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.storage.slices import PositionRange
+
+OUTCOMES = ("acknowledge", "negative_acknowledge")
+
+
+class Delivery(NamedTuple):
+    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them."""
+
+    topic: str
+    topic_id: str
+    subscription: str
+    consumer_id: str
+    round: int
+    ranges: tuple[PositionRange, ...]
+
+    @property
+    def messages(self) -> int:
+        return sum(held.messages for held in self.ranges)
+
+    def merged(self, later: "Delivery") -> "Delivery":
+        """This delivery and a later one of the same consumer as one."""
+        return later._replace(ranges=self.ranges + later.ranges)
+
+
+class Acknowledged(NamedTuple):
+    """Positions acknowledged; of a single entry perhaps not all: ``ack_set`` has the messages that are left."""
+
+    partition: int
+    first: int
+    last: int
+    ack_set: ack_sets.AckSet | None = None
+
+
+class Answer(NamedTuple):
+    """What to tell the broker of a delivery."""
+
+    acknowledged: list[Acknowledged]
+    given_back: list[PositionRange]
+
+
+def answer(delivery: Delivery, result: object) -> Answer:
+    """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it wrongly."""
+    returned = _given_back(delivery, result) if isinstance(result, DataFrame) else {}
+    acknowledged, given_back, found = [], [], 0
+    for held in delivery.ranges:
+        places = returned.get(held.partition, {})
+        positions = _between(places, held.first, held.last)
+        found += len(positions)
+        back = list(runs(positions))
+        given_back += [held._replace(first=first, last=last) for first, last in back]
+        acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
+        if held.batch_size > 1:
+            full = held.ack_set or ack_sets.full(held.batch_size)
+            acknowledged += [Acknowledged(held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position])))
+                             for position in positions if None not in places[position]]
+    if found < sum(map(len, returned.values())):
+        raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
+    return Answer(acknowledged, given_back)
+
+
+def _given_back(delivery: Delivery, result: DataFrame) -> dict[int, dict[int, set[int | None]]]:
+    """Batch indexes given back, by partition and position in ascending order; None stands for the whole entry."""
+    partitions = {held.partition for held in delivery.ranges}
+    needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
+    if needed - set(result.columns):
+        raise InvalidMessage(f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; return nothing to acknowledge everything")
+    partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
+    batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")
+    others = result.filter(~F.col("outcome").eqNullSafe(OUTCOMES[0])).select(
+        partition.alias("partition"), "position", batch_index.alias("batch_index"), "outcome").toArrow()
+    returned: dict[int, dict[int, set[int | None]]] = {}
+    for row in others.sort_by([("partition", "ascending"), ("position", "ascending")]).to_pylist():
+        if row["outcome"] != OUTCOMES[1]:
+            raise InvalidMessage(f"outcome {row['outcome']!r} of position {row['position']} is unknown: give one of {OUTCOMES}")
+        returned.setdefault(row["partition"], {}).setdefault(row["position"], set()).add(row["batch_index"])
+    return returned
+
+
+def _between(positions: dict[int, set[int | None]], first: int, last: int) -> list[int]:
+    ascending = list(positions)
+    return ascending[bisect_left(ascending, first):bisect_right(ascending, last)]
+
+
+def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending positions as (first, last) of their runs.
+
+    >>> list(runs([1, 2, 4]))
+    [(1, 2), (4, 4)]
+    """
+    for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
+        found = [position for _, position in run]
+        yield found[0], found[-1]
+
+
+def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
+    """What is left of a range without *holes*, which may overlap each other.
+
+    >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
+    [(0, 1), (5, 6)]
+    """
+    left, at = [], held.first
+    for first, last in sorted(holes):
+        if first > at:
+            left.append(held._replace(first=at, last=min(first - 1, held.last)))
+        at = max(at, last + 1)
+        if at > held.last:
+            break
+    if at <= held.last:
+        left.append(held._replace(first=at))
+    return [part for part in left if part.first <= part.last]
