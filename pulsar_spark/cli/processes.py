@@ -1,4 +1,5 @@
-"""``pulsar-spark broker`` and ``pulsar-spark demo``: the commands that start Spark, which is imported only here."""
+"""``pulsar-spark broker`` and ``pulsar-spark demo``: the commands that start Spark, which is imported only when they run."""
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -9,18 +10,26 @@ from pulsar_spark.cli.common import Root
 ALL_FLIGHTS = 336_776
 
 
-def broker(root: Root):
-    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C)."""
+def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False):
+    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error."""
     from pulsar_spark.broker.runner import run_broker
 
-    run_broker(root)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    log = logging.getLogger("pulsar_spark")
+    log.setLevel(logging.INFO)
+
+    def log_round(result, seconds):
+        log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages)
+
+    run_broker(root, on_round=log_round if verbose else None)
+    log.info("stopped")
 
 
 def demo(rows: Annotated[int, typer.Option("--rows", min=100, envvar="PULSAR_SPARK_DEMO_ROWS", help="Flights to publish, from the first on.")] = ALL_FLIGHTS,
          root: Annotated[Path | None, typer.Option("--root", help="Folder of the tables; a temporary one without it.")] = None,
          keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False):
     """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became of each message."""
-    from pulsar_spark.demo import run_demo
+    from pulsar_spark.demo.run import run_demo
 
     if not run_demo(rows=rows, root=root, keep=keep):
         raise typer.Exit(1)

@@ -2,8 +2,6 @@
 
 Each flight that left New York in 2013 is a message: key = tail number, event time = scheduled departure, payload = the row as JSON. A DataFrame producer
 publishes all of them to a topic of four partitions and to one without; a broker runs in a process of its own, every consumer in one more. The account is
-made from what the consumers wrote down before they acknowledged it, and held against what the broker counted.
+made from what the consumers wrote down before they acknowledged it, and held against what the broker counted. It starts with :func:`run.run_demo`; nothing
+is imported here, because the consumers' processes need no Spark.
 """
-from pulsar_spark.demo.run import run_demo
-
-__all__ = ["run_demo"]

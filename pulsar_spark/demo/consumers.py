@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pulsar_spark as pulsar
+from pulsar_spark.errors import PulsarSparkError
 
 NOTE = np.dtype([("flight", "i8"), ("ledger", "i8"), ("entry", "i8"), ("partition", "i4"), ("redelivery_count", "i4")])
 
@@ -38,16 +39,25 @@ class Pause(NamedTuple):
 
 
 QUEUE_SIZE = 50_000
+CONNECT_SECONDS = 180
+READY = "ready"
 
 
 def run_consumer(assignment: Assignment, parent: Connection) -> None:
-    """Consume until told ``stop`` (or ``leave``); says ``ready`` when subscribed."""
-    client = pulsar.Client(assignment.service_url)
+    """Consume until told ``stop`` (or ``leave``); says :data:`READY` when subscribed, or the error that ended it."""
+    try:
+        _run(assignment, parent)
+    except PulsarSparkError as error:
+        parent.send(error)
+
+
+def _run(assignment: Assignment, parent: Connection) -> None:
+    client = pulsar.Client(assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS)
     consumer = client.subscribe(
         assignment.topic, assignment.subscription, consumer_type=pulsar.ConsumerType[assignment.subscription_type],
         consumer_name=assignment.name, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=QUEUE_SIZE,
         batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100))
-    parent.send("ready")
+    parent.send(READY)
     received = acknowledged = 0
     pause_at = assignment.pause_at
     with assignment.notes.open("ab", buffering=0) as notes:
@@ -72,7 +82,7 @@ def read_notes(path: Path) -> np.ndarray:
     return np.frombuffer(data[:len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
 
 
-def _notes(messages: list[pulsar.Message]) -> bytes:
+def _notes(messages: list["pulsar.Message"]) -> bytes:
     def note(message):
         message_id = message.message_id()
         return (json.loads(message.data())["id"], message_id.ledger_id(), message_id.entry_id(), message_id.partition(), message.redelivery_count())
@@ -80,7 +90,7 @@ def _notes(messages: list[pulsar.Message]) -> bytes:
     return np.array([note(message) for message in messages], NOTE).tobytes()
 
 
-def _acknowledge(consumer: pulsar.Consumer, messages: list[pulsar.Message], is_cumulative: bool) -> None:
+def _acknowledge(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], is_cumulative: bool) -> None:
     if is_cumulative:
         for message in {message.message_id().partition(): message for message in messages}.values():
             consumer.acknowledge_cumulative(message)

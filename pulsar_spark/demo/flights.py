@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidConfiguration
 
+PUBLISHES = 4
 
 def read_flights(rows: int) -> pa.Table:
     """The first *rows* flights in the order of their scheduled departure, numbered from 0 by ``id``; unknown values are null."""
@@ -24,9 +26,19 @@ def read_flights(rows: int) -> pa.Table:
     return pa.Table.from_pandas(flights, preserve_index=False)
 
 
-def flight_messages(spark: SparkSession, flights: pa.Table) -> DataFrame:
-    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of *flights*."""
-    rows = spark.createDataFrame(flights)
+def write_flights(flights: pa.Table, folder: Path) -> list[Path]:
+    """Write *flights* as :data:`PUBLISHES` files, so that Spark reads them in parallel and in order; the files."""
+    size = -(-flights.num_rows // PUBLISHES)
+    paths = []
+    for start in range(0, flights.num_rows, size):
+        paths.append(folder / f"flights-{start}.parquet")
+        pq.write_table(flights.slice(start, size), paths[-1], row_group_size=-(-size // 2))
+    return paths
+
+
+def flight_messages(spark: SparkSession, path: Path) -> DataFrame:
+    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of the file."""
+    rows = spark.read.parquet(str(path))
     event_time = F.to_timestamp("time_hour") + F.make_interval(mins=F.col("minute").cast("int"))
     return rows.select(
         F.to_json(F.struct(*rows.columns)).cast("binary").alias("payload"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import Assignment, read_notes, run_consumer
-from pulsar_spark.errors import NotConnected, Timeout
+from pulsar_spark.errors import NotConnected, PulsarSparkError, Timeout
 
 _STOP_SECONDS = 60
 
@@ -104,10 +104,13 @@ class ConsumerGroup:
 
     def _hear(self, index: int):
         try:
-            return self._links[index].recv()
+            said = self._links[index].recv()
         except EOFError:
             self._processes[index].join()
             raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}") from None
+        if isinstance(said, PulsarSparkError):
+            raise said
+        return said
 
     def _check_alive(self, index: int) -> None:
         if not self._processes[index].is_alive() and not self._links[index].poll():
