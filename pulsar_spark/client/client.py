@@ -201,14 +201,17 @@ class Client:
     def close(self) -> None:
         """Close all producers, consumers and readers, then the client; what is pending is published and acknowledged."""
         self._check_open()
-        self._close(lambda handle: handle.close())
+        errors = self._close(lambda handle: handle.close())
+        if errors:
+            raise errors[0]
 
     def shutdown(self) -> None:
-        """Close at once: pending sends fail, acknowledgements that wait are still sent. A second one does nothing."""
+        """Close at once: pending sends fail, acknowledgements that wait are still sent if that is possible. A second one does nothing."""
         if not self._is_closed:
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 
-    def _close(self, close) -> None:
+    def _close(self, close) -> list[PulsarSparkError]:
+        """Close every handle and the channel; what went wrong with which of them."""
         self._is_closed = True
         atexit.unregister(self.shutdown)
         with self._lock:
@@ -221,8 +224,7 @@ class Client:
                 errors.append(error)
         if channel is not None:
             channel.stop(self._timeout)
-        if errors:
-            raise errors[0]
+        return errors
 
     def _resolve(self, topic: str) -> tuple[Topic, list[int], str]:
         self._check_open()

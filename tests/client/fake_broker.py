@@ -12,6 +12,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_file
 from pulsar_spark.storage.topics import Topic, prepare_root, read_topic
+from tests.client.waiting import eventually
 
 
 class Refused(Exception):
@@ -86,7 +87,9 @@ class FakeBroker:
         self._thread.join()
 
     def asked(self, kind: str) -> list[dict]:
-        """The requests of a kind so far."""
+        """The requests of a kind that are committed now."""
+        latest = self._log.latest()
+        eventually(lambda: self._seen >= latest)
         return [request for request in list(self.requests) if request["kind"] == kind]
 
     def drop(self, consumer_id: str, text: str = "lease ended") -> None:

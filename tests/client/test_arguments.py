@@ -1,0 +1,165 @@
+"""What the client takes: the ``pulsar`` package's names and defaults; and what bad input gets."""
+import inspect
+import re
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.client.enums import result_of
+
+OWN_ARGUMENTS = {"hashing_scheme", "retry_enable", "priority_level"}
+OWN_DEFAULTS = {"batch_index_ack_enabled"}
+
+
+@pytest.mark.parametrize("name", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Client.create_reader", "Producer.send", "Producer.send_async",
+                                  "Consumer.receive", "Consumer.seek", "Reader.read_next", "ConsumerDeadLetterPolicy.__init__",
+                                  "ConsumerKeySharedPolicy.__init__", "ConsumerBatchReceivePolicy.__init__", "MessageId.__init__"])
+def test_arguments_and_defaults_are_those_of_the_package(name):
+    package = pytest.importorskip("pulsar")
+
+    def arguments(module):
+        cls, method = name.split(".")
+        found = inspect.signature(getattr(getattr(module, cls), method)).parameters.values()
+        return {parameter.name: getattr(parameter.default, "name", None) or str(parameter.default) for parameter in found}
+
+    theirs, ours = arguments(package), arguments(pulsar)
+    assert list(theirs) == [argument for argument in ours if argument not in OWN_ARGUMENTS]
+    assert {key: value for key, value in theirs.items() if key not in OWN_DEFAULTS} == {
+        key: value for key, value in ours.items() if key not in OWN_DEFAULTS | OWN_ARGUMENTS}
+
+
+@pytest.mark.parametrize("name", ["Result", "ConsumerType", "InitialPosition", "PartitionsRoutingMode", "BatchingType", "CompressionType", "LoggerLevel",
+                                  "ProducerAccessMode", "KeySharedMode", "RegexSubscriptionMode", "ConsumerCryptoFailureAction"])
+def test_enumerations_are_those_of_the_package(name):
+    package = pytest.importorskip("pulsar")
+    theirs = {member: int(value) for member, value in getattr(package, name).__members__.items()}
+    assert {member: int(value) for member, value in getattr(pulsar, name).__members__.items()} == theirs
+    assert [str(member) for member in getattr(pulsar, name)] == [f"{name}.{member}" for member in theirs]
+
+
+@pytest.mark.parametrize("name", ["Client", "Producer", "Consumer", "Reader", "Message", "MessageId"])
+def test_every_method_of_the_package_is_there(name):
+    package = pytest.importorskip("pulsar")
+    later = {"create_table_view", "get_service_info"}
+    missing = {method for method in vars(getattr(package, name)) if not method.startswith("_")} - set(dir(getattr(pulsar, name))) - later - {"wrap"}
+    assert missing == set()
+
+
+def test_errors_have_results():
+    assert result_of(pulsar.Timeout("x")) is pulsar.Result.Timeout
+    assert result_of(pulsar.SubscriptionBusy("x")) is pulsar.Result.ConsumerBusy
+    assert result_of(pulsar.CorruptState("x")) is pulsar.Result.UnknownError
+    assert issubclass(pulsar.exceptions.Timeout, pulsar.PulsarException)
+
+
+@pytest.mark.parametrize("url", ["pulsar://localhost:6650", "", "delta:", "delta:   ", "/tmp/x"])
+def test_service_urls(url):
+    with pytest.raises(pulsar.InvalidUrl, match="delta:<root>"):
+        pulsar.Client(url)
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"service_url": 5}, ValueError), ({"operation_timeout_seconds": "30"}, ValueError), ({"logger": "stdout"}, ValueError),
+    ({"authentication": object()}, pulsar.InvalidConfiguration), ({"use_tls": True}, pulsar.InvalidConfiguration),
+    ({"tls_trust_certs_file_path": "x"}, pulsar.InvalidConfiguration), ({"listener_name": "x"}, pulsar.InvalidConfiguration),
+    ({"tls_validate_hostname": True}, pulsar.InvalidConfiguration)])
+def test_client_options(service_url, options, error):
+    with pytest.raises(error):
+        pulsar.Client(**{"service_url": service_url, **options})
+
+
+def test_a_logger_is_accepted(service_url):
+    pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)).close()
+
+
+def test_a_root_is_made_or_refused(tmp_path):
+    pulsar.Client(f"delta:{tmp_path / 'new' / 'root'}").close()
+    assert (tmp_path / "new" / "root" / "_bundles").is_dir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for root in ("other", "file"):
+        with pytest.raises(pulsar.NotARoot):
+            pulsar.Client(f"delta:{tmp_path / root}")
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["file.txt"]
+
+
+HOSTILE_TOPICS = ["../t", "a/../../t", "persistent://a/b/../c", "t'--", "a b", "t\n", "t\x00", "x" * 300, "", "/", "non-persistent://public/default/t", "a/b",
+                  "t\u202e/", ".."]
+
+
+@pytest.mark.parametrize("topic", HOSTILE_TOPICS)
+def test_hostile_topic_names(lonely_client, topic):
+    before = sorted(str(path) for path in lonely_client._layout.root.parent.rglob("*"))
+    for call in (lonely_client.create_producer, lambda name: lonely_client.subscribe(name, "s"), lonely_client.get_topic_partitions,
+                 lambda name: lonely_client.create_reader(name, pulsar.MessageId.earliest)):
+        with pytest.raises(pulsar.InvalidTopicName):
+            call(topic)
+    assert sorted(str(path) for path in lonely_client._layout.root.parent.rglob("*")) == before
+
+
+def test_names_that_differ_in_case_are_different_topics(lonely_client):
+    for name in ("orders", "Orders"):
+        lonely_client.create_producer(name).send(name.encode())
+    for name in ("orders", "Orders"):
+        assert lonely_client.create_reader(name, pulsar.MessageId.earliest).read_next(1000).data() == name.encode()
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"producer_name": 5}, ValueError), ({"schema": "bytes"}, ValueError), ({"batching_enabled": 1}, ValueError), ({"max_pending_messages": -1}, ValueError),
+    ({"send_timeout_millis": "1"}, ValueError), ({"compression_type": 1}, ValueError), ({"properties": {"a": 1}}, ValueError),
+    ({"message_router": 5}, ValueError), ({"message_routing_mode": pulsar.PartitionsRoutingMode.CustomPartition}, ValueError),
+    ({"batching_enabled": True, "chunking_enabled": True}, ValueError), ({"chunking_enabled": True}, pulsar.OperationNotSupported),
+    ({"access_mode": pulsar.ProducerAccessMode.Exclusive}, pulsar.OperationNotSupported), ({"encryption_key": "k"}, pulsar.InvalidConfiguration),
+    ({"hashing_scheme": "murmur"}, ValueError)])
+def test_producer_options(lonely_client, options, error):
+    with pytest.raises(error):
+        lonely_client.create_producer("t", **options)
+
+
+@pytest.mark.parametrize("options, error", [
+    ({"subscription_name": 5}, ValueError), ({"subscription_name": ""}, pulsar.InvalidConfiguration), ({"subscription_name": "../s"}, pulsar.InvalidConfiguration),
+    ({"subscription_name": "x" * 300}, pulsar.InvalidConfiguration), ({"consumer_name": "a\nb"}, pulsar.InvalidConfiguration), ({"topic": 5}, ValueError),
+    ({"topic": []}, pulsar.InvalidConfiguration), ({"topic": ["t", "../u"]}, pulsar.InvalidTopicName),
+    ({"topic": re.compile("t.*")}, pulsar.OperationNotSupported), ({"consumer_type": "Shared"}, ValueError), ({"receiver_queue_size": -1}, ValueError),
+    ({"receiver_queue_size": 0, "topic": ["t", "u"]}, pulsar.InvalidConfiguration), ({"unacked_messages_timeout_ms": 9999}, ValueError),
+    ({"message_listener": 5}, ValueError), ({"properties": {1: "a"}}, ValueError), ({"batch_receive_policy": 5}, ValueError),
+    ({"dead_letter_policy": 5}, ValueError), ({"is_read_compacted": True}, pulsar.OperationNotSupported),
+    ({"is_read_compacted": True, "consumer_type": pulsar.ConsumerType.Shared}, pulsar.InvalidConfiguration), ({"priority_level": -1}, ValueError),
+    ({"crypto_key_reader": object()}, pulsar.InvalidConfiguration), ({"initial_position": 1}, ValueError)])
+def test_consumer_options(lonely_client, options, error):
+    with pytest.raises(error):
+        lonely_client.subscribe(**{"topic": "t", "subscription_name": "s", **options})
+
+
+def test_what_a_consumer_tells_the_broker(client, broker):
+    policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 9), (20, 29)])
+    client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name="me", properties={"a": "b"}, priority_level=2,
+                     unacked_messages_timeout_ms=10_000, key_shared_policy=policy, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"))
+    asked, = broker.asked("subscribe")
+    assert (asked["topic"], asked["partition"], asked["subscription"]) == ("persistent://public/default/t", -1, "s")
+    assert dict(asked["properties"]) == {
+        "consumer_name": "me", "subscription_type": "KeyShared", "priority_level": "2", "initial_position": "Latest", "lease_ms": "30000", "property.a": "b",
+        "key_shared_mode": "Sticky", "allow_out_of_order_delivery": "false", "sticky_ranges": "0-9,20-29", "max_redeliver_count": "3",
+        "dead_letter_topic": "dead", "initial_subscription_name": ""}
+
+
+@pytest.mark.parametrize("count", [0, -1, None, True, "3"])
+def test_dead_letter_policies(count):
+    with pytest.raises(ValueError):
+        pulsar.ConsumerDeadLetterPolicy(count)
+
+
+def test_policies():
+    with pytest.raises(ValueError):
+        pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky)
+    with pytest.raises(ValueError):
+        pulsar.ConsumerBatchReceivePolicy(-1, -1, -1)
+
+
+def test_readers(lonely_client):
+    for wrong in (None, "earliest", 5):
+        with pytest.raises(ValueError):
+            lonely_client.create_reader("t", wrong)
+    with pytest.raises(pulsar.OperationNotSupported):
+        lonely_client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted=True)

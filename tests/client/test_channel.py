@@ -1,0 +1,150 @@
+"""The line to the broker: answers that do not come, leases that end, requests that share a commit."""
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.client import channel as channel_module
+from pulsar_spark.client import subscription as subscription_module
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
+from tests.client.fake_broker import FakeBroker, Refused
+from tests.client.waiting import eventually, nothing_comes, receive_values
+
+EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
+
+
+def test_without_a_broker_subscribing_times_out_and_says_what_to_start(lonely_client, service_url):
+    with pytest.raises(pulsar.Timeout, match="pulsar-spark broker --root") as raised:
+        lonely_client.subscribe("t", "s")
+    assert service_url.removeprefix("delta:") in str(raised.value)
+    rows = TableLog(lonely_client._layout.broker_table("requests"))
+    assert eventually(lambda: rows.latest() == 2)
+
+
+def test_a_consumer_that_gave_up_is_not_left_behind(tmp_path, lonely_client):
+    with pytest.raises(pulsar.Timeout):
+        lonely_client.subscribe("t", "s")
+    with FakeBroker(tmp_path / "root") as broker:
+        assert len(broker.asked("close")) == 1
+        lonely_client._timeout = 10
+        lonely_client.subscribe("t", "s")
+
+
+def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
+    producer = client.create_producer("t")
+    for number in range(4):
+        producer.send(f"m{number}".encode())
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    messages = [consumer.receive(5000) for _ in range(2)]
+    broker.drop(consumer._consumer_id)
+    assert eventually(lambda: len(broker.asked("subscribe")) == 2)
+    assert receive_values(consumer, 4) == ["m0", "m1", "m2", "m3"]
+    assert consumer.is_connected()
+    consumer.acknowledge(messages[0])
+    consumer.close()
+    assert receive_values(client.subscribe("t", "s"), 3) == ["m1", "m2", "m3"]
+
+
+def test_a_refused_return_is_tried_again(client, broker, monkeypatch):
+    monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
+    consumer = client.subscribe("t", "s")
+    with broker.held:
+        broker.drop(consumer._consumer_id)
+        subscribe, refusals = broker._subscribe, iter([True, True])
+
+        def refuse_twice(*arguments):
+            if next(refusals, False):
+                raise Refused("ConsumerBusy", "wait")
+            subscribe(*arguments)
+
+        broker._subscribe = refuse_twice
+    client.create_producer("t").send(b"x")
+    assert consumer.receive(10_000).data() == b"x"
+    assert len(broker.asked("subscribe")) == 4
+
+
+@pytest.mark.parametrize("text", ["unsubscribed", "deleted"])
+def test_a_consumer_whose_subscription_is_gone_is_told(client, broker, text):
+    consumer = client.subscribe("t", "s")
+    broker.drop(consumer._consumer_id, text)
+    with pytest.raises(pulsar.AlreadyClosed, match=text):
+        consumer.receive(10_000)
+    assert len(broker.asked("subscribe")) == 1
+
+
+def test_a_delivery_that_crossed_a_redelivery_request_is_dropped(client, broker):
+    producer = client.create_producer("t")
+    consumer = client.subscribe("t", "s", receiver_queue_size=10, **EARLIEST)
+    with broker.held:
+        producer.send(b"m0")
+    eventually(lambda: consumer._receiver._arrived)
+    subscription = consumer._subscriptions[0]
+    stale = dict(first=0, last=0, batch_size=1, redelivery_count=0, ack_set=None)
+    consumer.redeliver_unacknowledged_messages()
+    eventually(lambda: subscription._stale_until >= 0)
+    subscription.on_delivery(stale, subscription._stale_until - 1)
+    message = consumer.receive(5000)
+    assert (message.data(), message.redelivery_count()) == (b"m0", 1) and nothing_comes(consumer)
+
+
+def test_requests_share_commits(client, broker):
+    producer = client.create_producer("t", batching_enabled=False, max_pending_messages=0)
+    for _ in range(500):
+        producer.send_async(b"x", None)
+    producer.flush()
+    consumer = client.subscribe("t", "s", receiver_queue_size=20, **EARLIEST)
+    for _ in range(500):
+        consumer.acknowledge(consumer.receive(5000))
+    consumer.close()
+    assert len(broker.asked("flow")) == 51
+    log = TableLog(client._layout.broker_table("requests"))
+    assert log.latest() < len(broker.asked("flow")) + len(broker.asked("ack"))
+
+
+def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monkeypatch):
+    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.01)
+    consumer = client.subscribe("t", "s")
+    append, failures = AppendTable.append, iter([True])
+
+    def append_and_fail(self, rows):
+        version = append(self, rows)
+        if self is client._channel._requests and next(failures, False):
+            raise OSError("connection lost")
+        return version
+
+    monkeypatch.setattr(AppendTable, "append", append_and_fail)
+    consumer.redeliver_unacknowledged_messages()
+    consumer.close()
+    assert len(broker.asked("redeliver_all")) == 1 and len(broker.asked("close")) == 1
+
+
+def test_silence_is_filled_with_keep_alives(client, broker, monkeypatch):
+    monkeypatch.setattr(channel_module, "LEASE_MS", 150)
+    client.subscribe("t", "s")
+    assert eventually(lambda: len(broker.asked("keep_alive")) >= 2)
+
+
+def test_closing_the_client_closes_everything(client, broker):
+    producer = client.create_producer("t")
+    producer.send(b"m0"), producer.send(b"m1")
+    consumer, reader = client.subscribe("t", "s", **EARLIEST), client.create_reader("t", pulsar.MessageId.earliest)
+    consumer.acknowledge(consumer.receive(5000))
+    client.close()
+    for call in (lambda: producer.send(b"x"), consumer.receive, reader.read_next, client.close, lambda: client.subscribe("t", "s"),
+                 lambda: client.create_producer("t"), lambda: client.create_reader("t", pulsar.MessageId.earliest), lambda: client.get_topic_partitions("t")):
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    other = pulsar.Client(f"delta:{client._layout.root}")
+    assert receive_values(other.subscribe("t", "s"), 1) == ["m1"]
+    other.close()
+
+
+def test_a_broken_line_is_told_to_everybody(client, broker):
+    consumer = client.subscribe("t", "s")
+    with broker.held:
+        log = TableLog(client._layout.broker_table("cursor_ledger"))
+        (log.folder / f"{log.latest() + 1:020d}.json").write_text("{not json")
+        with pytest.raises(pulsar.CorruptState, match="doctor"):
+            consumer.receive(10_000)
+        with pytest.raises(pulsar.CorruptState):
+            client.subscribe("u", "s")
+        (log.folder / f"{log.latest():020d}.json").unlink()

@@ -1,0 +1,85 @@
+"""Moving the cursor."""
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.storage.topics import create_topic
+from tests.client.waiting import nothing_comes, receive_values
+
+EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
+
+
+@pytest.fixture
+def ids(client):
+    producer = client.create_producer("t")
+    return [producer.send(f"m{number}".encode()) for number in range(6)]
+
+
+@pytest.mark.parametrize("is_inclusive, first", [(False, 4), (True, 3)])
+def test_to_a_message(client, ids, is_inclusive, first):
+    consumer = client.subscribe("t", "s", start_message_id_inclusive=is_inclusive, **EARLIEST)
+    for _ in range(6):
+        consumer.acknowledge(consumer.receive(5000))
+    consumer.seek(ids[3])
+    assert receive_values(consumer, 6 - first) == [f"m{number}" for number in range(first, 6)]
+
+
+def test_to_the_ends(client, ids):
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    receive_values(consumer, 3)
+    consumer.seek(pulsar.MessageId.latest)
+    assert nothing_comes(consumer)
+    consumer.seek(pulsar.MessageId.earliest)
+    assert receive_values(consumer, 6) == [f"m{number}" for number in range(6)]
+
+
+def test_queued_messages_are_dropped(client, ids):
+    consumer = client.subscribe("t", "s", receiver_queue_size=3, **EARLIEST)
+    receive_values(consumer, 1)
+    consumer.seek(ids[4])
+    assert receive_values(consumer, 1) == ["m5"] and nothing_comes(consumer)
+    consumer.seek(ids[0])
+    assert receive_values(consumer, 5) == [f"m{number}" for number in range(1, 6)]
+
+
+def test_right_after_sending(client):
+    consumer = client.subscribe("t", "s")
+    producer = client.create_producer("t")
+    sent = [producer.send(f"m{number}".encode()) for number in range(3)]
+    consumer.seek(sent[1])
+    assert receive_values(consumer, 1) == ["m2"]
+
+
+def test_above_everything_is_the_end(client, ids):
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    consumer.seek(pulsar.MessageId(-1, 1000, 0))
+    assert nothing_comes(consumer)
+
+
+def test_to_a_time_is_asked_of_the_broker(client, broker, ids):
+    consumer = client.subscribe("t", "s", **EARLIEST)
+    broker.held.acquire()
+    try:
+        client._timeout = 0.2
+        with pytest.raises(pulsar.Timeout):
+            consumer.seek(1_700_000_000_000)
+    finally:
+        client._timeout = 10
+        broker._seek = lambda *arguments: None
+        broker.held.release()
+    consumer.seek(1_700_000_000_001)
+    assert [dict(request["properties"]) for request in broker.asked("seek")] == [
+        {"publish_time_ms": "1700000000000"}, {"publish_time_ms": "1700000000001"}]
+
+
+def test_ids_of_other_partitions_are_refused(client, broker):
+    create_topic(client._layout, "p2", 2)
+    producer = client.create_producer("p2-partition-1")
+    sent = [producer.send(f"m{number}".encode()) for number in range(3)]
+    with pytest.raises(pulsar.InvalidMessage):
+        client.subscribe("p2-partition-0", "s").seek(sent[0])
+    consumer = client.subscribe("p2", "u")
+    consumer.seek(sent[0])
+    assert receive_values(consumer, 2) == ["m1", "m2"]
+    for wrong in (None, "earliest", 1.5, True):
+        with pytest.raises(ValueError):
+            consumer.seek(wrong)

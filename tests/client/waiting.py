@@ -1,0 +1,32 @@
+"""Waiting for another thread, with a deadline."""
+import time
+from collections.abc import Callable
+
+import pulsar_spark as pulsar
+
+DEADLINE_SECONDS = 10
+
+
+def eventually(condition: Callable[[], object]) -> object:
+    """What *condition* gives, as soon as it is true; AssertionError when it does not become so."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it did not become true in time")
+
+
+def receive_values(consumer, count: int) -> list[str]:
+    """The next *count* messages' payloads as text."""
+    return [consumer.receive(DEADLINE_SECONDS * 1000).data().decode() for _ in range(count)]
+
+
+def nothing_comes(consumer, timeout_millis: int = 150) -> bool:
+    """Whether no message comes within the time."""
+    try:
+        consumer.receive(timeout_millis)
+    except pulsar.Timeout:
+        return True
+    return False
