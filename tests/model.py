@@ -24,10 +24,11 @@ class Refused(Exception):
 
 class Model:
     def __init__(self, *, max_unacked_messages_per_consumer: int = 50_000, max_unacked_messages_per_subscription: int = 200_000,
-                 max_consumers_per_subscription: int = 0):
+                 max_consumers_per_subscription: int = 0, active_consumer_failover_delay_ms: int = 1_000):
         self.limits = {"max_unacked_messages_per_consumer": max_unacked_messages_per_consumer,
                        "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
-                       "max_consumers_per_subscription": max_consumers_per_subscription}
+                       "max_consumers_per_subscription": max_consumers_per_subscription,
+                       "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms}
         self.policies: dict[str, dict[str, int]] = {}
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
@@ -63,7 +64,6 @@ class Model:
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         """The cursor as plain values; positions are numbers, ranges inclusive pairs, times milliseconds."""
         cursor, batches = self.cursors[topic, partition, subscription], self.batches[topic, partition]
-        active = cursor.active()
         return {
             "mark_delete_position": cursor.mark_delete, "read_position": cursor.read_position, "subscription_type": cursor.subscription_type,
             "is_blocked": cursor.is_blocked, "acknowledged": as_ranges(cursor.acknowledged),
@@ -72,7 +72,7 @@ class Model:
             "ack_sets": dict(sorted(cursor.ack_sets.items())),
             "consumers": {consumer_id: {
                 "permits": consumer.permits, "unacked": cursor.unacked(batches, consumer_id),
-                "is_active": consumer_id == active if cursor.is_single_active() else None, "is_blocked": consumer.is_blocked,
+                "is_active": consumer_id == cursor.active_id if cursor.is_single_active() else None, "is_blocked": consumer.is_blocked,
             } for consumer_id, consumer in sorted(cursor.consumers.items())},
         }
 
@@ -125,34 +125,34 @@ class Model:
             raise Refused("ConsumerBusy")
         cursor = self._new_cursor(request, properties["initial_position"])
         cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
-                             cursor.joined, int(properties["lease_ms"]), self.now_ms), asked)
+                             cursor.joined, int(properties["lease_ms"]), self.now_ms), asked, active_from_ms=self._active_from(cursor))
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
+        if (request["topic"], request["partition"], request["subscription"]) in self.cursors:
+            raise Refused("NotAllowedError")
         self._new_cursor(request, properties["initial_position"])
 
     def _flow(self, request: dict, properties: dict) -> None:
         consumer = self._cursor(request).consumers.get(request["consumer_id"])
-        if consumer:
+        if consumer and request["permits"] > 0:
             consumer.permits += request["permits"]
 
     def _ack(self, request: dict, properties: dict) -> None:
-        cursor, first, last = self._cursor(request), request["first"], request["last"]
-        if not 0 <= first <= last < self._end(cursor):
-            raise Refused("InvalidMessage")
-        cursor.acks.append((first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None))
+        cursor, first, last = self._checked(request, request["first"], request["last"])
+        cursor.acks.append((first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False))
 
     def _cumulative_ack(self, request: dict, properties: dict) -> None:
-        cursor, last, left = self._cursor(request), request["last"], request.get("ack_set")
-        if cursor.subscription_type not in (None, "Exclusive", "Failover"):
+        left = request.get("ack_set")
+        if self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
             raise Refused("CumulativeAcknowledgementNotAllowedError")
-        if last >= self._end(cursor):
-            raise Refused("InvalidMessage")
-        cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None))
+        cursor, last, _ = self._checked(request, request["last"], request["last"])
+        cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None, False))
         if left:
-            cursor.acks.append((last, last, tuple(left)))
+            cursor.acks.append((last, last, tuple(left), True))
 
     def _negative_ack(self, request: dict, properties: dict) -> None:
-        self._cursor(request).negative_acks.append((request["first"], request["last"], request["consumer_id"], request.get("delay_ms") or 0))
+        cursor, first, last = self._checked(request, request["first"], request["last"])
+        cursor.negative_acks.append((first, last, request["consumer_id"], request.get("delay_ms") or 0))
 
     def _redeliver_all(self, request: dict, properties: dict) -> None:
         self._cursor(request).redeliver_all.add(request["consumer_id"])
@@ -201,12 +201,12 @@ class Model:
         if request.get("consumer_id") is not None:
             cursor = self.cursors.get((request["topic"], request["partition"], request["subscription"]))
             if cursor:
-                cursor.leave(request["consumer_id"])
+                cursor.leave(request["consumer_id"], active_from_ms=self._active_from(cursor))
             return
         for cursor in self.cursors.values():
             for consumer in list(cursor.consumers.values()):
                 if consumer.client_id == request["client_id"]:
-                    cursor.leave(consumer.consumer_id)
+                    cursor.leave(consumer.consumer_id, active_from_ms=self._active_from(cursor))
 
     def _keep_alive(self, request: dict, properties: dict) -> None:
         """That it came is all: any request renews the leases of its client."""
@@ -220,7 +220,18 @@ class Model:
                 if consumer.client_id in heard:
                     consumer.heard_ms = self.now_ms
                 elif consumer.heard_ms + consumer.lease_ms <= self.now_ms:
-                    cursor.leave(consumer.consumer_id)
+                    cursor.leave(consumer.consumer_id, active_from_ms=self._active_from(cursor))
+
+    def _active_from(self, cursor: Cursor) -> int:
+        """From when a consumer that becomes active now may receive."""
+        return self.now_ms + self._limits(cursor.topic)["active_consumer_failover_delay_ms"]
+
+    def _checked(self, request: dict, first: int, last: int) -> tuple[Cursor, int, int]:
+        """The cursor and positions that exist; else nothing of the request is done."""
+        cursor = self._cursor(request)
+        if not 0 <= first <= last < self._end(cursor):
+            raise Refused("InvalidMessage")
+        return cursor, first, last
 
     def _end(self, cursor: Cursor) -> int:
         return len(self.batches[cursor.topic, cursor.partition])

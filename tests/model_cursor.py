@@ -63,13 +63,15 @@ class Cursor:
     read_position: int
     subscription_type: str | None = None
     is_blocked: bool = False
+    active_id: str | None = None
+    reads_after_ms: int = 0
     joined: int = 0
     acknowledged: set[int] = field(default_factory=set)
     pending: dict[int, Pending] = field(default_factory=dict)
     replay: dict[int, Replay] = field(default_factory=dict)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     consumers: dict[str, Consumer] = field(default_factory=dict)
-    acks: list[tuple[int, int, tuple[int, ...] | None]] = field(default_factory=list)
+    acks: list[tuple[int, int, tuple[int, ...] | None, bool]] = field(default_factory=list)
     negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
@@ -77,24 +79,32 @@ class Cursor:
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
 
-    def active(self) -> str | None:
-        """The consumer that receives, on Exclusive and Failover."""
-        if not self.is_single_active():
-            return None
-        found = active_consumer([consumer.in_line() for consumer in self.consumers.values()], partition_index=self.partition, topic_name=self.topic)
-        return found and found.consumer_id
-
-    def join(self, consumer: Consumer, subscription_type: str) -> None:
+    def join(self, consumer: Consumer, subscription_type: str, *, active_from_ms: int) -> None:
         self.subscription_type = subscription_type
         self.consumers[consumer.consumer_id] = consumer
         self.joined += 1
+        self._choose_active(active_from_ms)
 
-    def leave(self, consumer_id: str) -> None:
+    def leave(self, consumer_id: str, *, active_from_ms: int) -> None:
         """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1, 2.19)."""
-        if self.consumers.pop(consumer_id, None):
-            self.left.add(consumer_id)
+        if consumer_id not in self.consumers:
+            return
+        del self.consumers[consumer_id]
+        self.left.add(consumer_id)
+        self._choose_active(active_from_ms)
         if not self.consumers:
             self.subscription_type = None
+
+    def _choose_active(self, active_from_ms: int) -> None:
+        """Who receives, on Exclusive and Failover. What the one before held comes back, and on Failover its successor waits a little (2.10, 2.11)."""
+        before, self.active_id = self.active_id, None
+        if self.is_single_active():
+            found = active_consumer([consumer.in_line() for consumer in self.consumers.values()], partition_index=self.partition, topic_name=self.topic)
+            self.active_id = found and found.consumer_id
+        if before is not None and before != self.active_id:
+            self.left.add(before)
+            if self.subscription_type == "Failover":
+                self.reads_after_ms = active_from_ms
 
     def is_done(self, position: int) -> bool:
         return position <= self.mark_delete or position in self.acknowledged
@@ -123,11 +133,12 @@ class Cursor:
 
     def apply_acks(self, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20)."""
-        for first, last, left in self.acks:
+        for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
                 if self.is_done(position):
                     continue
-                kept = ack_sets.intersect(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
+                fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
+                kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
                 if ack_sets.is_empty(kept):
                     self._done(position)
                     continue
@@ -158,9 +169,7 @@ class Cursor:
         asked = self.redeliver_all | {self.pending[position].consumer_id for position in counted}
         if counted and self.is_single_active():
             counted = set(self.pending)
-        active = self.active()
-        uncounted = {position for position, held in self.pending.items()
-                     if held.consumer_id in self.left or (self.is_single_active() and held.consumer_id != active)} - counted
+        uncounted = {position for position, held in self.pending.items() if held.consumer_id in self.left} - counted
         for position in counted | uncounted:
             self.replay[position] = Replay(self.pending.pop(position).redelivery_count + (position in counted))
         return asked
@@ -172,7 +181,7 @@ class Cursor:
         blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (
             consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)) for consumer_id, consumer in self.consumers.items()}
         receivers = [consumer for consumer in self.consumers.values()
-                     if consumer.permits > 0 and (not self.is_single_active() or consumer.consumer_id == self.active())]
+                     if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)]
         total_permits = sum(consumer.permits for consumer in receivers)
 
         replay = sorted(position for position, back in self.replay.items() if back.due_ms is None or back.due_ms <= now_ms)

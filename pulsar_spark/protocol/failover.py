@@ -5,7 +5,7 @@ strings (by UTF-16 code unit), then by joining. Only the best priority present t
 i-th of them is active, counted round; a topic without partitions is placed on a hash ring of 100 points per consumer, so that many such topics
 spread over the consumers. A topic whose own name ends in ``-partition-N`` is a partition.
 
-Left out: the delay of a second before a new active consumer starts (2.11): a round lies in between anyway.
+Left out: the second that a new active consumer waits before it receives (2.11); that is the broker's, which has the clock.
 """
 from bisect import bisect_left
 from collections.abc import Sequence

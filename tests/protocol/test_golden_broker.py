@@ -92,7 +92,7 @@ def differences(case: dict, fields: frozenset) -> list[tuple]:
     """(number of the operation, operation, field, ours, theirs), of the fields that differ."""
     config, found, on = case["input"]["config"], [], On(TOPIC)
     model = Model(max_unacked_messages_per_consumer=config.get("max_unacked_consumer", 50_000),
-                  max_unacked_messages_per_subscription=config.get("max_unacked_subscription", 200_000))
+                  max_unacked_messages_per_subscription=config.get("max_unacked_subscription", 200_000), active_consumer_failover_delay_ms=0)
     model.create_topic(TOPIC)
     for number, ((name, *arguments), expected) in enumerate(zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True)):
         if name == "publish":

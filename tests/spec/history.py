@@ -51,7 +51,8 @@ def check(case: Case, history: list[Happened]) -> None:
     """Every cell of the case's table against what happened, a round at a time."""
     for number, (row, happened) in enumerate(zip(case.rows, history, strict=True)):
         expected, found = _expected(case, row), _found(case, row, happened)
-        assert found == expected, f"{case.name}, second {number}: {case.says} ({case.source})"
+        wrong = [f"{column}: {found[column]} instead of {expected[column]}" for column in expected if found[column] != expected[column]]
+        assert not wrong, f"{case.name} ({case.source}), second {number}:\n" + "\n".join(wrong) + f"\nThe rule: {case.says.strip()}"
 
 
 def _expected(case: Case, row: dict[str, str]) -> dict:

@@ -43,6 +43,15 @@ CASES = [
         | 2 |         | A redeliver                      | A 2+1{2,3} | 1           | A 2+1{2,3} | A 2     |
         | 3 |         | A cumulative 2                   |            | 2           | none       | A 0     |
     """),
+    Case("a cumulative set takes the place of the kept one", source="3.20", says="""
+        Pulsar does not intersect here: the set given counts if its first index is larger than that of the set kept, and not at all if it is not.""", table="""
+        | s | publish | requests                         | delivered | mark-delete | pending    |
+        | 0 | 6       | A subscribe Exclusive; A flow 99 | A 0       | -1          | A 0        |
+        | 1 |         | A ack 0 left 0,4,5               |           | -1          | A 0{0,4,5} |
+        | 2 |         | A cumulative 0 left 3,4,5        |           | -1          | A 0{3,4,5} |
+        | 3 |         | A cumulative 0 left 2,3,4,5      |           | -1          | A 0{3,4,5} |
+        | 4 |         | A cumulative 0 left 5            |           | -1          | A 0{5}     |
+    """),
 ]
 
 

@@ -18,7 +18,7 @@ CASES = [
         Acknowledgements asked for before the seek belong to the old place and are void; what is asked after it, in the same round, holds.""", table="""
         | s | publish | requests                                              | delivered | reset | mark-delete | acked |
         | 0 | 1*5     | A subscribe Exclusive; A flow 5                       | A 0-4     |       | -1          | none  |
-        | 1 |         | A cumulative 4; A flow 7; A seek 0; A ack 2; A flow 3 | A 0-1 3   | A     | -1          | 2     |
+        | 1 |         | A cumulative 4; A flow 7; A seek 0; A ack 4; A flow 3 | A 0-2     | A     | -1          | 4     |
     """),
     Case("seek to either end", source="3.26", says="""
         Earliest is before the first entry, latest behind the last; a position beyond the end is the end.""", table="""

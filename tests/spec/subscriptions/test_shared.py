@@ -13,9 +13,10 @@ CASES = [
     """),
     Case("equal consumers get equal shares", source="2.16, 0.28", says="""
         Consumers of one level share a backlog evenly as far as their permits go; what one cannot take goes to the other.""", table="""
-        | s | publish | requests                                                       | delivered   | permits        | unacked           |
-        | 0 | 1*100   | A subscribe Shared; B subscribe Shared; A flow 500; B flow 500 | A+B 0-99    | A 450; B 450   | A 50; B 50        |
-        | 1 | 1*100   | C subscribe Shared; C flow 10; A flow -450; B flow -350        | B+C 100-199 | A 0; B 10; C 0 | B 140; C 10; A 50 |
+        | s | publish | requests                                                       | delivered     | permits            | unacked         |
+        | 0 | 1*100   | A subscribe Shared; B subscribe Shared; A flow 500; B flow 500 | A+B 0-99      | A 450; B 450       | A 50; B 50      |
+        | 1 |         | C subscribe Shared; C flow 30                                  |               | A 450; B 450; C 30 | A 50; B 50; C 0 |
+        | 2 | 1*330   |                                                                | A+B+C 100-429 | A+B 600; C 0       | A+B 400; C 30   |
     """),
     Case("a better priority is served first", source="2.14, golden f", says="""
         Level 1 gets what level 0 has no permits for.""", table="""
@@ -54,10 +55,17 @@ CASES = [
         | s | publish | requests                                                                   | delivered           | unacked | blocked |
         | 0 | 1*9     | policy max_unacked_messages_per_consumer 6; A subscribe Shared; A flow 100 | A 0-5               | A 6     | A       |
         | 1 |         | A ack 0                                                                    |                     | A 5     | A       |
-        | 2 |         | A nack 8                                                                   |                     | A 5     | A       |
-        | 3 |         | A nack 5                                                                   | A 5+1 6             | A 6     | A       |
-        | 4 |         | A ack 1                                                                    |                     | A 5     | A       |
-        | 5 |         | A redeliver; A ack 2                                                       | A 3-4+1 5+2 6+1 7-8 | A 6     | A       |
+        | 2 |         | A nack 5                                                                   | A 5+1 6             | A 6     | A       |
+        | 3 |         | A ack 1                                                                    |                     | A 5     | A       |
+        | 4 |         | A redeliver; A ack 2                                                       | A 3-4+1 5+2 6+1 7-8 | A 6     | A       |
+    """),
+    Case("a delayed negative acknowledgement unblocks when due", source="4.4, 4.15", says="""
+        The request for redelivery is the one made when the delay is over; until then nothing comes back, so nothing is unblocked.""", table="""
+        | s | publish | requests                                                                   | delivered | unacked | blocked |
+        | 0 | 1*9     | policy max_unacked_messages_per_consumer 6; A subscribe Shared; A flow 100 | A 0-5     | A 6     | A       |
+        | 1 |         | A ack 0; A nack 5 after 2                                                  |           | A 5     | A       |
+        | 2 |         |                                                                            |           | A 5     | A       |
+        | 3 |         |                                                                            | A 5+1 6   | A 6     | A       |
     """),
     Case("permits given to a blocked consumer count", source="4.4", says="""
         A flow of a blocked consumer is not lost: it adds to its permits.""", table="""
