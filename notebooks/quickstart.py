@@ -1,0 +1,94 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Quickstart
+# MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, look at its state with SQL.
+# MAGIC Everything lies in one folder, the root: a topic is a Delta table in it, and so is the state of its subscriptions.
+
+# COMMAND ----------
+
+import os
+import tempfile
+
+from pyspark.sql import functions as F
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.client.frames import consume, publish
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.views import create_views
+
+root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
+spark = spark_session()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Publish
+# MAGIC Any frame with a column `payload` will do; `partition_key`, `properties`, `event_time` and others are optional. One publish is one commit.
+
+# COMMAND ----------
+
+admin = Admin(f"delta:{root}")
+admin.create_partitioned_topic("orders", 2)
+
+orders = spark.range(1_000).select(
+    F.to_json(F.struct(F.col("id").alias("order"), (F.col("id") % 100).alias("amount"))).alias("payload"),
+    (F.col("id") % 7).cast("string").alias("partition_key"),
+)
+published = publish(orders, root, "orders")
+print(published)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Run a broker
+# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`.
+
+# COMMAND ----------
+
+broker = Broker(spark_session(for_rounds=True), root)
+broker.start()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Consume
+# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is given back. What it returns as a frame
+# MAGIC of outcomes decides row by row.
+
+# COMMAND ----------
+
+amounts = []
+
+
+def add_up(messages, delivery):
+    amount = F.get_json_object(F.col("payload").cast("string"), "$.amount").cast("long")
+    amounts.append(messages.agg(F.sum(amount)).first()[0])
+
+
+consumption = consume(spark, root, "orders", "accounting", add_up, initial_position="Earliest", available_now=True)
+consumption.await_termination(120)
+print(sum(amounts), "in", len(amounts), "deliveries")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## State is SQL
+# MAGIC `cursors`, `pending_acks`, `consumers` and `rounds` are views over the broker's table.
+
+# COMMAND ----------
+
+create_views(spark, Layout(root))
+cursors = spark.sql("SELECT topic, partition, subscription, mark_delete_position, read_position FROM cursors ORDER BY partition")
+cursors.show(truncate=False)
+
+# COMMAND ----------
+
+stats = admin.stats("orders")
+print({name: subscription["msgBacklog"] for name, subscription in stats["subscriptions"].items()})
+
+# COMMAND ----------
+
+broker.stop()
+broker.wait()

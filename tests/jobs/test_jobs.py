@@ -1,0 +1,52 @@
+"""The jobs under spark-submit with the settings file: publish files, run a broker, write a subscription to a table."""
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+PROJECT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+ENVIRONMENT = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
+"""As in an activated virtual environment."""
+SUBMIT = [str(BIN / "spark-submit"), "--properties-file", str(PROJECT / "conf" / "spark-defaults.conf")]
+
+
+def submitted(job, *arguments):
+    return [*SUBMIT, str(PROJECT / "jobs" / f"{job}.py"), *arguments]
+
+
+def run(job, *arguments):
+    done = subprocess.run(submitted(job, *arguments), capture_output=True, text=True, timeout=240, check=False, env=ENVIRONMENT,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "orders.json"
+    path.write_text("\n".join(json.dumps({"order": number, "customer": f"c{number % 3}"}) for number in range(50)))
+    return path
+
+
+def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
+    root, target, log = tmp_path / "root", tmp_path / "target", tmp_path / "broker.log"
+    publish = ("--root", str(root), "--topic", "orders", "--source", str(rows), "--format", "json", "--key", "customer", "--app-id", "orders",
+               "--app-version", "1")
+    assert "50 messages published to orders" in run("publish", *publish)
+    with log.open("wb") as output, subprocess.Popen(submitted("broker", "--root", str(root)), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
+                                                    env=ENVIRONMENT) as broker:
+        try:
+            assert "0 messages published to orders" in run("publish", *publish)
+            run("consume", "--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target), "--available-now")
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            code = broker.wait(90)
+    assert code == 0, log.read_text()[-2000:]
+    written = DeltaTable(str(target)).to_pyarrow_table(columns=["payload", "partition_key"]).to_pylist()
+    assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [(number, f"c{number % 3}") for number in range(50)]
