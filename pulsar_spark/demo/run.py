@@ -151,8 +151,8 @@ def _short(topic: str) -> str:
 
 
 def _print_table(accounts: list[Account], console: Console) -> None:
-    table = Table(box=box.SIMPLE)
-    table.add_column("subscription")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("subscription", no_wrap=True)
     for column in ("published", "delivered", "redelivered", "acknowledged", "left"):
         table.add_column(column, justify="right")
     table.add_column("ok")
