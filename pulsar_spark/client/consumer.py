@@ -140,8 +140,8 @@ class Consumer:
         subscription, position, _, _ = self._resolve(message)
         policy = self._settings.dead_letter_policy
         if policy is not None and isinstance(message, Message) and message.redelivery_count() >= policy.max_redeliver_count:
-            raise OperationNotSupported(f"message {message.message_id()} was redelivered {message.redelivery_count()} times: dead letter topics come with a later "
-                                        "release; acknowledge it and publish it elsewhere")
+            raise OperationNotSupported(f"message {message.message_id()} was redelivered {message.redelivery_count()} times: dead letter topics come with a "
+                                        "later release; acknowledge it and publish it elsewhere")
         subscription.negative_acknowledge({position}, max(_MIN_NEGATIVE_ACK_MS, self._settings.negative_ack_redelivery_delay_ms))
         if self._unacked is not None:
             self._unacked.remove(subscription, position)

@@ -1,8 +1,8 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
-Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next one. Permits (semantics 4.1): on connecting the
-queue size is asked for, then what was handed to the application since, whenever that is half the queue size or more. A delivery belongs to a generation;
-a seek, a redelivery of everything or a lost connection starts a new one, and what was queued before is dropped.
+Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next one. Permits (semantics 4.1):
+on connecting the queue size is asked for, then what was handed to the application since, whenever that is half the queue size or more. A delivery
+belongs to a generation; a seek, a redelivery of everything or a lost connection starts a new one, and what was queued before is dropped.
 """
 import threading
 from collections.abc import Callable, Iterator

@@ -107,4 +107,5 @@ def _published(version: int, added: AddedFile) -> FileEntries:
         return FileEntries(version, added.min_values["publish_id"], added.min_values["entry_id"], added.max_values["entry_id"], added.rows, added.path,
                            _partition(added), None if last is None else datetime.fromisoformat(last))
     except KeyError as missing:
-        raise CorruptState(f"file {added.path!r} of commit {version} has no {missing}: it was not published by pulsar_spark; run doctor on the root") from missing
+        raise CorruptState(f"file {added.path!r} of commit {version} has no {missing}: it was not published by pulsar_spark; run doctor on the root"
+                           ) from missing

@@ -1,7 +1,7 @@
 """A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
 
-Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a consumer as if its
-lease had ended, or hold the rounds back for a while.
+Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a
+consumer as if its lease had ended, or hold the rounds back for a while.
 """
 import threading
 import time

@@ -11,8 +11,8 @@ OWN_ARGUMENTS = {"hashing_scheme", "retry_enable", "priority_level"}
 OWN_DEFAULTS = {"batch_index_ack_enabled"}
 
 
-@pytest.mark.parametrize("name", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Client.create_reader", "Producer.send", "Producer.send_async",
-                                  "Consumer.receive", "Consumer.seek", "Reader.read_next", "ConsumerDeadLetterPolicy.__init__",
+@pytest.mark.parametrize("name", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Client.create_reader", "Producer.send",
+                                  "Producer.send_async", "Consumer.receive", "Consumer.seek", "Reader.read_next", "ConsumerDeadLetterPolicy.__init__",
                                   "ConsumerKeySharedPolicy.__init__", "ConsumerBatchReceivePolicy.__init__", "MessageId.__init__"])
 def test_arguments_and_defaults_are_those_of_the_package(name):
     package = pytest.importorskip("pulsar")
@@ -118,8 +118,9 @@ def test_producer_options(lonely_client, options, error):
 
 
 @pytest.mark.parametrize("options, error", [
-    ({"subscription_name": 5}, ValueError), ({"subscription_name": ""}, pulsar.InvalidConfiguration), ({"subscription_name": "../s"}, pulsar.InvalidConfiguration),
-    ({"subscription_name": "x" * 300}, pulsar.InvalidConfiguration), ({"consumer_name": "a\nb"}, pulsar.InvalidConfiguration), ({"topic": 5}, ValueError),
+    ({"subscription_name": 5}, ValueError), ({"subscription_name": ""}, pulsar.InvalidConfiguration),
+    ({"subscription_name": "../s"}, pulsar.InvalidConfiguration), ({"subscription_name": "x" * 300}, pulsar.InvalidConfiguration),
+    ({"consumer_name": "a\nb"}, pulsar.InvalidConfiguration), ({"topic": 5}, ValueError),
     ({"topic": []}, pulsar.InvalidConfiguration), ({"topic": ["t", "../u"]}, pulsar.InvalidTopicName),
     ({"topic": re.compile("t.*")}, pulsar.OperationNotSupported), ({"consumer_type": "Shared"}, ValueError), ({"receiver_queue_size": -1}, ValueError),
     ({"receiver_queue_size": 0, "topic": ["t", "u"]}, pulsar.InvalidConfiguration), ({"unacked_messages_timeout_ms": 9999}, ValueError),
