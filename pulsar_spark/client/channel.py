@@ -94,7 +94,7 @@ class Channel:
 
     def submit(self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None,
                replied: dict[str, Callable[[Reply], None]] | None = None) -> None:
-        """Send *rows* in one commit, in order. *committed* is told the version; *replied* has a callback per request id that gets a reply."""
+        """Send *rows* in one commit, in order. *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that gets a reply."""
         with self._condition:
             if self._failure is not None:
                 raise self._failure
@@ -125,9 +125,18 @@ class Channel:
 
     def post(self, rows: list[dict], timeout: float) -> None:
         """Send *rows* and wait until they are committed; :class:`Timeout` when that takes longer."""
-        is_committed = threading.Event()
-        self.submit(rows, is_urgent=True, committed=lambda version: is_committed.set())
-        if not is_committed.wait(timeout):
+        versions: list[int] = []
+        is_done = threading.Event()
+
+        def done(version: int) -> None:
+            versions.append(version)
+            is_done.set()
+
+        self.submit(rows, is_urgent=True, committed=done)
+        if is_done.wait(timeout):
+            if versions[0] < 0:
+                raise self._failure
+        else:
             raise Timeout(f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its lock, or the disk is slow")
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
@@ -197,9 +206,12 @@ class Channel:
         with self._condition:
             self._failure = failure
             waiting, self._waiting = list(self._waiting.values()), {}
+            committed, self._committed = self._committed, []
             subscribers = list(self._subscribers.values())
         for replied in waiting:
             replied(Reply(failure, None))
+        for callback in committed:
+            callback(-1)
         for subscriber in subscribers:
             subscriber.on_failure(failure)
 
@@ -242,7 +254,12 @@ class Channel:
         if not rows and is_silent:
             rows = [self.make("keep_alive")]
         if rows:
-            version = self._commit(rows)
+            try:
+                version = self._commit(rows)
+            except PulsarSparkError:
+                with self._condition:
+                    self._committed += committed
+                raise
             self._last_commit = self._clock()
             for callback in committed:
                 callback(version)
@@ -277,8 +294,9 @@ class Channel:
             waiting = pa.array(list(self._waiting), pa.string())
         kind = rows.column("kind")
         is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
+        is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)
         found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
-        for row in rows.filter(pc.or_(is_mine, pc.equal(kind, "round"))).to_pylist():
+        for row in rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older)).to_pylist():
             if row["kind"] in found:
                 found[row["kind"]].append(row)
         requests_version = max((row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1)
@@ -297,7 +315,7 @@ class Channel:
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
         for row in found["range"]:
-            if row["status"] == "pending" and row["delivery_round"] == row["round"] and (subscriber := self._subscriber(row)):
+            if row["status"] == "pending" and row["delivery_round"] is not None and (subscriber := self._subscriber(row)):
                 subscriber.on_delivery(row, requests_version)
 
     def _subscriber(self, row: dict) -> Subscriber | None:

@@ -62,7 +62,7 @@ class Client:
         self._consumer_numbers = itertools.count()
         self._is_closed = False
         self._opened_channel: Channel | None = None
-        atexit.register(self.shutdown)
+        atexit.register(self._close_at_exit)
 
     @property
     def _channel(self) -> Channel:
@@ -210,10 +210,15 @@ class Client:
         if not self._is_closed:
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 
+    def _close_at_exit(self) -> None:
+        """A script that ends without closing still publishes and acknowledges what is pending."""
+        if not self._is_closed:
+            self._close(lambda handle: handle.close())
+
     def _close(self, close) -> list[PulsarSparkError]:
         """Close every handle and the channel; what went wrong with which of them."""
         self._is_closed = True
-        atexit.unregister(self.shutdown)
+        atexit.unregister(self._close_at_exit)
         with self._lock:
             handles, channel = list(self._open), self._opened_channel
         errors = []

@@ -46,6 +46,8 @@ class Consumer:
         if settings.message_listener is not None:
             self._listener = Listener(self, settings.message_listener, self._receiver.take, consumer_id)
         partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
+        if len({(topic.topic_id, partition) for topic, partition in partitions}) < len(partitions):
+            raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
         queue_size = settings.queue_size(len(partitions))
         self._subscriptions = [PartitionSubscription(self, topic, partition, queue_size, settings.request_properties(), settings.is_batch_index)
                                for topic, partition in partitions]

@@ -27,9 +27,13 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
         subscription = consumer._subscription_of(target)
         position, index = _position(consumer._ledgers, subscription, target, is_inclusive, deadline)
         rows = [subscription.seek_row({"position": str(position)}, (position, index) if index else None)]
-    for reply in consumer._channel.ask(rows, max(0.0, deadline - time.monotonic())):
-        if reply.error is not None:
-            raise reply.error
+    try:
+        for reply in consumer._channel.ask(rows, max(0.0, deadline - time.monotonic())):
+            if reply.error is not None:
+                raise reply.error
+    finally:
+        for subscription in subscriptions:
+            subscription.end_seek()
 
 
 def _position(ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float) -> tuple[int, int]:

@@ -2,12 +2,12 @@
 
 Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next one. Permits (semantics 4.1):
 on connecting the queue size is asked for, then what was handed to the application since, whenever that is half the queue size or more. A delivery
-belongs to a generation; a seek, a redelivery of everything or a lost connection starts a new one, and what was queued before is dropped.
+belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts a new one, and what was queued before is dropped.
 """
 import threading
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.acknowledgements import GROUP_SIZE, GROUP_TIME, AckGroup, ranges
+from pulsar_spark.client.acknowledgements import GROUP_SIZE, GROUP_TIME, AckGroup, Acknowledgement, ranges
 from pulsar_spark.client.channel import Channel, Reply
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
@@ -102,6 +102,11 @@ class PartitionSubscription:
             self._next_start_after = start_after
         return self.row("seek", properties=properties)
 
+    def end_seek(self) -> None:
+        """The seek was answered or given up: a cursor that is moved from now on is moved by somebody else."""
+        with self.lock:
+            self._next_start_after = None
+
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
         """The request to send everything unacknowledged again, and what to call with the version it was committed as."""
         self._drop_queued()
@@ -138,9 +143,11 @@ class PartitionSubscription:
             self.on_failure(AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"))
             return
         with self.lock:
+            acknowledged = self.acks.take()
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
+        self._channel.submit(self._ack_rows(acknowledged))
         self._reconnect()
 
     def _reconnect(self) -> None:
@@ -156,6 +163,8 @@ class PartitionSubscription:
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def on_active(self, is_active: bool) -> None:
+        if self.is_active and not is_active:
+            self._drop_queued()
         self.is_active = is_active
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
@@ -258,6 +267,8 @@ class PartitionSubscription:
         with self.lock:
             self._is_gathering = False
             acknowledged, negative, self._negative = self.acks.take(), self._negative, {}
-        rows = [self.row(ack.kind, first=ack.first, last=ack.last, ack_set=ack.ack_set) for ack in acknowledged]
-        return rows + [self.row("negative_ack", first=first, last=last, delay_ms=delay_ms)
-                       for delay_ms, positions in negative.items() for first, last in ranges(positions)]
+        return self._ack_rows(acknowledged) + [self.row("negative_ack", first=first, last=last, delay_ms=delay_ms)
+                                               for delay_ms, positions in negative.items() for first, last in ranges(positions)]
+
+    def _ack_rows(self, acknowledged: list[Acknowledgement]) -> list[dict]:
+        return [self.row(ack.kind, first=ack.first, last=ack.last, ack_set=ack.ack_set) for ack in acknowledged]

@@ -1,4 +1,7 @@
 """Receiving and acknowledging through a broker."""
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -329,3 +332,36 @@ def test_letters_are_refused_when_they_would_be_written(client):
     consumer.negative_acknowledge(message)
     with pytest.raises(pulsar.OperationNotSupported, match="dead letter"):
         consumer.negative_acknowledge(consumer.receive(5000))
+
+
+def test_a_partition_named_twice_is_refused(client):
+    create_topic(client._layout, "p2", 2)
+    with pytest.raises(pulsar.InvalidConfiguration, match="twice"):
+        client.subscribe(["p2", "p2-partition-1"], "s")
+
+
+def test_a_consumer_that_is_no_longer_active_drops_its_queue(client, broker):
+    send(client, "t", 3)
+    consumer = client.subscribe("t", "s", receiver_queue_size=10, **EARLIEST)
+    assert receive_values(consumer, 1) == ["m0"]
+    subscription = consumer._subscriptions[0]
+    subscription.on_active(True)
+    subscription.on_active(False)
+    assert nothing_comes(consumer)
+    assert sum(request["permits"] for request in broker.asked("flow")) == 12
+
+
+def test_a_script_that_ends_without_closing_publishes_and_acknowledges(client, broker, service_url, tmp_path):
+    ids = send(client, "t", 2)
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import pulsar_spark as pulsar
+client = pulsar.Client({service_url!r})
+consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+consumer.acknowledge(consumer.receive(10000))
+producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60000)
+producer.send_async(b"last", None)
+""")
+    subprocess.run([sys.executable, str(script)], check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert receive_values(client.subscribe("t", "s"), 2) == ["m1", "last"]
+    assert len(ids) == 2

@@ -1,4 +1,7 @@
 """Sending: ids, batches, routing, sequence ids, limits, and what bad input gets."""
+import os
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 
@@ -298,3 +301,24 @@ def test_producers_in_parallel_lose_nothing(lonely_client):
     for name in range(3):
         mine = [value for value in values if value.startswith(f"{name}-")]
         assert mine == [f"{name}-{number}" for number in range(10)]
+
+
+def test_processes_in_parallel_lose_nothing(lonely_client, service_url, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import sys
+import pulsar_spark as pulsar
+client = pulsar.Client(sys.argv[1])
+producer = client.create_producer("t", max_pending_messages=0)
+for number in range(200):
+    producer.send_async(f"{sys.argv[2]}-{number}".encode(), None)
+    if number % 20 == 0:
+        producer.flush()
+client.close()
+""")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    processes = [subprocess.Popen([sys.executable, str(script), service_url, str(name)], env=environment) for name in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
+    values = [message.data().decode() for message in read_all(lonely_client, "t", 400)]
+    for name in range(2):
+        assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(200)]
