@@ -71,7 +71,7 @@ class Admin:
                 "subscriptions": self.subscriptions(topic)}
 
     def unload(self, topic: str) -> None:
-        """Disconnect the topic's consumers, which connect again by themselves."""
+        """As in Pulsar, but for nothing: what a broker holds of a topic in memory is what it committed. It answers, and consumers stay connected."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:

@@ -15,6 +15,9 @@ from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json,
 from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
 
 
+MAX_PENDING_MESSAGES = 20_000
+
+
 class Content(NamedTuple):
     """One message to publish."""
 
@@ -40,7 +43,8 @@ def produce(topic: Topic, root: Root,
     keyed = (_split_key(payload, key, key_separator.encode() if key_separator else None) for payload in contents)
     client = pulsar_spark.Client(service_url(root))
     try:
-        sent = _publish(client.create_producer(topic), keyed, properties, rate)
+        producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES)
+        sent = _publish(producer, keyed, properties, rate)
     finally:
         client.close()
     if as_json:

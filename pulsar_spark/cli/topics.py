@@ -59,7 +59,7 @@ def delete(topic: Topic, root: Root, force: Annotated[bool, typer.Option("--forc
 
 @app.command()
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
-    """Disconnect a topic's consumers; they connect again by themselves."""
+    """Ask the broker to unload a topic; it has nothing to unload, for its state is committed, and answers."""
     admin(root, timeout).unload(topic)
     typer.echo(f"unloaded {topic}")
 

@@ -33,6 +33,14 @@ def test_topics_from_creation_to_deletion(tmp_path):
     assert json.loads(run("topics", "list", "--json", root=root).stdout) == []
 
 
+def test_more_lines_than_a_producer_holds_at_once_are_published(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"key-{number}:line\n" for number in range(25_000)))
+    done = run("produce", "orders", "--file", str(lines), "--key-separator", ":", "--json", root=tmp_path / "root")
+    assert json.loads(done.stdout)["produced"] == 25_000
+    assert json.loads(run("topics", "partitions", "orders", "--json", root=tmp_path / "root").stdout) == [{"partition": -1, "messages": 25_000}]
+
+
 @pytest.mark.parametrize(("arguments", "code", "said"), [
     (("topics", "describe", "nothing"), 1, "TopicNotFound: topic 'persistent://public/default/nothing' does not exist"),
     (("topics", "create", "../evil"), 1, "InvalidTopicName"),
