@@ -199,9 +199,8 @@ class Model:
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:
-            cursor = self.cursors.get((request["topic"], request["partition"], request["subscription"]))
-            if cursor:
-                cursor.leave(request["consumer_id"], active_from_ms=self._active_from(cursor))
+            cursor = self._cursor(request)
+            cursor.leave(request["consumer_id"], active_from_ms=self._active_from(cursor))
             return
         for cursor in self.cursors.values():
             for consumer in list(cursor.consumers.values()):
