@@ -365,3 +365,22 @@ producer.send_async(b"last", None)
     subprocess.run([sys.executable, str(script)], check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert receive_values(client.subscribe("t", "s"), 2) == ["m1", "last"]
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize("name, request_kind", [("Shared", "negative_ack"), ("Exclusive", "redeliver_all")])
+def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name, request_kind):
+    send(client, "t", 3)
+    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST)
+    now = [0.0]
+    consumer._unacked._clock = lambda: now[0]
+    messages = [consumer.receive(5000) for _ in range(3)]
+    consumer.acknowledge(messages[1])
+    eventually(lambda: broker.asked("ack"))
+    now[0] = 9.9
+    consumer._redeliver_expired()
+    assert nothing_comes(consumer) and broker.asked(request_kind) == []
+    now[0] = 10.0
+    consumer._redeliver_expired()
+    again = [consumer.receive(5000) for _ in range(2)]
+    assert [(message.data(), message.redelivery_count()) for message in again] == [(b"m0", 1), (b"m2", 1)]
+    assert {request["delay_ms"] for request in broker.asked(request_kind)} == {0 if name == "Shared" else None}
