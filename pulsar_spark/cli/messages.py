@@ -14,7 +14,6 @@ import pulsar_spark
 from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
 from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
 
-
 MAX_PENDING_MESSAGES = 20_000
 
 
