@@ -80,7 +80,7 @@ REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(
 
 CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (
     ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
-    ("kind", pa.string(), "round, topic, cursor, page, range, consumer, policy, reply"),
+    ("kind", pa.string(), "round, topic, cursor, page, range, consumer, policy, letter, reply"),
     ("topic", pa.string(), "full name of the topic, without a partition"),
     ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created anew starts clean"),
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
@@ -119,7 +119,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
     ("broker_id", pa.string(), "round: the broker that committed it"),
     ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
-    ("properties", PROPERTIES, "cursor, consumer, policy: settings as asked for"),
+    ("properties", PROPERTIES, "cursor, consumer, policy: settings as asked for; letter: the dead letter policy"),
 )))
 
 LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file of a publish commit", tuple(Column(*c) for c in (

@@ -13,6 +13,7 @@ from pulsar_spark.protocol.shared import dispatch_order
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
 SMALLEST_SHARE = 20
+READ_BATCH = 100
 
 
 class Delivery(NamedTuple):
@@ -167,9 +168,8 @@ class Cursor:
         counted = {position for position, held in self.pending.items()
                    if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)}
         asked = self.redeliver_all | {self.pending[position].consumer_id for position in counted}
-        if counted and self.is_single_active():
-            counted = set(self.pending)
-        uncounted = {position for position, held in self.pending.items() if held.consumer_id in self.left} - counted
+        is_rewound = bool(counted) and self.is_single_active()
+        uncounted = {position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left} - counted
         for position in counted | uncounted:
             self.replay[position] = Replay(self.pending.pop(position).redelivery_count + (position in counted))
         return asked
@@ -186,7 +186,8 @@ class Cursor:
 
         replay = sorted(position for position, back in self.replay.items() if back.due_ms is None or back.due_ms <= now_ms)
         unread = [position for position in range(self.read_position, len(batches)) if not self.is_done(position) and position not in self.replay]
-        heaviest = max((self.weight(position, batches) for position in (replay + unread)[:total_permits]), default=1)
+        in_line = sorted(replay + unread) if self.is_single_active() else replay + unread
+        heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
         offered = len(replay + unread)
 
         subscription_limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_subscription"]
@@ -197,7 +198,7 @@ class Cursor:
         elif subscription_limit > 0:
             unread = unread[:max(1, (subscription_limit - out) // heaviest)]
 
-        deliveries, candidates = [], replay + unread
+        deliveries, candidates = [], sorted(replay + unread) if self.is_single_active() else replay + unread
         for consumer_id, width in self._turns(receivers, blocked, unacked, limit, heaviest, min(offered, total_permits), round_number):
             for position in candidates[:width]:
                 deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
@@ -223,7 +224,8 @@ class Cursor:
             for consumer_id in peers:
                 permits = self.consumers[consumer_id].permits
                 room = min(permits, limit - unacked[consumer_id]) if limit > 0 else permits
-                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(1, room // heaviest)
+                least = min(room, READ_BATCH) if self.is_single_active() else 1
+                widths[consumer_id] = 0 if blocked[consumer_id] or room <= 0 else max(least, room // heaviest)
             turns += [(consumer_id, min(widths[consumer_id], share)) for consumer_id in peers]
             turns += [(consumer_id, max(widths[consumer_id] - share, 0)) for consumer_id in peers]
         return turns

@@ -2,7 +2,9 @@
 
 State is given as the committed rows say it, not as the broker remembers it, so that every case also proves what a restart would find.
 """
+import tempfile
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -23,16 +25,22 @@ from tests.model import Reply
 from tests.model_cursor import Delivery
 
 
+@cache
+def planner_of(spark) -> Planner:
+    """One planner for all engines of a session, so that plans are prepared once. It sets how expressions are evaluated, so it has a sibling session."""
+    return Planner(spark.newSession(), Path(tempfile.mkdtemp(prefix="pulsar_spark_inputs_")))
+
+
 def new_engine(spark, root: Path) -> "SparkEngine":
-    """An engine on a root of its own; the session's settings for expressions are the sibling session's."""
+    """An engine on a root of its own."""
     prepare_root(Layout(root))
-    return SparkEngine(spark.newSession(), Layout(root))
+    return SparkEngine(spark, Layout(root))
 
 
 class SparkEngine:
-    def __init__(self, spark, layout: Layout, planner: Planner | None = None):
+    def __init__(self, spark, layout: Layout):
         self.layout, self.now_ms = layout, 0
-        self.planner = planner or Planner(spark, layout.bundle_folder() / "inputs")
+        self.planner = planner_of(spark)
         self.latest, self.read_version = LatestRows(), 0
         self.topic_ids: dict[str, str] = {}
         self.tables: dict[str, AppendTable] = {}

@@ -6,7 +6,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.requests import POLICIES, removed_consumer_row
 from pulsar_spark.broker.state import Consumer, Cursor, Page
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
 
@@ -44,6 +44,8 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
 
 def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, touched: set[int], ranges: list[Range], rows: RoundRows) -> None:
     cursor = asked.cursor
+    rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
+    ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
     before = (cursor.mark_delete, cursor.read_position, [held for index in sorted(touched) for held in cursor.pages[index].ranges])
     changed, gone = cursor.replace(touched, ranges)
     cursor.advance_read_position()
@@ -71,15 +73,14 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
     if cursor.is_single_active or not cursor.consumers:
         return
     limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer", POLICIES["max_unacked_messages_per_consumer"])
-    unblocked = {consumer_id for _, _, consumer_id, _ in asked.returns} | asked.redelivered
     for consumer in cursor.consumers.values():
-        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in unblocked)
+        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in asked.asked_back)
         if is_blocked != consumer.is_blocked:
             consumer.is_blocked = is_blocked
             asked.changed_consumers.add(consumer.consumer_id)
     limit = bundle.policy(cursor.topic, "max_unacked_messages_per_subscription", POLICIES["max_unacked_messages_per_subscription"])
     total, given = cursor.unacked.total(), delivered.total()
-    is_blocked = limit > 0 and (total >= limit or (cursor.is_blocked and (total - given) * 2 >= limit))
+    is_blocked = limit > 0 and (total >= limit or (cursor.is_blocked and total - given >= limit // 2))
     asked.is_changed |= is_blocked != cursor.is_blocked
     cursor.is_blocked = is_blocked
 
@@ -91,10 +92,17 @@ def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is
     return was_blocked or unacked >= limit
 
 
+def letter_row(cursor: Cursor, held: Range) -> dict:
+    """The row that says entries are dead: from it the dead letters are written."""
+    return dict(kind="letter", topic=cursor.topic, **cursor.key._asdict(), first=held.first, last=held.last, consumer_id=held.consumer_id,
+                redelivery_count=held.redelivery_count, ack_set=held.ack_set, batch_size=held.batch_size,
+                properties=list(cursor.dead_letters.items()))
+
+
 def cursor_row(cursor: Cursor) -> dict:
     """The cursor's own row."""
     return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
-                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, join_order=cursor.joined,
+                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, properties=list(cursor.dead_letters.items()), join_order=cursor.joined,
                 msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
 
 

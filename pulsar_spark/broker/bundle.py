@@ -62,6 +62,9 @@ class Bundle:
             self._add_topic(parse_topic_name(name))
         return self.topics[name]
 
+    def topic_by_id(self, topic_id: str) -> TopicState | None:
+        return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
+
     def policy(self, topic: str, name: str, default: int) -> int:
         """A policy's value: the topic's own, else its namespace's, else *default*."""
         for owner in (topic, parse_topic_name(topic).namespace_name):
@@ -163,6 +166,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
     cursor.msg_out_counter, cursor.msg_redeliver_counter = row["msg_out_counter"] or 0, row["msg_redeliver_counter"] or 0
+    cursor.dead_letters = dict(row["properties"] or [])
     for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(

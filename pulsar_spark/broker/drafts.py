@@ -46,7 +46,7 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor."""
+    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4)."""
 
     cursor: Cursor
     acks: list[tuple[int, int]] = field(default_factory=list)
@@ -54,6 +54,7 @@ class CursorDraft:
     returns: list[tuple[int, int, str, int]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
+    asked_back: set[str] = field(default_factory=set)
     removed: list[Removed] = field(default_factory=list)
     dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)

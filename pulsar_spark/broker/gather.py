@@ -4,17 +4,28 @@ A cursor takes part when something was asked of its ranges, an entry of it falls
 read that requests, due times and candidates touch, plus the first and the last, where mark-delete and the read position move.
 """
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.protocol.cursor import REPLAY
+from pulsar_spark.protocol.cursor import PENDING, REPLAY
+from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
 
 LAPS = (0, 1)
+
+
+class UnreadRun(NamedTuple):
+    """Entries first..last of one batch size that were never delivered; ``due_time`` (microseconds) where they have a deliver time."""
+
+    first: int
+    last: int
+    batch_size: int
+    due_time: int | None
 
 
 @dataclass
@@ -82,13 +93,15 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     elsewhere = {consumer_id: held - here.get(consumer_id, 0) for consumer_id, held in cursor.unacked.items()}
     consumer_limit, subscription_limit = (0, 0) if cursor.is_single_active else (
         bundle.policy(cursor.topic, name, POLICIES[name]) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
-    is_unblocked = {consumer_id for _, _, consumer_id, _ in asked.returns} | asked.redelivered
+    asked.asked_back |= asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now} | {
+        held.consumer_id for page in held_in if page.returns_at is not None and page.returns_at <= now
+        for held in page.ranges if held.status == PENDING and held.due_time is not None and held.due_time <= now}
 
     def row(kind: str, first: int, last: int, **values) -> None:
         work.rows.append(dict(cursor=number, kind=kind, first=first, last=last, **values))
 
     row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()), is_blocked=cursor.is_blocked,
-        permits=permits, left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
+        permits=permits, max_redeliver_count=cursor.max_redeliver_count, left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
     for page in held_in:
         for held in page.ranges:
             work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
@@ -100,11 +113,11 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
             row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
     for first, last, consumer_id, due in asked.returns:
         row("return", first, last, consumer_id=consumer_id, due_time=due)
-    for first, last, batch_size in unread:
-        row("unread", first, last, batch_size=batch_size)
+    for first, last, batch_size, due in unread:
+        row("unread", first, last, batch_size=batch_size, due_time=due)
     for ordinal, (lap, peers, consumer) in enumerate(_turns(cursor, takers, draft.number)):
         row("consumer", ordinal, ordinal, ordinal=ordinal, consumer_id=consumer.consumer_id, lap=lap, peers=peers, permits=consumer.permits, limit=consumer_limit,
-            unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0), is_blocked=consumer.is_blocked and consumer.consumer_id not in is_unblocked)
+            unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0), is_blocked=consumer.is_blocked and consumer.consumer_id not in asked.asked_back)
     work.cursors.append(asked)
     work.touched.append(touched)
 
@@ -119,33 +132,38 @@ def _turns(cursor: Cursor, takers: list[Consumer], round_number: int) -> list[tu
     return turns
 
 
-def _unread_runs(bundle: Bundle, cursor: Cursor, most: int) -> list[tuple[int, int, int]]:
-    """(first, last, batch size) of the next entries never delivered, at most *most* of them; runs of equal batch size are one."""
+def _unread_runs(bundle: Bundle, cursor: Cursor, most: int) -> list[UnreadRun]:
+    """The next entries never delivered, at most *most* of them; adjoining runs that agree in batch size and deliver time are one."""
     topic = bundle.topics.get(cursor.topic)
     cursor.advance_read_position()
     if topic is None or most <= 0:
         return []
-    last = min(cursor.read_position + most, topic.end_position(cursor.key.partition)) - 1
-    runs: list[tuple[int, int, int]] = []
+    ledgers = topic.ledgers(cursor.key.partition)
+    last = min(cursor.read_position + most, ledgers.end_position) - 1
+    runs: list[UnreadRun] = []
     if last < cursor.read_position:
         return runs
-    for run in topic.ledgers(cursor.key.partition).overlapping(cursor.read_position, last):
-        first, until = max(run.first_position, cursor.read_position), min(run.last_position, last)
-        if runs and runs[-1][2] == run.batch_size:
-            runs[-1] = (runs[-1][0], until, run.batch_size)
-        else:
-            runs.append((first, until, run.batch_size))
+    for run in ledgers.overlapping(cursor.read_position, last):
+        delays = deliver_times(topic.topic.path, run) if run.has_delayed and not cursor.is_single_active else [(run.first_position, run.last_position, None)]
+        for first, until, due in delays:
+            first, until = max(first, cursor.read_position), min(until, last)
+            if first > until:
+                continue
+            if runs and runs[-1][2:] == (run.batch_size, due):
+                runs[-1] = runs[-1]._replace(last=until)
+            else:
+                runs.append(UnreadRun(first, until, run.batch_size, due))
     return runs
 
 
-def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[tuple[int, int, int]]) -> set[int]:
+def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[UnreadRun]) -> set[int]:
     """Indexes of the pages that this round reads and rewrites."""
     pages = cursor.pages
     if not pages:
         return set()
     touched = {0, len(pages) - 1}
     spans = [*asked.acks, *((position, position) for position in asked.ack_sets), *((first, last) for first, last, _, _ in asked.returns),
-             *((first, last) for first, last, _ in unread[:1] + unread[-1:])]
+             *((run.first, run.last) for run in unread[:1] + unread[-1:])]
     for first, last in spans:
         touched.update(range(cursor.page_index(first), cursor.page_index(last) + 1))
     returning = asked.left | asked.redelivered

@@ -18,10 +18,13 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.membership import refusal
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.ledgers import first_published_at
+from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 
 FAILOVER_DELAY_MS = 1000
 ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy"}
+DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
+"""Properties of a subscribe request that say what becomes of entries given back too often."""
+
 POLICIES = {"max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
             "active_consumer_failover_delay_ms": FAILOVER_DELAY_MS}
 """Policies and their defaults; topics go before namespaces, namespaces before these."""
@@ -91,6 +94,9 @@ class Intake:
         consumer = Consumer(request.consumer_id, properties.get("consumer_name") or request.consumer_id, request.client_id,
                             int(properties.get("priority_level", 0)), cursor.joined, properties=dict(properties))
         cursor.joined += 1
+        policy = {name: properties[name] for name in DEAD_LETTER_POLICY if properties.get(name)}
+        if "max_redeliver_count" in policy:
+            cursor.dead_letters = policy
         cursor.consumers[consumer.consumer_id] = consumer
         self.bundle.lease_ms[request.client_id] = int(properties.get("lease_ms", DEFAULT_LEASE_MS))
         self._renew_lease(request.client_id)
@@ -172,13 +178,16 @@ class Intake:
         last = request.last
         draft = self.draft.of(cursor)
         if request.ack_set is not None:
-            held = cursor.find(last)
-            kept = draft.ack_sets[last][0] if last in draft.ack_sets else held.ack_set if held else None
-            full = ack_sets.full(held.batch_size) if held and held.batch_size else tuple(request.ack_set)
-            draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(kept if kept is not None else full, request.ack_set), True)
+            draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self._kept_ack_set(draft, request), request.ack_set), True)
             last -= 1
-        if last > cursor.mark_delete:
-            draft.acks.append((cursor.mark_delete + 1, last))
+        self._mark_deleted(cursor, last)
+
+    def _kept_ack_set(self, draft: CursorDraft, request: Request) -> tuple[int, ...]:
+        """What is unacknowledged of entry ``last``, with what this round has brought so far."""
+        held = draft.cursor.find(request.last)
+        kept = held.ack_set if held and held.ack_set is not None else ack_sets.full(held.batch_size) if held and held.batch_size else tuple(request.ack_set)
+        given, replaces = draft.ack_sets.get(request.last, (kept, True))
+        return given if replaces else ack_sets.intersect(kept, given)
 
     def _negative_ack(self, request: Request) -> None:
         cursor, consumer = self._cursor(request), self._consumer(request)
@@ -215,7 +224,7 @@ class Intake:
 
     def _skip(self, request: Request) -> None:
         cursor, state = self._cursor(request), self._topic(request)
-        acknowledged = [(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED]
+        acknowledged = sorted([(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED] + self.draft.of(cursor).acks)
         end = state.end_position(cursor.key.partition)
         self._mark_deleted(cursor, skip_unacked(cursor.mark_delete, end, acknowledged, _number(request, "messages")))
 
@@ -226,7 +235,7 @@ class Intake:
     def _expire(self, request: Request) -> None:
         cursor, state = self._cursor(request), self._topic(request)
         oldest = datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc) - timedelta(seconds=_number(request, "seconds"))
-        self._mark_deleted(cursor, first_published_at(state.topic.path, state.ledgers(cursor.key.partition), oldest) - 1)
+        self._mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
 
     def _mark_deleted(self, cursor: Cursor, last: int) -> None:
         if last > cursor.mark_delete:

@@ -4,7 +4,8 @@ The writes, in order, and what a crash between them leaves:
 
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
-3. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
+3. letters of entries the round declared dead, as transactions of the round's number (see letters): missing ones are written at the next start;
+4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
 """
@@ -12,14 +13,17 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+import pyarrow.compute as pc
+
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.gather import Work, gather_work
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import LEDGERS
-from pulsar_spark.storage.cursor_ledger import rows_of_round
+from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
 from pulsar_spark.storage.tables import AppendTable
 
 SNAPSHOT_EVERY = 50
@@ -40,9 +44,14 @@ class Rounds:
         self.bundle, self.plan, self.now, self.broker_id = bundle, plan, now, broker_id
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
+        self._waiting: list[Request] = []
 
     def take_over(self) -> None:
-        """Commit a round that says the bundle is this broker's from now on."""
+        """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
+        if self.bundle.round:
+            latest = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.round)
+            letters = latest.filter(pc.equal(latest["kind"], "letter")).to_pylist()
+            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.clock, letters)
         self.bundle.epoch += 1
         for cursor in self.bundle.cursors.values():
             for consumer in cursor.consumers.values():
@@ -55,8 +64,9 @@ class Rounds:
         draft = RoundDraft(bundle.round + 1, self._tick())
         intake = Intake(bundle, draft)
         intake.drop_topics(bundle.scan())
-        moved, ledger_rows = bundle.number_new(request.topic for request in requests)
-        for request in requests:
+        moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
+        waiting, self._waiting = self._waiting, []
+        for request in [*waiting, *requests]:
             intake.take(request)
         intake.end_leases()
         for state in moved:
@@ -71,7 +81,9 @@ class Rounds:
             return RoundResult(False)
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
+        letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0)
+        self._waiting += write_letters(bundle, draft.number, draft.now, letters)
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
     def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
@@ -96,7 +108,7 @@ def _topic_rows(state: TopicState) -> list[dict]:
 
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
-    kept = [fact for fact in rows.facts if fact["kind"] == "reply" or fact.get("is_removed")]
+    kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
     whole = RoundRows(kept)
     for (owner, name), value in bundle.policies.items():
         whole.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)]))

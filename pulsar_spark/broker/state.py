@@ -58,6 +58,7 @@ class Cursor:
         self.active_id: str | None = None
         self.reads_after = 0
         self.is_blocked = False
+        self.dead_letters: dict[str, str] = {}
         self.joined = 0
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.unacked = Counter()
@@ -66,6 +67,11 @@ class Cursor:
     @property
     def is_single_active(self) -> bool:
         return self.subscription_type in ("Exclusive", "Failover")
+
+    @property
+    def max_redeliver_count(self) -> int:
+        """How often an entry is given back before it is dead; 0 without a dead letter policy."""
+        return int(self.dead_letters.get("max_redeliver_count", 0))
 
     def ranges(self) -> Iterator[Range]:
         for page in self.pages:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from pulsar_spark.protocol import ack_set as ack_sets
 
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
+DEAD = "dead"
+"""What the plan says of entries given back too often; once their letters are due they count as acknowledged."""
 
 
 class Range(NamedTuple):
@@ -51,15 +53,15 @@ def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, i
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
-    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end* at most (3.27).
+    """Where mark-delete comes to when *entries* that are not acknowledged (ranges by first position, overlapping or not) are skipped; the last position before *end* at most (3.27).
 
     >>> skip_unacked(-1, 10, [(1, 2)], 2)
     3
     """
     at = mark_delete
     for first, last in acknowledged:
-        free = first - at - 1
+        free = max(first - at - 1, 0)
         if entries <= free:
             break
-        entries, at = entries - free, last
+        entries, at = entries - free, max(at, last)
     return min(at + entries, end - 1)

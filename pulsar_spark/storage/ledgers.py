@@ -19,6 +19,9 @@ from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 
 
+_STATISTICS_UNIT = timedelta(milliseconds=1)
+
+
 class PartitionLedgers:
     """The runs of one topic partition in order of position, with the sums that turn positions into messages."""
 
@@ -141,14 +144,26 @@ def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime
 
     Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
     """
-    slack = timedelta(milliseconds=1)
     for run in ledgers.runs:
-        if run.max_publish_time is None or run.max_publish_time + slack < instant:
-            continue
-        rows = pq.read_table(f"{table}/{run.path}", columns=["entry_id", "publish_time"], partitioning=None)
-        is_late = pc.and_(pc.greater_equal(rows["publish_time"], pa.scalar(instant, pa.timestamp("us", tz="UTC"))), pc.and_(
-            pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less(rows["entry_id"], run.first_entry_id + run.entries)))
-        entry_id = pc.min(rows.filter(is_late)["entry_id"]).as_py()
-        if entry_id is not None:
-            return run.first_position + entry_id - run.first_entry_id
+        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT >= instant:
+            late = [position for position, published in _publish_times(table, run) if published >= instant]
+            if late:
+                return min(late)
     return ledgers.end_position
+
+
+def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
+    """Position of the last entry published before *instant*; -1 when there is none."""
+    for run in reversed(ledgers.runs):
+        if run.min_publish_time is not None and run.min_publish_time < instant:
+            early = [position for position, published in _publish_times(table, run) if published < instant]
+            if early:
+                return max(early)
+    return -1
+
+
+def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
+    rows = pq.read_table(f"{table}/{run.path}", columns=["entry_id", "publish_time"], partitioning=None)
+    for entry_id, published in zip(rows["entry_id"].to_pylist(), rows["publish_time"].to_pylist()):
+        if run.first_entry_id <= entry_id < run.first_entry_id + run.entries:
+            yield run.first_position + entry_id - run.first_entry_id, published

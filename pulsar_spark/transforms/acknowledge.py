@@ -23,10 +23,10 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     is_range, is_unread, is_ack_set = kind == "range", kind == "unread", kind.isin("batch_ack", "ack_set")
     info = F.struct("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
     turn = F.struct("ordinal", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
-    limits = F.struct("is_single_active", "limit", "unacked_elsewhere", "is_blocked", "permits", "left", "redelivered", "round", "now")
+    limits = F.struct("is_single_active", "limit", "unacked_elsewhere", "is_blocked", "permits", "max_redeliver_count", "left", "redelivered", "round", "now")
     lane = F.when(kind == "consumer", 1).when(kind == "cursor", 2).otherwise(0)
     ranges = inputs.select(
-        "*", lane.alias("lane"), F.when(is_range, info).alias("info_"), F.when(is_unread, F.col("batch_size")).alias("run_"),
+        "*", lane.alias("lane"), F.when(is_range, info).alias("info_"), F.when(is_unread, F.struct("batch_size", "due_time")).alias("run_"),
         F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"), F.when(is_ack_set, F.struct("ack_set", (kind == "ack_set").alias("replaces"))).alias("left_unacked_"),
         F.when(kind == "consumer", turn).alias("turn"), F.when(kind == "cursor", limits).alias("limits"))
     segments = to_segments(
@@ -37,8 +37,8 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
         *KEYS, *PASSES, "first", "last", (F.col("acks") > 0).alias("is_acked"),
         F.when(F.col("states") > 0, F.col("info")).when(F.col("unread") > 0, F.struct(
             F.lit("unread").alias("status"), F.lit(None).cast("string").alias("consumer_id"), F.lit(None).cast("bigint").alias("delivery_round"),
-            F.lit(0).alias("redelivery_count"), F.lit(None).cast("bigint").alias("due_time"), F.lit(None).cast("array<bigint>").alias("ack_set"),
-            F.col("run").alias("batch_size"))).alias("info"),
+            F.lit(0).alias("redelivery_count"), F.col("run.due_time").alias("due_time"), F.lit(None).cast("array<bigint>").alias("ack_set"),
+            F.col("run.batch_size").alias("batch_size"))).alias("info"),
         F.when(F.col("returns") > 0, F.col("back")).alias("back"), F.when(F.col("batch_acks") > 0, F.col("left_unacked")).alias("left_unacked"))
     ack_set = F.when(F.col("left_unacked").isNull(), F.col("info.ack_set")).when(F.col("left_unacked.replaces"), F.col("left_unacked.ack_set")).otherwise(
         intersect_ack_sets(F.coalesce(F.col("info.ack_set"), full_ack_set(F.col("info.batch_size"))), F.col("left_unacked.ack_set")))

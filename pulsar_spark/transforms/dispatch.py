@@ -1,11 +1,11 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are replay entries that are due, by position, then unread entries, by position. Laid end to end they form an axis of entry counts; the consumers' turns, as
+Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position. Laid end to end they form an axis of entry counts; the consumers' turns, as
 wide as their permits allow, form another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of
 entries at the price of a few ranges.
 
 Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry, and
-permits may end below zero. On Shared each priority level is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are
+permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are
 ours, permits and limits are Pulsar's). On Exclusive and Failover the active consumer is the only one in line.
 Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
 """
@@ -18,6 +18,9 @@ from pulsar_spark.transforms.round_inputs import STATE
 SMALLEST_SHARE = 20
 """Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
 
+READ_BATCH = 100
+"""Entries that permits allow on Exclusive and Failover whatever their batch size (dispatcherMaxReadBatchSize)."""
+
 ATTRIBUTES = ("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
 
 
@@ -26,7 +29,8 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
     in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
     now = F.col("cursor_limits.now")
     is_due = F.col("due_time").isNull() | (F.col("due_time") <= now)
-    rank = F.when((F.col("status") == "replay") & is_due, 0).when(F.col("status") == "unread", 1).otherwise(2)
+    rank = F.when((F.col("status") == "replay") & is_due, 0).when(
+        F.col("status") == "unread", F.when(F.col("cursor_limits.is_single_active"), 0).otherwise(1)).otherwise(2)
     ranked = segments.select("*", rank.alias("rank"), unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
     offered = ranked.select("*", F.when(F.col("rank") < 2, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"))
     before = F.coalesce(F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
@@ -51,11 +55,12 @@ def line_up(candidates: DataFrame) -> DataFrame:
     limit, unacked = F.col("turn.limit"), F.col("unacked_here") + F.col("turn.unacked_elsewhere")
     is_blocked = (limit > 0) & F.when(F.col("turn.is_blocked"), unacked > F.floor(limit / 2)).otherwise(unacked >= limit)
     room = F.when(limit > 0, F.least(F.col("turn.permits"), limit - unacked)).otherwise(F.col("turn.permits"))
-    width = F.when(is_blocked | (room <= 0), F.lit(0)).otherwise(F.greatest(F.lit(1), F.floor(room / F.col("heaviest"))))
+    least = F.when(F.col("cursor_limits.is_single_active"), F.least(room, F.lit(READ_BATCH))).otherwise(1)
+    width = F.when(is_blocked | (room <= 0), F.lit(0)).otherwise(F.greatest(least, F.floor(room / F.col("heaviest"))))
     share = F.greatest(F.lit(SMALLEST_SHARE), F.ceil(F.least("all_offered", "cursor_limits.permits") / F.col("turn.peers")))
     lap_width = F.when(F.col("turn.lap") == 0, F.least(width, share)).otherwise(F.greatest(width - share, F.lit(0)))
     subscription_limit = F.col("cursor_limits.limit")
-    is_reading_blocked = F.when(F.col("cursor_limits.is_blocked"), F.col("subscription_unacked") >= subscription_limit / 2).otherwise(
+    is_reading_blocked = F.when(F.col("cursor_limits.is_blocked"), F.col("subscription_unacked") >= F.floor(subscription_limit / 2)).otherwise(
         F.col("subscription_unacked") >= subscription_limit)
     unread_allowed = F.when(is_reading_blocked, F.lit(0)).otherwise(
         F.greatest(F.lit(1), F.floor((subscription_limit - F.col("subscription_unacked")) / F.col("heaviest"))))
@@ -82,7 +87,7 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
             taken = F.struct((F.col("turn.consumer_id") if taker else F.lit(None).cast("string")).alias("consumer_id"))
         return F.struct(F.lit(lane).alias("lane"), F.col(at).alias("at"), stretch.alias("stretch"), taken.alias("taker"))
 
-    measured = lined_up.where("lane < 2 and (lane = 0 or width > 0)").select("*", (F.col("before") + F.col("offered")).alias("behind"))
+    measured = lined_up.where("lane = 0 or (lane = 1 and from_entry < to_entry)").select("*", (F.col("before") + F.col("offered")).alias("behind"))
     points = measured.select("cursor", F.inline(
         F.when(F.col("lane") == 1, F.array(point(1, "from_entry", taker=True), point(1, "to_entry", taker=False)))
         .when(F.col("offered") == 0, F.array(point(0, "first", is_open=True)))

@@ -12,7 +12,7 @@ KINDS = {
     "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",
     "ack_set": "of entry first (= last) just the indexes in ack_set stay unacknowledged, whatever was before",
     "return": "first..last, where pending at the consumer, come back at due_time",
-    "unread": "first..last were never delivered; batch_size messages each",
+    "unread": "first..last were never delivered; batch_size messages each, and on Shared not before due_time",
     "consumer": "one lap of one consumer's turn: ordinal is its place in line",
 }
 
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([
     ("cursor", pa.int32()), ("kind", pa.string()), ("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("consumer_id", pa.string()),
     ("delivery_round", pa.int64()), ("redelivery_count", pa.int32()), ("due_time", pa.int64()), ("ack_set", pa.list_(pa.int64())), ("batch_size", pa.int32()),
     ("ordinal", pa.int64()), ("lap", pa.int32()), ("peers", pa.int64()), ("permits", pa.int64()), ("limit", pa.int64()), ("unacked_elsewhere", pa.int64()),
-    ("is_blocked", pa.bool_()), ("is_single_active", pa.bool_()), ("left", pa.list_(pa.string())), ("redelivered", pa.list_(pa.string())),
+    ("is_blocked", pa.bool_()), ("is_single_active", pa.bool_()), ("max_redeliver_count", pa.int32()), ("left", pa.list_(pa.string())), ("redelivered", pa.list_(pa.string())),
     ("round", pa.int64()), ("now", pa.int64()),
 ])
 

@@ -27,7 +27,6 @@ DEVIATIONS: dict[str, tuple[frozenset, str]] = {
     "random 6": (ALL - {"is_blocked"}, AFTER),
     "random 12": (ALL - {"is_blocked"}, AFTER),
     "exclusive": (frozenset(("counts",)), "0.20: counts also on Exclusive, and they outlive the consumer"),
-    "batches on exclusive": (frozenset(("delivered", "permits")), "4.6 reads as many entries as there are permits, a round divides by the batch size"),
 }
 """Case -> fields in which it differs, and the decision. Each is checked to differ, so that none stays here for nothing."""
 

@@ -1,0 +1,92 @@
+"""Pages of a cursor: any history of replacements gives the ranges that a cursor of one page has, and mark-delete runs over what adjoins it."""
+from hypothesis import given, settings, strategies as st
+
+from pulsar_spark.broker import state as state_module
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.storage.cursor_ledger import CursorKey
+
+KEY = CursorKey("topic", -1, "s")
+
+
+def pending(first: int, last: int, consumer_id: str = "a", due_time: int | None = None) -> Range:
+    return Range(first, last, PENDING, consumer_id, 1, 0, due_time, None, 1)
+
+
+def test_a_cursor_splits_its_ranges_into_pages_and_finds_positions_in_them(monkeypatch):
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 2)
+    cursor = Cursor(KEY, "t", -1, 0)
+    ranges = [pending(0, 4), Range(5, 5, ACKNOWLEDGED), pending(6, 6, "b"), Range(7, 8, REPLAY, redelivery_count=1, batch_size=1), pending(9, 9)]
+    changed, gone = cursor.replace(set(), ranges)
+    assert [page.first for page in changed] == [0, 6, 9]
+    assert gone == []
+    assert list(cursor.ranges()) == ranges
+    assert [cursor.find(position) for position in (0, 5, 8, 10)] == [ranges[0], ranges[1], ranges[3], None]
+    assert cursor.unacked == {"a": 6, "b": 1}
+
+
+def test_a_page_in_the_middle_is_replaced_alone(monkeypatch):
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 1)
+    cursor = Cursor(KEY, "t", -1, 0)
+    cursor.replace(set(), [pending(0, 0), pending(1, 3, "b"), pending(4, 4, "c")])
+    changed, gone = cursor.replace({1}, [pending(1, 1, "b"), Range(2, 2, ACKNOWLEDGED), pending(3, 3, "b")])
+    assert ([page.first for page in changed], gone) == ([1, 2, 3], [])
+    assert cursor.unacked == {"a": 1, "b": 2, "c": 1}
+    changed, gone = cursor.replace({1, 2, 3}, [Range(1, 3, ACKNOWLEDGED)])
+    assert ([page.first for page in changed], gone) == ([1], [2, 3])
+    assert cursor.unacked == {"a": 1, "c": 1}
+
+
+def test_mark_delete_runs_through_pages_that_were_not_touched(monkeypatch):
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 1)
+    cursor = Cursor(KEY, "t", -1, 0)
+    cursor.replace(set(), [pending(0, 0), Range(1, 3, ACKNOWLEDGED), pending(4, 4)])
+    cursor.read_position = 5
+    changed, gone = cursor.replace({0}, [Range(0, 0, ACKNOWLEDGED)])
+    assert cursor.mark_delete == 3
+    assert (changed, gone) == ([], [0, 1])
+    assert [page.first for page in cursor.pages] == [4]
+
+
+def test_mark_delete_that_passes_the_read_position_takes_it_along():
+    cursor = Cursor(KEY, "t", -1, 0)
+    cursor.replace(set(), [Range(0, 9, ACKNOWLEDGED)])
+    assert (cursor.mark_delete, cursor.read_position, cursor.pages) == (9, 10, [])
+
+
+def test_a_page_knows_when_its_next_entry_falls_due():
+    cursor = Cursor(KEY, "t", -1, 0)
+    cursor.replace(set(), [pending(0, 0, due_time=50), pending(1, 1, due_time=20), Range(2, 2, REPLAY, redelivery_count=0, due_time=70, batch_size=1)])
+    assert (cursor.pages[0].returns_at, cursor.pages[0].replays_at) == (20, 70)
+
+
+@st.composite
+def replacements(draw):
+    """Rounds: each gives positions 0..39 new statuses where it touches them."""
+    return draw(st.lists(st.lists(st.tuples(st.integers(0, 39), st.sampled_from([ACKNOWLEDGED, "a", "b"])), min_size=1, max_size=8), min_size=1, max_size=8))
+
+
+@settings(max_examples=150, deadline=None)
+@given(replacements(), st.integers(1, 5))
+def test_pages_never_change_what_a_cursor_says(rounds, size):
+    limit, state_module.MAX_PAGE_RANGES = state_module.MAX_PAGE_RANGES, size
+    try:
+        cursor, expected = Cursor(KEY, "t", -1, 0), {}
+        for changes in rounds:
+            mark_delete = cursor.mark_delete
+            changes = {position: status for position, status in changes if position > mark_delete}
+            touched = {cursor.page_index(position) for position in changes} | {0, len(cursor.pages) - 1} if cursor.pages else set()
+            inside = {held.first: held for index in touched for held in cursor.pages[index].ranges}
+            fresh = {position: Range(position, position, ACKNOWLEDGED) if status == ACKNOWLEDGED else pending(position, position, status)
+                     for position, status in changes.items()}
+            expected.update(fresh)
+            cursor.replace(touched, [held for _, held in sorted((inside | fresh).items())])
+            while expected.get(mark_delete + 1) == Range(mark_delete + 1, mark_delete + 1, ACKNOWLEDGED):
+                mark_delete += 1
+            expected = {position: held for position, held in expected.items() if position > mark_delete}
+            assert cursor.mark_delete == mark_delete
+            assert list(cursor.ranges()) == [held for _, held in sorted(expected.items())]
+            assert all(len(page.ranges) <= size for page in cursor.pages)
+            assert cursor.unacked == {name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))}
+    finally:
+        state_module.MAX_PAGE_RANGES = limit
