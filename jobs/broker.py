@@ -1,6 +1,9 @@
 """spark-submit job: run a broker on a root until it is told to stop (SIGTERM).
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
+
+Under spark-submit the signal reaches the JVM first, which ends at once with exit code 143: a round under way is then committed or not begun, and the next
+broker goes on from there. ``pulsar-spark broker`` finishes its round and ends with 0.
 """
 import argparse
 
