@@ -14,10 +14,10 @@ def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
 
 def full_ack_set(batch_size: Column) -> Column:
     """The ack set of a batch nothing of which is acknowledged: batch_size bits, 64 a word, low bit first."""
-    one = F.lit(1).cast("bigint")
+    all_bits = F.lit(-1).cast("bigint")
     words = F.sequence(F.lit(1), F.floor((batch_size + 63) / 64).cast("int"))
-    filled = F.transform(words, lambda word: F.when(batch_size >= word * 64, F.lit(-1).cast("bigint")).otherwise(
-        F.call_function("shiftleft", one, batch_size - (word - 1) * 64) - 1))
+    filled = F.transform(words, lambda word: F.when(batch_size >= word * 64, all_bits).otherwise(
+        F.call_function("shiftrightunsigned", all_bits, word * 64 - batch_size)))
     return F.when(batch_size > 0, filled)
 
 
