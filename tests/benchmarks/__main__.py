@@ -1,0 +1,58 @@
+"""``python -m tests.benchmarks``: measures, and writes ``benchmarks.json`` and ``benchmarks.md``."""
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tests.benchmarks import age, backlog, fixed_cost, growth, latency, publishing, restart
+from tests.benchmarks.bench import Bench
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.profiling import profile_rounds
+from tests.benchmarks.table import as_markdown, shown, write
+
+FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "fixed_cost": fixed_cost.measure,
+    "latency": latency.measure,
+    "publish": publishing.measure,
+    "backlog": backlog.measure,
+    "topic_size": growth.measure_topic_size,
+    "topics": growth.measure_topics,
+    "subscriptions": growth.measure_subscriptions,
+    "age": age.measure,
+    "restart": restart.measure,
+}
+
+
+def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats: under five minutes on two cores.")] = False,
+         only: Annotated[str | None, typer.Option("--only", help=f"Families to measure, separated by commas: {', '.join(FAMILIES)}. All without it.")] = None,
+         out: Annotated[Path, typer.Option("--out", help="Folder for benchmarks.json, benchmarks.md and profile.txt.")] = Path("benchmarks"),
+         profile: Annotated[bool, typer.Option("--profile", help="Where the time of a round goes, in profile.txt; alone unless --only is given too.")] = False):
+    """Measure the product and compare it with its budgets."""
+    names = only.split(",") if only else [] if profile else list(FAMILIES)
+    unknown = [name for name in names if name not in FAMILIES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown}: choose from {', '.join(FAMILIES)}", param_hint="--only")
+    console = Console(stderr=True)
+    machine = describe_machine() | {"run": "--quick" if quick else "full"}
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="pulsar_spark_benchmarks_") as folder, console.status("") as status:
+        bench = Bench(Path(folder), quick, lambda words: status.update(words))
+        for name in names:
+            for figure in FAMILIES[name](bench):
+                figures.append(figure)
+                console.print(f"{figure.what}: {shown(figure.value, figure.unit)}", highlight=False)
+                write(out, machine, figures)
+        if profile:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "profile.txt").write_text(profile_rounds(bench))
+            console.print(f"profile: {out / 'profile.txt'}", highlight=False)
+    if figures:
+        print(as_markdown(machine, figures))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,135 @@
+"""Rounds in this process: real tables and the broker's own prepared plan; only the stream is left out."""
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from pulsar_spark.broker import rounds as rounds_module
+from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.planner import Planner
+from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.runner import now_micros
+from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic, prepare_root
+from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
+from tests.requests import On
+
+PERMITS = 10**9
+_LEASE_MS = 10**9
+
+
+class RoundRig:
+    """A root with topics and Shared subscriptions, whose rounds are run and timed one by one."""
+
+    def __init__(self, planner: Planner, root: Path):
+        self.layout = Layout(root)
+        prepare_root(self.layout)
+        self.rounds = Rounds(load_bundle(self.layout), planner.run, now_micros, "benchmark")
+        self.rounds.take_over()
+        self._tables: dict[str, AppendTable] = {}
+        self._publishes = 0
+
+    def create_topic(self, name: str) -> str:
+        """A topic without partitions and without limits of unacknowledged messages; its full name."""
+        topic = create_topic(self.layout, name)
+        self._tables[str(topic.name)] = AppendTable(topic.path)
+        on = On(str(topic.name))
+        self.ask([on.policy(f"max_unacked_messages_per_{whose}", 0) for whose in ("consumer", "subscription")])
+        return str(topic.name)
+
+    def subscribe(self, topic: str, subscriptions: int, with_permits: int | None = None) -> list[On]:
+        """That many Shared subscriptions with a consumer each, of which the first *with_permits* (all by default) may be sent messages."""
+        subscribed = [On(topic, subscription=f"s{number}") for number in range(subscriptions)]
+        self.ask([on.subscribe("c", initial_position="Latest", lease_ms=_LEASE_MS) for on in subscribed])
+        self.ask([on.flow("c", PERMITS) for on in subscribed[:with_permits]])
+        return subscribed
+
+    def publish(self, topic: str, messages: int, commits: int = 1) -> None:
+        """*messages* in each of so many publish commits."""
+        for _ in range(commits):
+            self._publishes += 1
+            self._tables[topic].append(_publish_rows(messages, self._publishes))
+
+    def ask(self, requests: list[dict]) -> RoundResult:
+        """One round over *requests*."""
+        given = [Request(**{name: row.get(name) for name in Request._fields} | {"properties": row.get("properties") or {}}) for row in requests]
+        return self.rounds.run(given, self.rounds.bundle.requests_version)
+
+    def timed_round(self) -> float:
+        """Seconds of a round over what is new."""
+        return seconds(lambda: self.ask([]))
+
+    def timed_delivery(self, topic: str, messages: int, subscribed: list[On], commits: int = 1) -> float:
+        """Publish, time the round that delivers, and acknowledge in another round, so that the next one finds the same state. Checks what was delivered."""
+        end = self.rounds.bundle.topics[topic].end_position(-1)
+        self.publish(topic, messages, commits)
+        began = time.perf_counter()
+        result = self.ask([])
+        elapsed = time.perf_counter() - began
+        if result.delivered_messages != messages * commits * len(subscribed):
+            raise AssertionError(f"{result.delivered_messages} messages delivered, not {messages * commits} to each of {len(subscribed)} subscriptions")
+        with self.silent():
+            self.ask([on.ack(end, end + messages * commits - 1) for on in subscribed])
+        return elapsed
+
+    # Phases
+
+    _phases: dict[str, list[float]] | None = None
+
+    @contextlib.contextmanager
+    def phases(self) -> Iterator[dict[str, list[float]]]:
+        """Collects how long each phase of the rounds inside takes."""
+        bundle, rounds, self._phases = self.rounds.bundle, self.rounds, defaultdict(list)
+        with contextlib.ExitStack() as stack:
+            for owner, name, phase in ((bundle, "scan", "look for topics"), (bundle, "number_new", "number"), (rounds_module, "gather_work", "gather"),
+                                       (rounds, "plan", "plan"), (rounds_module, "absorb", "absorb"), (rounds, "_commit", "commit"),
+                                       (rounds.ledgers, "append_fenced", "commit ledgers")):
+                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), phase)))
+            yield self._phases
+        self._phases = None
+
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Rounds inside are not counted among the phases."""
+        phases, self._phases = self._phases, None
+        yield
+        self._phases = phases
+
+    def _timed(self, function: Callable, phase: str) -> Callable:
+        def timed(*args, **kwargs):
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if self._phases is not None:
+                    self._phases[phase].append(time.perf_counter() - began)
+        return timed
+
+
+def median_parts(phases: dict[str, list[float]]) -> dict[str, float]:
+    """The median of each phase."""
+    return {phase: median(values) for phase, values in phases.items()}
+
+
+def _publish_rows(messages: int, number: int) -> pa.Table:
+    """One publish commit of *messages* entries as a client writes them."""
+    now = datetime.now(timezone.utc)
+    same = {"publish_id": publish_id(int(now.timestamp() * 1000), number), "batch_size": 1, "partition": -1, "payload": b"x" * PAYLOAD_BYTES,
+            "publish_time": now, "producer_name": "benchmark"}
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in ("entry_id", "sequence_id"):
+            return pa.array(range(messages), field.type)
+        return pa.repeat(pa.scalar(same[field.name], field.type), messages) if field.name in same else pa.nulls(messages, field.type)
+
+    return pa.Table.from_arrays([column(field) for field in MESSAGES.schema], schema=MESSAGES.schema)
