@@ -1,0 +1,45 @@
+"""What a function's answer means for the ranges of a delivery."""
+import pytest
+
+from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, answer, runs, subtract
+from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.storage.slices import PositionRange
+
+SINGLES = PositionRange(0, 10, 19)
+BATCHES = PositionRange(1, 0, 4, batch_size=4)
+DELIVERY = Delivery("t", "t-1", "s", "c", 7, (SINGLES, BATCHES))
+
+
+def outcomes(spark, *rows):
+    return spark.createDataFrame(list(rows), "partition int, position long, batch_index int, outcome string")
+
+
+def test_no_frame_acknowledges_everything():
+    assert answer(DELIVERY, None) == Answer([Acknowledged(0, 10, 19), Acknowledged(1, 0, 4)], [])
+
+
+def test_rows_decide_and_the_rest_is_acknowledged(spark):
+    back = "negative_acknowledge"
+    result = outcomes(spark, (0, 12, None, back), (0, 13, None, back), (0, 19, None, back), (0, 15, None, "acknowledge"), (1, 2, 1, back), (1, 2, 3, back))
+    assert answer(DELIVERY, result) == Answer(
+        [Acknowledged(0, 10, 11), Acknowledged(0, 14, 18), Acknowledged(1, 0, 1), Acknowledged(1, 3, 4), Acknowledged(1, 2, 2, (0b1010,))],
+        [SINGLES._replace(first=12, last=13), SINGLES._replace(first=19, last=19), BATCHES._replace(first=2, last=2)])
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ((0, 20, None, "negative_acknowledge"), "not delivered"), ((2, 12, None, "negative_acknowledge"), "not delivered"),
+    ((0, 12, None, "later"), "'later'"), ((0, 12, None, None), "None")])
+def test_wrong_outcomes_are_refused(spark, row, message):
+    with pytest.raises(InvalidMessage, match=message):
+        answer(DELIVERY, outcomes(spark, row))
+
+
+def test_a_frame_without_outcomes_is_refused(spark):
+    with pytest.raises(InvalidMessage, match="lacks"):
+        answer(DELIVERY, spark.range(1))
+
+
+def test_subtract_takes_out_overlapping_holes():
+    assert [part[1:3] for part in subtract(PositionRange(0, 0, 9), [(5, 5), (4, 6), (9, 30), (-3, 0)])] == [(1, 3), (7, 8)]
+    assert subtract(PositionRange(0, 3, 4), [(0, 9)]) == []
+    assert list(runs([])) == []

@@ -1,0 +1,105 @@
+"""Exactly once into Delta, over hand-written rounds: who wrote what, and who may write no more."""
+import pytest
+from chispa import assert_df_equality
+
+from pulsar_spark.client.frames import Delivery, to_delta
+from pulsar_spark.errors import InvalidConfiguration, NotConnected
+from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.tables import AppendTable
+
+CURSOR = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
+
+
+@pytest.fixture
+def commit_round(layout):
+    """Commit the next round with deliveries (consumer, first, last) and perhaps a mark-delete position."""
+    ledger, rounds = AppendTable(layout.broker_table("cursor_ledger")), []
+
+    def commit(*deliveries, mark_delete=None):
+        rounds.append(None)
+        rows = [{"kind": "round", "round": len(rounds)}]
+        if mark_delete is not None:
+            rows.append({**CURSOR, "kind": "cursor", "round": len(rounds), "mark_delete_position": mark_delete})
+        rows += [{**CURSOR, "kind": "range", "status": "pending", "round": len(rounds), "delivery_round": len(rounds), "consumer_id": consumer, "first": first,
+                  "last": last} for consumer, first, last in deliveries]
+        ledger.append(CURSOR_LEDGER.rows(rows))
+        return len(rounds)
+
+    return commit
+
+
+@pytest.fixture
+def sink_of(layout, tmp_path):
+    """A sink as a consumer opened it; all of one table."""
+    def make():
+        sink = to_delta(tmp_path / "sink")
+        sink.open(layout, "t-1", "s")
+        return sink
+
+    return make
+
+
+def deliver(spark, sink, consumer, round_number, first, last):
+    messages = spark.range(first, last + 1, 1, 1).selectExpr("cast(-1 as int) partition", "id as position", f"'{consumer}' as by")
+    sink(messages, Delivery(CURSOR["topic"], "t-1", "s", consumer, round_number, (PositionRange(-1, first, last),)))
+
+
+def assert_written(spark, tmp_path, **positions_by):
+    written = spark.read.format("delta").load(str(tmp_path / "sink")).select("by", "position")
+    expected = [(consumer, position) for consumer, positions in positions_by.items() for position in positions]
+    assert_df_equality(written, spark.createDataFrame(expected, written.schema), ignore_row_order=True)
+
+
+def test_what_the_one_before_wrote_is_left_out(spark, tmp_path, sink_of, commit_round):
+    first, second = sink_of(), sink_of()
+    deliver(spark, first, "a", commit_round(("a", 0, 9)), 0, 9)
+    commit_round(("a", 10, 19))  # a dies before it writes these, and before it acknowledges any
+    deliver(spark, second, "b", commit_round(("b", 0, 24)), 0, 24)
+    assert_written(spark, tmp_path, a=range(10), b=range(10, 25))
+
+
+def test_who_was_taken_over_writes_no_more(spark, tmp_path, sink_of, commit_round):
+    first, second, third = sink_of(), sink_of(), sink_of()
+    slow = commit_round(("a", 0, 9))
+    deliver(spark, second, "b", commit_round(("b", 0, 9)), 0, 9)
+    with pytest.raises(NotConnected, match="took its messages over"):
+        deliver(spark, first, "a", slow, 0, 9)
+    assert_written(spark, tmp_path, b=range(10))
+    # The fence itself says nothing of what a wrote: a third consumer takes b's word, not the fence's.
+    deliver(spark, third, "c", commit_round(("c", 0, 9)), 0, 9)
+    assert_written(spark, tmp_path, b=range(10))
+
+
+def test_a_fenced_consumer_that_wrote_nothing_leaves_nothing_out(spark, tmp_path, sink_of, commit_round):
+    commit_round(("a", 0, 4))
+    commit_round(("b", 0, 2))
+    third = sink_of()
+    deliver(spark, third, "c", commit_round(("c", 0, 4)), 0, 4)
+    deliver(spark, sink_of(), "d", commit_round(("d", 3, 5)), 3, 5)
+    assert_written(spark, tmp_path, c=range(5), d=[5])
+
+
+def test_two_living_consumers_share_a_sink(spark, tmp_path, sink_of, commit_round):
+    left, right = sink_of(), sink_of()
+    together = commit_round(("a", 0, 4), ("b", 5, 9))
+    deliver(spark, right, "b", together, 5, 9)
+    deliver(spark, left, "a", together, 0, 4)
+    deliver(spark, right, "b", commit_round(("b", 10, 11), mark_delete=9), 10, 11)
+    assert_written(spark, tmp_path, a=range(5), b=range(5, 12))
+
+
+def test_a_seek_back_writes_again(spark, tmp_path, sink_of, commit_round):
+    sink = sink_of()
+    deliver(spark, sink, "a", commit_round(("a", 0, 2)), 0, 2)
+    commit_round(mark_delete=2)
+    commit_round(mark_delete=-1)
+    deliver(spark, sink, "b", commit_round(("b", 0, 2)), 0, 2)
+    assert_written(spark, tmp_path, a=range(3), b=range(3))
+
+
+def test_a_sink_serves_one_subscription(layout, tmp_path):
+    sink = to_delta(tmp_path / "sink")
+    sink.open(layout, "t-1", "s")
+    with pytest.raises(InvalidConfiguration, match="one topic and subscription"):
+        sink.open(layout, "t-1", "other")

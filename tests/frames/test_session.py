@@ -1,0 +1,68 @@
+"""The session's settings and its errors; all but the last two tests need no JVM."""
+import pytest
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
+from pulsar_spark.storage import session
+
+
+@pytest.fixture
+def java_of(monkeypatch, tmp_path):
+    """Make a Java of some version the only one there is."""
+    def install(version):
+        java = tmp_path / "bin" / "java"
+        java.parent.mkdir()
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    monkeypatch.setattr(session.Path, "glob", lambda self, pattern: [])
+    return install
+
+
+@pytest.mark.parametrize("version", ["17.0.9", "21.0.1"])
+def test_a_java_that_spark_takes_is_left_as_it_is(java_of, version):
+    java_of(version)
+    session._find_java()
+
+
+@pytest.mark.parametrize(("platform", "command"), [("linux", "apt-get install openjdk-17-jre-headless"), ("darwin", "brew install openjdk@17")])
+def test_without_such_a_java_the_command_is_named(java_of, monkeypatch, platform, command):
+    java_of("1.8.0_302")
+    monkeypatch.setattr(session.sys, "platform", platform)
+    with pytest.raises(JavaNotFound, match=command):
+        session._find_java()
+
+
+def test_jars_are_resolved_once(tmp_path, capsys):
+    given = {"spark.jars.ivy": str(tmp_path), "spark.jars": "/mine.jar"}
+    first = session._jar_settings(given)
+    assert first["spark.jars.packages"] == session.delta_artifact() and "first time only" in capsys.readouterr().err
+    _, artifact, version = session.delta_artifact().split(":")
+    jars = [tmp_path / "jars" / f"io.delta_{name}-{version}.jar" for name in (artifact, "delta-storage")]
+    (tmp_path / "jars").mkdir()
+    for jar in jars:
+        jar.touch()
+    assert session._jar_settings(given) == {"spark.jars": ",".join(["/mine.jar", *map(str, jars)])}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local[3]", "3"), ("local", "1"), ("local[2,4]", "2"), ("spark://host:7077", None)])
+def test_rounds_have_a_shuffle_partition_per_core(master, cores):
+    assert session._round_settings(master).get("spark.sql.shuffle.partitions") == cores
+
+
+def test_an_active_session_is_used_and_rounds_get_a_sibling(spark):
+    assert session.spark_session() is spark
+    rounds = session.spark_session(for_rounds=True)
+    assert rounds is not spark and rounds.sparkContext is spark.sparkContext
+    assert (rounds.conf.get("spark.sql.adaptive.enabled"), spark.conf.get("spark.sql.adaptive.enabled")) == ("false", "true")
+    with pytest.raises(InvalidConfiguration, match="spark.driver.memory"):
+        session.spark_session(settings={"spark.driver.memory": "9g"})
+
+
+def test_a_session_without_delta_is_refused(spark: SparkSession):
+    plain = spark.newSession()
+    plain.conf.set("spark.sql.catalog.spark_catalog", "org.example.NoCatalog")
+    with pytest.raises(InvalidConfiguration, match="spark.jars.packages=io.delta:delta-spark"):
+        session.check_delta(plain)
