@@ -53,7 +53,7 @@ def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, touche
     for held in ranges:
         if held.status == PENDING and held.delivery_round == draft.number:
             delivered[held.consumer_id] += held.unacked_messages
-            redelivered[held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+            redelivered[held.consumer_id] += held._replace(last=min(held.last, before[1] - 1)).unacked_messages if held.first < before[1] else 0
     _count(bundle, cursor, asked, delivered, redelivered)
     if before != (cursor.mark_delete, cursor.read_position, ranges):
         asked.is_changed = True

@@ -47,7 +47,7 @@ class Bundle:
         self.policies: dict[tuple[str, str], str] = {}
         self.leases: dict[str, int] = {}
         self.lease_ms: dict[str, int] = {}
-        self.round = 0
+        self.round = self.version = 0
         self.epoch = 0
         self.requests_version = 0
         self.ledgers_version = 0
@@ -139,7 +139,7 @@ def load_bundle(layout: Layout) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can only have one outcome."""
     bundle, latest = Bundle(layout), read_latest(layout)
     if latest.round_row:
-        bundle.round, bundle.epoch = latest.round, latest.round_row["epoch"]
+        bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version = latest.round_row["requests_version"]
         bundle.clock = to_micros(latest.round_row["round_time"])
     bundle.policies = dict(latest.policies)

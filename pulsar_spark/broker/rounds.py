@@ -49,7 +49,7 @@ class Rounds:
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
         if self.bundle.round:
-            latest = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.round)
+            latest = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version)
             letters = latest.filter(pc.equal(latest["kind"], "letter")).to_pylist()
             self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.clock, letters)
         self.bundle.epoch += 1
@@ -92,7 +92,7 @@ class Rounds:
             rows = _everything(bundle, rows)
         rows.facts.append(dict(kind="round", round_time=draft.now, requests_version=bundle.requests_version, epoch=bundle.epoch,
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
-        self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.ranges), draft.number - 1)
+        bundle.version = self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.ranges), bundle.version)
         bundle.round = draft.number
 
     def _tick(self) -> int:

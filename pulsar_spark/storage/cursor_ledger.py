@@ -1,6 +1,6 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-Round *r* is version *r* of the table, so a reader that knows a round asks for the next one by name. Every so many rounds a round is a snapshot that holds every
+Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them by version. Every so many rounds a round is a snapshot that holds every
 latest row again: whoever starts from nothing walks back to the newest snapshot and forward from there. What replaces what is said in schemas.CURSOR_LEDGER.
 """
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ class LatestRows:
     """The latest row of every fact up to a round; feed it rounds in order."""
 
     def __init__(self):
-        self.round = 0
+        self.round = self.version = 0
         self.round_row: dict | None = None
         self.topics: dict[tuple[str, int], dict] = {}
         self.cursors: dict[CursorKey, dict] = {}
@@ -133,9 +133,10 @@ def read_latest(layout: Layout) -> LatestRows:
         if not log.has(version):
             raise CorruptState(f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log")
         rows = read_round(path, version)
-        state.append(rows)
+        state.append((version, rows))
         if pc.any(rows["is_snapshot"]).as_py():
             break
-    for rows in reversed(state):
+    for version, rows in reversed(state):
         latest.apply(rows)
+        latest.version = version
     return latest

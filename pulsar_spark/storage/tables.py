@@ -2,7 +2,7 @@
 
 Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
 atomic and a table of another make or a newer release is known before a byte is read. Appends on a local root hold an inter-process lock, because a Spark
-commit there checks and then renames; ``append_fenced`` on top of that commits exactly the next version or nothing.
+commit there checks and then renames; ``append_fenced`` on top of that commits exactly the next version or nothing. See commits for how.
 """
 import contextlib
 import json
@@ -13,16 +13,17 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from filelock import FileLock
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage.commits import WRITER_VERSION, commit, write_files
 from pulsar_spark.storage.log import AddedFile, TableLog
 
 FORMAT = "pulsar_spark"
-_CONFIGURATION = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "200"}
+_CONFIGURATION = {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
@@ -69,6 +70,9 @@ def read_definition(path: str | os.PathLike) -> Definition:
         except ValueError as broken:
             raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
         for action in actions:
+            if action.get("protocol", {}).get("minWriterVersion", 0) > WRITER_VERSION:
+                raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {action['protocol']['minWriterVersion']}, this release writes up to "
+                                  f"{WRITER_VERSION}: install a newer pulsar_spark")
             if "metaData" in action:
                 description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
     else:
@@ -101,43 +105,47 @@ class AppendTable:
         self.path = str(path)
         self.definition = read_definition(path)
         self._first_commit = self._stat_first_commit()
-        self._table = DeltaTable(self.path)
+        self._log = TableLog(path)
+        self._is_partitioned = bool(self.definition.properties.get("partitions"))
+        self._known = -1
 
     def append(self, rows: pa.Table) -> int:
         """Append *rows* in one commit of one file per partition; the version committed."""
-        with append_lock(self.path):
-            self._update()
-            write_deltalake(self._table, rows, mode="append")
-            return self._committed()
+        return self._append(rows, {})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
         with append_lock(self.path):
-            self._update()
-            seen = self._table.transaction_version(app_id)
-            if seen is not None and seen >= version:
-                return None
-            write_deltalake(self._table, rows, mode="append", commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]))
-            return self._committed()
+            seen = DeltaTable(self.path).transaction_version(app_id)
+            return None if seen is not None and seen >= version else self._append(rows, {app_id: version}, is_locked=True)
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
-        """Append *rows* as version *expected* + 1 or raise :class:`BrokerFenced`: somebody else has committed since."""
+        """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
+        data, such as an OPTIMIZE, may lie between. The version committed."""
         with append_lock(self.path):
             self._update()
-            if self._table.version() != expected:
-                raise BrokerFenced(f"{self.path!r} is at version {self._table.version()}, not {expected}: another broker serves this bundle")
-            try:
-                write_deltalake(self._table, rows, mode="append", commit_properties=CommitProperties(max_commit_retries=0))
-            except CommitFailedError as taken:
-                raise BrokerFenced(f"{self.path!r}: version {expected + 1} was taken by another broker") from taken
-            return self._committed()
+            if any(commit.added or commit.removed for commit in self._log.commits(expected, self._known)) or self._known < expected:
+                raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
+            return self._append(rows, {}, is_locked=True, retries=0)
+
+    def _append(self, rows: pa.Table, transactions: dict[str, int], *, is_locked: bool = False, retries: int = 20) -> int:
+        table = Path(self.path)
+        with contextlib.nullcontext() if is_locked else append_lock(self.path):
+            self._update()
+            adds = write_files(table, rows, self._is_partitioned)
+            for _ in range(retries + 1):
+                if commit(table, self._known + 1, adds, transactions):
+                    self._known += 1
+                    return self._known
+                self._known = self._log.latest(self._known)
+        raise BrokerFenced(f"{self.path!r}: version {self._known} was taken by another writer that does not hold the table's lock")
 
     def _update(self) -> None:
         """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its place since."""
         now = self._stat_first_commit()
         if now != self._first_commit and None not in (now, self._first_commit):
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
-        self._table.update_incremental()
+        self._known = self._log.latest(self._known)
 
     def _stat_first_commit(self) -> tuple[int, int] | None:
         """What tells the first commit's file from that of another table in its place; None when log clean-up has taken it."""
@@ -149,9 +157,6 @@ class AppendTable:
                 raise
             return None
         return found.st_ino, found.st_mtime_ns
-
-    def _committed(self) -> int:
-        return self._table.version()
 
 
 def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

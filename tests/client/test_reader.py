@@ -6,6 +6,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.waiting import eventually
@@ -123,8 +124,7 @@ def test_a_closed_reader_refuses(lonely_client, ids):
 
 def test_it_leaves_no_request(lonely_client, ids):
     values(lonely_client.create_reader("t", EARLIEST))
-    requests = AppendTable(lonely_client._layout.broker_table("requests"))
-    assert requests._committed() == 0
+    assert TableLog(lonely_client._layout.broker_table("requests")).latest() == 0
 
 
 def test_a_topic_whose_old_log_is_gone_is_read_through_the_ledgers(client, broker):

@@ -1,0 +1,120 @@
+"""Tables without a JVM: what is committed is a Delta table like any other, and a fence holds."""
+import json
+import threading
+from datetime import datetime, timezone
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
+from pulsar_spark.schemas import LEDGERS, MESSAGES, REQUESTS
+from pulsar_spark.storage import commits
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable, create_table, read_definition, read_file
+
+NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
+
+
+def message(entry_id: int, partition: int = -1, **columns) -> dict:
+    return dict(dict(publish_id="0" * 32, entry_id=entry_id, batch_size=1, partition=partition, payload=b"x", publish_time=NOON, properties={"a": "b"}), **columns)
+
+
+def test_deltalake_reads_what_is_appended(tmp_path):
+    create_table(tmp_path / "t", MESSAGES, {"topic": "t", "partitions": 2}, partition_by=("partition",))
+    table = AppendTable(tmp_path / "t")
+    rows = [message(0, 0, partition_key="k" * 300), message(1, 1, event_time=NOON), message(2, 0)]
+    assert [table.append(MESSAGES.rows(rows[:2])), table.append(MESSAGES.rows(rows[2:]))] == [1, 2]
+    delta = DeltaTable(str(tmp_path / "t"))
+    found = delta.to_pyarrow_table().select(MESSAGES.schema.names).sort_by("entry_id").cast(MESSAGES.schema)
+    assert found.to_pylist() == MESSAGES.rows(rows).to_pylist()
+    assert delta.to_pyarrow_table(filters=[("partition_key", "=", "k" * 300)]).num_rows == 1
+
+
+def test_statistics_enclose_every_row():
+    rows = MESSAGES.rows([message(5, publish_time=NOON), message(7, publish_time=NOON, partition_key="z" * 400)])
+    found = commits.statistics(rows)
+    assert (found["numRecords"], found["minValues"]["entry_id"], found["maxValues"]["entry_id"]) == (2, 5, 7)
+    assert (found["minValues"]["publish_time"], found["maxValues"]["publish_time"]) == ("2024-05-17T12:00:00.123Z", "2024-05-17T12:00:00.124Z")
+    assert found["minValues"]["partition_key"] <= "z" * 400 <= found["maxValues"]["partition_key"]
+    assert (found["nullCount"]["partition_key"], found["nullCount"]["uuid"]) == (1, 2)
+    assert "properties" not in found["nullCount"]
+
+
+def test_rows_are_found_by_a_filter_on_a_text_longer_than_statistics_keep(tmp_path):
+    create_table(tmp_path / "t", LEDGERS)
+    AppendTable(tmp_path / "t").append(LEDGERS.rows([dict(topic="t" * 500, topic_id="x" * 36, partition=-1, ledger_id=1)]))
+    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset().to_table(filter=pc.field("topic") == "t" * 500).num_rows == 1
+
+
+def test_a_fenced_append_commits_behind_the_version_expected_or_nothing(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    first, second = AppendTable(tmp_path / "t"), AppendTable(tmp_path / "t")
+    row = REQUESTS.rows([dict(request_id="r")])
+    assert first.append_fenced(row, 0) == 1
+    with pytest.raises(BrokerFenced, match="another broker"):
+        second.append_fenced(row, 0)
+    DeltaTable(str(tmp_path / "t")).optimize.compact()
+    second.append(row)
+    DeltaTable(str(tmp_path / "t")).optimize.compact()
+    assert first.append_fenced(row, 2) == 4, "a commit that changes no data fences nobody"
+
+
+def test_an_append_once_is_there_once(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    row = REQUESTS.rows([dict(request_id="r")])
+    assert AppendTable(tmp_path / "t").append_once(row, "app", 3) == 1
+    assert AppendTable(tmp_path / "t").append_once(row, "app", 3) is None
+    assert AppendTable(tmp_path / "t").append_once(row, "app", 2) is None
+    assert AppendTable(tmp_path / "t").append_once(row, "other", 2) == 2
+    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == 2
+
+
+def test_writers_of_both_kinds_side_by_side_lose_nothing(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+
+    def append(writer: int) -> None:
+        table = AppendTable(tmp_path / "t")
+        for number in range(10):
+            rows = REQUESTS.rows([dict(request_id=f"{writer}-{number}")])
+            write_deltalake(str(tmp_path / "t"), rows, mode="append") if writer == 0 else table.append(rows)
+
+    threads = [threading.Thread(target=append, args=(writer,)) for writer in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["request_id"].to_pylist()
+    assert sorted(found) == sorted(f"{writer}-{number}" for writer in range(4) for number in range(10))
+
+
+def test_a_checkpoint_is_made_now_and_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(commits, "CHECKPOINT_EVERY", 3)
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    for thread in threading.enumerate():
+        if thread.name.startswith("checkpoint"):
+            thread.join()
+    assert json.loads((tmp_path / "t/_delta_log/_last_checkpoint").read_text())["version"] >= 3
+    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == 4
+
+
+def test_a_file_read_for_a_column_it_has_not_gives_nulls(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    write_deltalake(str(tmp_path / "t"), pa.table({"request_id": ["r"]}), mode="append", schema_mode="merge")
+    file = TableLog(tmp_path / "t").commit(1).added[0]
+    assert read_file(tmp_path / "t", file, REQUESTS.schema, ["request_id", "topic"]).to_pylist() == [{"request_id": "r", "topic": None}]
+
+
+def test_tables_of_another_make_of_a_newer_release_or_half_written_are_refused(tmp_path):
+    write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1]}))
+    with pytest.raises(NotARoot, match="another root"):
+        read_definition(tmp_path / "foreign")
+    DeltaTable.create(str(tmp_path / "newer"), REQUESTS.schema, description=json.dumps({"format": "pulsar_spark", "table": "requests", "layout_version": 99}))
+    with pytest.raises(NewerLayout, match="layout 99.*newer pulsar_spark"):
+        read_definition(tmp_path / "newer")
+    (tmp_path / "half/_delta_log").mkdir(parents=True)
+    (tmp_path / "half/_delta_log" / f"{0:020d}.json").write_text('{"metaData":')
+    with pytest.raises(CorruptState, match="restore it or delete"):
+        read_definition(tmp_path / "half")
