@@ -2,11 +2,11 @@
 
 A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4 says in its order:
 membership and the requests that move a cursor, one after another; then all acknowledgements; then all returns; then one dispatch. Policies are those
-of semantics 0 where they differ from Pulsar. Not modelled: chunks, delays, keys, letters, projections.
+of semantics 0 where they differ from Pulsar. Letters are noted, not published. Not modelled: chunks, keys, the delay index.
 """
 from typing import NamedTuple
 
-from tests.model_cursor import Consumer, Cursor, Delivery
+from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 
 
 class Reply(NamedTuple):
@@ -32,19 +32,21 @@ class Model:
         self.policies: dict[str, dict[str, int]] = {}
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
+        self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
         self.cursors: dict[tuple[str, int, str], Cursor] = {}
         self.number = 0
         self.now_ms = 0
 
     def create_topic(self, topic: str, partitions: int = 0) -> None:
         for partition in range(partitions) if partitions else (-1,):
-            self.batches[topic, partition], self.publish_ms[topic, partition] = [], []
+            self.batches[topic, partition], self.publish_ms[topic, partition], self.deliver_ms[topic, partition] = [], [], []
 
-    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None) -> list[int]:
-        """Append entries of so many messages each; gives their positions. The time is that of the last round unless given."""
+    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None, deliver_at_ms: list[int | None] | None = None) -> list[int]:
+        """Append entries of so many messages each, with the deliver times of *deliver_at_ms*; gives their positions. The time is that of the last round unless given."""
         log = self.batches[topic, partition]
         log.extend(entries)
         self.publish_ms[topic, partition].extend([self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries))
+        self.deliver_ms[topic, partition].extend(deliver_at_ms or [None] * len(entries))
         return list(range(len(log) - len(entries), len(log)))
 
     def round(self, requests: list[dict], now_ms: int, number: int | None = None) -> dict:
@@ -57,7 +59,8 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             cursor.apply_acks(batches)
-            asked = cursor.apply_returns(now_ms)
+            asked = cursor.apply_returns(now_ms, batches)
+            cursor.set_aside_delayed(self.deliver_ms[cursor.topic, cursor.partition], now_ms)
             deliveries += cursor.dispatch(batches, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
@@ -75,6 +78,10 @@ class Model:
                 "is_active": consumer_id == cursor.active_id if cursor.is_single_active() else None, "is_blocked": consumer.is_blocked,
             } for consumer_id, consumer in sorted(cursor.consumers.items())},
         }
+
+    def letters(self, topic: str, subscription: str) -> list[Letter]:
+        """The dead letters of a subscription, of all partitions."""
+        return sorted(letter for (name, _, other), cursor in self.cursors.items() if (name, other) == (topic, subscription) for letter in cursor.letters)
 
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({subscription for name, _, subscription in self.cursors if name == topic})
@@ -124,6 +131,8 @@ class Model:
         if there and (asked == "Exclusive" or 0 < limit <= len(there)):
             raise Refused("ConsumerBusy")
         cursor = self._new_cursor(request, properties["initial_position"])
+        if int(properties.get("max_redeliver_count", 0)):
+            cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
                              cursor.joined, int(properties["lease_ms"]), self.now_ms), asked, active_from_ms=self._active_from(cursor))
 
@@ -251,4 +260,4 @@ def as_ranges(positions: set[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-__all__ = ["Delivery", "Model", "Reply", "as_ranges"]
+__all__ = ["Delivery", "Letter", "Model", "Reply", "as_ranges"]

@@ -26,6 +26,15 @@ class Delivery(NamedTuple):
     ack_set: tuple[int, ...] | None
 
 
+class Letter(NamedTuple):
+    """A dead letter: of which message, and how often that was delivered in vain. *batch_index* is -1 outside a batch."""
+
+    partition: int
+    position: int
+    batch_index: int
+    attempts: int
+
+
 @dataclass
 class Consumer:
     consumer_id: str
@@ -67,6 +76,8 @@ class Cursor:
     active_id: str | None = None
     reads_after_ms: int = 0
     joined: int = 0
+    max_redeliver_count: int = 0
+    letters: list[Letter] = field(default_factory=list)
     acknowledged: set[int] = field(default_factory=set)
     pending: dict[int, Pending] = field(default_factory=dict)
     replay: dict[int, Replay] = field(default_factory=dict)
@@ -159,8 +170,8 @@ class Cursor:
             self.acknowledged.remove(self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
 
-    def apply_returns(self, now_ms: int) -> set[str]:
-        """Entries that come back become replay; gives the consumers that asked for a redelivery with effect (4.4, 4.21)."""
+    def apply_returns(self, now_ms: int, batches: list[int]) -> set[str]:
+        """Entries that come back become replay, or die; gives the consumers that asked for a redelivery with effect (4.4, 4.21, 4.26)."""
         for first, last, consumer_id, delay_ms in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -171,8 +182,38 @@ class Cursor:
         is_rewound = bool(counted) and self.is_single_active()
         uncounted = {position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left} - counted
         for position in counted | uncounted:
-            self.replay[position] = Replay(self.pending.pop(position).redelivery_count + (position in counted))
+            back = Replay(self.pending.pop(position).redelivery_count + (position in counted))
+            if position in counted and 0 < self.max_redeliver_count < back.redelivery_count:
+                self._die(position, back.redelivery_count, batches)
+            else:
+                self.replay[position] = back
+        self._advance()
         return asked
+
+    def _die(self, position: int, attempts: int, batches: list[int]) -> None:
+        """A letter for each message of the entry that is not acknowledged; then the entry is (4.27)."""
+        left = ack_sets.indexes(self.ack_sets.get(position, ack_sets.full(batches[position])))
+        self.letters += [Letter(self.partition, position, index if batches[position] > 1 else -1, attempts) for index in left]
+        self._done(position)
+
+    def set_aside_delayed(self, deliver_ms: list[int | None], now_ms: int) -> None:
+        """On Shared, entries that a read would meet before their deliver time wait for it as replay; the others get them at once (2.6, 4.9)."""
+        receivers = [consumer for consumer in self.consumers.values() if consumer.permits > 0]
+        if self.is_single_active() or not receivers or all(consumer.is_blocked for consumer in receivers):
+            return
+        self._pass_known(len(deliver_ms))
+        for position in range(self.read_position, min(self.read_position + sum(consumer.permits for consumer in receivers), len(deliver_ms))):
+            due_ms = deliver_ms[position]
+            if due_ms is not None and due_ms > now_ms and not self._is_known(position):
+                self.replay[position] = Replay(0, due_ms)
+        self._pass_known(len(deliver_ms))
+
+    def _is_known(self, position: int) -> bool:
+        return self.is_done(position) or position in self.pending or position in self.replay
+
+    def _pass_known(self, end: int) -> None:
+        while self.read_position < end and self._is_known(self.read_position):
+            self.read_position += 1
 
     def dispatch(self, batches: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
         """Hand out candidates; sets the blocked flags. Positions ascend within a consumer."""
@@ -184,7 +225,7 @@ class Cursor:
                      if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)]
         total_permits = sum(consumer.permits for consumer in receivers)
 
-        replay = sorted(position for position, back in self.replay.items() if back.due_ms is None or back.due_ms <= now_ms)
+        replay = sorted(position for position, back in self.replay.items() if self.is_single_active() or back.due_ms is None or back.due_ms <= now_ms)
         unread = [position for position in range(self.read_position, len(batches)) if not self.is_done(position) and position not in self.replay]
         in_line = sorted(replay + unread) if self.is_single_active() else replay + unread
         heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)

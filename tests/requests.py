@@ -25,10 +25,10 @@ class On:
         return request(kind, client=client, consumer_id=consumer, **self.where, **columns)
 
     def subscribe(self, consumer: str, subscription_type: str = "Shared", *, initial_position: str = "Earliest", priority_level: int = 0,
-                  name: str | None = None, lease_ms: int = 30_000, client: str | None = None) -> dict:
+                  name: str | None = None, lease_ms: int = 30_000, client: str | None = None, **properties: object) -> dict:
         return self._ask("subscribe", consumer, client=client, properties={
             "consumer_name": name or consumer, "subscription_type": subscription_type, "priority_level": priority_level,
-            "initial_position": initial_position, "lease_ms": lease_ms})
+            "initial_position": initial_position, "lease_ms": lease_ms, **properties})
 
     def flow(self, consumer: str, permits: int) -> dict:
         return self._ask("flow", consumer, permits=permits)

@@ -3,17 +3,21 @@
 State is given as the committed rows say it, not as the broker remembers it, so that every case also proves what a restart would find.
 """
 import tempfile
+from ast import literal_eval
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 
 import pyarrow.compute as pc
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, ranges_of, read_round
@@ -22,7 +26,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from tests.model import Reply
-from tests.model_cursor import Delivery
+from tests.model_cursor import Delivery, Letter
+from tests.plain_planner import PlainPlanner
 
 
 @cache
@@ -31,8 +36,8 @@ def planner_of(spark) -> Planner:
     return Planner(spark.newSession(), Path(tempfile.mkdtemp(prefix="pulsar_spark_inputs_")))
 
 
-def new_engine(spark, root: Path) -> "SparkEngine":
-    """An engine on a root of its own."""
+def new_engine(spark: SparkSession | None, root: Path) -> "SparkEngine":
+    """An engine on a root of its own; without Spark it plans as :class:`PlainPlanner` does."""
     prepare_root(Layout(root))
     return SparkEngine(spark, Layout(root))
 
@@ -40,7 +45,7 @@ def new_engine(spark, root: Path) -> "SparkEngine":
 class SparkEngine:
     def __init__(self, spark, layout: Layout):
         self.layout, self.now_ms = layout, 0
-        self.planner = planner_of(spark)
+        self.planner = planner_of(spark) if spark else PlainPlanner()
         self.latest, self.read_version = LatestRows(), 0
         self.topic_ids: dict[str, str] = {}
         self.tables: dict[str, AppendTable] = {}
@@ -60,12 +65,14 @@ class SparkEngine:
         made = create_topic(self.layout, topic, partitions)
         self.topic_ids[topic], self.tables[topic] = made.topic_id, AppendTable(made.path)
 
-    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None) -> list[int]:
-        instant = datetime.fromtimestamp((self.now_ms if publish_time_ms is None else publish_time_ms) / 1000, timezone.utc)
+    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None, deliver_at_ms: list[int | None] | None = None,
+                **columns) -> list[int]:
+        instant = _instant(self.now_ms if publish_time_ms is None else publish_time_ms)
+        due = deliver_at_ms or [None] * len(entries)
         self.published += 1
         self.tables[topic].append(MESSAGES.rows([
             dict(publish_id=f"{self.published:032x}", entry_id=entry_id, batch_index=index if size > 1 else None, batch_size=size, partition=partition,
-                 payload=b"x", publish_time=instant) for entry_id, size in enumerate(entries) for index in range(size)]))
+                 publish_time=instant, deliver_at_time=due[entry_id] and _instant(due[entry_id]), **{"payload": b"x", **columns}) for entry_id, size in enumerate(entries) for index in range(size)]))
         ends = self.rounds.bundle.topic(topic)
         before = ends.end_position(partition)
         return list(range(before, before + len(entries)))
@@ -111,6 +118,24 @@ class SparkEngine:
                           for consumer_id, row in sorted(self.latest.consumers[key].items())},
         }
 
+    def letters(self, topic: str, subscription: str) -> list[Letter]:
+        """What the subscription's dead letter topic holds, by what its rows say of their origin."""
+        state = self.rounds.bundle.topic(topic)
+        return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
+
+    def rows(self, topic: str) -> list[dict]:
+        """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""
+        path = self.layout.topic(parse_topic_name(topic))
+        if not path.exists():
+            return []
+        rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        return [row | {"properties": dict(row["properties"] or [])} for row in rows]
+
+    def _letter(self, state, row: dict) -> Letter:
+        ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
+        run, = (run for run in state.ledgers(partition).runs if run.ledger_id == ledger_id and 0 <= entry_id - run.first_entry_id < run.entries)
+        return Letter(partition, run.first_position + entry_id - run.first_entry_id, batch_index, int(row["properties"][ATTEMPTS]))
+
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({key.subscription for key in self.latest.cursors if key.topic_id == self.topic_ids[topic]})
 
@@ -118,6 +143,10 @@ class SparkEngine:
 def _request(row: dict) -> Request:
     parse_topic_name(row["topic"]) if row.get("topic") else None
     return Request(**{name: row.get(name) for name in Request._fields if name != "properties"}, properties=dict(row.get("properties") or {}))
+
+
+def _instant(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
 
 
 def _ms(micros: int | None) -> int | None:

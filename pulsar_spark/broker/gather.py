@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.requests import POLICIES
-from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, REPLAY
 from pulsar_spark.storage.entries import deliver_times
 
@@ -74,8 +74,13 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, now: int) -> bool:
         return False
     if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
         return False
-    replays = any(page.replays_at is not None and page.replays_at <= now for page in cursor.pages)
+    replays = any(_has_replays(cursor, page, now) for page in cursor.pages)
     return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not cursor.is_blocked)
+
+
+def _has_replays(cursor: Cursor, page: Page, now: int) -> bool:
+    """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
+    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= now)
 
 
 def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
@@ -173,7 +178,7 @@ def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, u
     for index, page in enumerate(pages):
         if returning & page.unacked.keys() or (page.returns_at is not None and page.returns_at <= now):
             touched.add(index)
-        if found < permits and page.replays_at is not None and page.replays_at <= now:
+        if found < permits and _has_replays(cursor, page, now):
             touched.add(index)
-            found += sum(held.entries for held in page.ranges if held.status == REPLAY and (held.due_time or 0) <= now)
+            found += sum(held.entries for held in page.ranges if held.status == REPLAY and (cursor.is_single_active or (held.due_time or 0) <= now))
     return touched

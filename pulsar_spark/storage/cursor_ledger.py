@@ -138,5 +138,5 @@ def read_latest(layout: Layout) -> LatestRows:
             break
     for version, rows in reversed(state):
         latest.apply(rows)
-        latest.version = version
+        latest.version = version if rows.num_rows else latest.version
     return latest

@@ -4,13 +4,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.ledgers import PartitionLedgers
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.published import read_published
 
 
 def read_entries(table: Path, ledgers: PartitionLedgers, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, pa.Table]]:
@@ -19,17 +16,16 @@ def read_entries(table: Path, ledgers: PartitionLedgers, spans: Iterable[tuple[i
         for run in ledgers.overlapping(first, last):
             low = run.first_entry_id + max(first - run.first_position, 0)
             high = run.first_entry_id + min(last, run.last_position) - run.first_position
-            rows = read_file(table, run.path, MESSAGES.schema)
-            inside = pc.and_(pc.greater_equal(rows["entry_id"], low), pc.less_equal(rows["entry_id"], high))
-            yield run, rows.filter(inside).sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
+            rows = read_published(table, run.path, run.publish_id, low, high)
+            yield run, rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
 
 
 @lru_cache(maxsize=1024)
 def deliver_times(table: Path, run: Run) -> list[tuple[int, int, int | None]]:
     """(first, last, deliver time in microseconds or None) of a run's entries by position, those of one time joined. An entry's first message decides."""
-    rows = pq.read_table(f"{table}/{run.path}", columns=["entry_id", "deliver_at_time"], partitioning=None)
-    inside = pc.and_(pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less(rows["entry_id"], run.first_entry_id + run.entries))
-    rows = rows.filter(inside).sort_by("entry_id")
+    last = run.first_entry_id + run.entries - 1
+    rows = read_published(table, run.path, run.publish_id, run.first_entry_id, last, ["entry_id", "batch_index", "deliver_at_time"])
+    rows = rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
     times = dict(zip(reversed(rows["entry_id"].to_pylist()), reversed(rows["deliver_at_time"].cast(pa.int64()).to_pylist())))
     joined: list[tuple[int, int, int | None]] = []
     for entry_id in sorted(times):

@@ -17,6 +17,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import PublishedFile, Run, number_files
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
+from pulsar_spark.storage.published import read_published
 
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
@@ -80,7 +81,7 @@ def number_commit(table: Path, commit: Commit, ends: dict[int, int], seen_publis
     if publish_ids <= seen_publish_ids:
         return {}
     seen_publish_ids |= publish_ids
-    batch_sizes = {file.path: _entry_batch_sizes(table, file.path) for file in files if file.batch_size is None}
+    batch_sizes = {file.path: _entry_batch_sizes(table, file) for file in files if file.batch_size is None}
     return number_files(files, ledger_id=commit.version, ends=ends, batch_sizes=batch_sizes)
 
 
@@ -103,8 +104,8 @@ def _published_file(table: Path, file: AddedFile) -> PublishedFile:
                          _time(high.get("publish_time")), file.size, has("deliver_at_time"), has("uuid"), has("partition_key") or has("ordering_key"))
 
 
-def _entry_batch_sizes(table: Path, path: str) -> list[int]:
-    rows = pq.read_table(f"{table}/{path}", columns=["entry_id", "batch_size"], partitioning=None)
+def _entry_batch_sizes(table: Path, file: PublishedFile) -> list[int]:
+    rows = read_published(table, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, ["entry_id", "batch_size"])
     sizes = dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
     return [sizes[entry_id] for entry_id in sorted(sizes)]
 
@@ -155,6 +156,8 @@ def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime
 def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
     """Position of the last entry published before *instant*; -1 when there is none."""
     for run in reversed(ledgers.runs):
+        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+            return run.last_position
         if run.min_publish_time is not None and run.min_publish_time < instant:
             early = [position for position, published in _publish_times(table, run) if published < instant]
             if early:
@@ -163,7 +166,6 @@ def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datet
 
 
 def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
-    rows = pq.read_table(f"{table}/{run.path}", columns=["entry_id", "publish_time"], partitioning=None)
+    rows = read_published(table, run.path, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, ["entry_id", "publish_time"])
     for entry_id, published in zip(rows["entry_id"].to_pylist(), rows["publish_time"].to_pylist()):
-        if run.first_entry_id <= entry_id < run.first_entry_id + run.entries:
-            yield run.first_position + entry_id - run.first_entry_id, published
+        yield run.first_position + entry_id - run.first_entry_id, published

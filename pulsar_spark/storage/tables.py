@@ -159,13 +159,18 @@ class AppendTable:
         return found.st_ino, found.st_mtime_ns
 
 
+def partition_values(path: str) -> dict[str, str]:
+    """Partition columns of a data file, as the names of its folders say them."""
+    return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+
+
 def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
     """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is gone."""
     path = file.path if isinstance(file, AddedFile) else file
-    partition_values = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+    values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in partition_values])
-    arrays = [pa.repeat(pa.scalar(partition_values[field.name]), rows.num_rows).cast(field.type) if field.name in partition_values
+    rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in values])
+    arrays = [pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type) if field.name in values
               else rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
               for field in wanted]
     return pa.Table.from_arrays(arrays, schema=wanted)

@@ -1,6 +1,6 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position. Laid end to end they form an axis of entry counts; the consumers' turns, as
+Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Laid end to end they form an axis of entry counts; the consumers' turns, as
 wide as their permits allow, form another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of
 entries at the price of a few ranges.
 
@@ -28,7 +28,7 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
     """Lay the candidates end to end. Adds to each segment: entries on offer (0 for none), and how many are offered before it."""
     in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
     now = F.col("cursor_limits.now")
-    is_due = F.col("due_time").isNull() | (F.col("due_time") <= now)
+    is_due = F.col("due_time").isNull() | (F.col("due_time") <= now) | F.col("cursor_limits.is_single_active")
     rank = F.when((F.col("status") == "replay") & is_due, 0).when(
         F.col("status") == "unread", F.when(F.col("cursor_limits.is_single_active"), 0).otherwise(1)).otherwise(2)
     ranked = segments.select("*", rank.alias("rank"), unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))

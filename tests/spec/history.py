@@ -6,7 +6,7 @@ from pulsar_spark.protocol import ack_set
 from tests.spec.table import ADMIN, Case, Place
 
 REPLIED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy"}
-STATE_COLUMNS = ("mark-delete", "read", "acked", "pending", "replay", "due", "permits", "unacked", "blocked", "active", "type")
+STATE_COLUMNS = ("mark-delete", "read", "acked", "pending", "replay", "due", "waits", "letters", "permits", "unacked", "blocked", "active", "type")
 
 
 class Happened(NamedTuple):
@@ -30,7 +30,8 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
             for partition in case.all_partitions:
                 entries = case.published(case.rows[number])
                 if entries:
-                    engine.publish(case.topic, partition, entries, publish_time_ms=1000 * number)
+                    sizes, deliver_at_ms = map(list, zip(*entries))
+                    engine.publish(case.topic, partition, sizes, publish_time_ms=1000 * number, deliver_at_ms=deliver_at_ms)
             asked[case.name] = case.requests(case.rows[number])
         result = engine.round([request for requests in asked.values() for request in requests], 1000 * number)
         for case in running:
@@ -44,7 +45,10 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
 
 
 def _state(engine, case: Case, partition: int) -> dict | None:
-    return engine.state(case.topic, partition, "s") if "s" in engine.subscriptions(case.topic) else None
+    if "s" not in engine.subscriptions(case.topic):
+        return None
+    has_letters = any("letters" in row for row in case.rows)
+    return engine.state(case.topic, partition, "s") | ({"letters": engine.letters(case.topic, "s")} if has_letters else {})
 
 
 def check(case: Case, history: list[Happened]) -> None:
@@ -85,7 +89,7 @@ def _state_cell(case: Case, column: str, cell: str):
     """A cell of the subscription's state as a value to compare."""
     if column in ("mark-delete", "read"):
         return int(cell)
-    if column in ("acked", "replay"):
+    if column in ("acked", "replay", "letters"):
         return set() if cell == "none" else case.places(cell)
     if column == "pending":
         return {names: case.places(places) for names, places in case.by_consumer(cell).items()}
@@ -107,6 +111,10 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
         return {Place(partition, position) for first, last in state["acknowledged"] for position in range(first, last + 1)}
     if column == "due":
         return {f"{position}@{held[2] // 1000}" for position, held in state["pending"].items() if held[2] is not None}
+    if column == "waits":
+        return {f"{position}@{due // 1000}" for position, (_, due) in state["replay"].items() if due is not None}
+    if column == "letters":
+        return _letters(state["letters"])
     if column == "replay":
         return {_place(state, partition, position, count) for position, (count, _) in state["replay"].items()}
     if column == "blocked":
@@ -121,6 +129,16 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
         return held
     numbers = {case.consumer(name): consumer[column] for name, consumer in state["consumers"].items()}
     return {group: sum(numbers[name] for name in group) for group in groups}
+
+
+def _letters(letters: list) -> set[Place] | list:
+    """The entries that have letters, with attempts as count; the letters themselves where a message has two."""
+    if len({letter[:3] for letter in letters}) < len(letters):
+        return letters
+    entries: dict[tuple[int, int, int], list[int]] = {}
+    for partition, position, batch_index, attempts in letters:
+        entries.setdefault((partition, position, attempts), []).append(batch_index)
+    return {Place(*entry, None if indexes == [-1] else tuple(indexes)) for entry, indexes in entries.items()}
 
 
 def _place(state: dict, partition: int, position: int, count: int) -> Place:

@@ -56,9 +56,9 @@ class Case:
     def consumer(self, consumer_id: str) -> str:
         return consumer_id.removeprefix(f"{self.name}: ")
 
-    def published(self, row: dict[str, str]) -> list[int]:
-        """Messages per entry."""
-        return [size for token in row.get("publish", "").split() for size in _repeated(token)]
+    def published(self, row: dict[str, str]) -> list[tuple[int, int | None]]:
+        """Messages and deliver time (milliseconds, or None) of each entry."""
+        return [entry for token in row.get("publish", "").split() for entry in _repeated(token)]
 
     def requests(self, row: dict[str, str]) -> list[dict]:
         """The requests of a round; on a partitioned topic each is made of every partition, as consumers of the whole topic do."""
@@ -95,9 +95,10 @@ def _parts(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(";") if part.strip()]
 
 
-def _repeated(token: str) -> list[int]:
-    size, _, times = token.partition("*")
-    return [int(size)] * int(times or 1)
+def _repeated(token: str) -> list[tuple[int, int | None]]:
+    entries, _, deliver_at = token.partition("@")
+    size, _, times = entries.partition("*")
+    return [(int(size), 1000 * int(deliver_at) if deliver_at else None)] * int(times or 1)
 
 
 def _options(words: list[str]) -> dict[str, str]:
@@ -114,7 +115,7 @@ def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
     position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
     options = _options(words[1:])
     return on.subscribe(consumer, words[0], initial_position=position, name=options["name"], priority_level=int(options.get("priority", 0)),
-                        lease_ms=1000 * int(options.get("lease", 600)))
+                        lease_ms=1000 * int(options.get("lease", 600)), **({"max_redeliver_count": options["max"]} if "max" in options else {}))
 
 
 def _left(words: list[str]) -> dict:

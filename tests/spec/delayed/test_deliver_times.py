@@ -1,0 +1,78 @@
+"""Delayed delivery: entries with a deliver time, on subscriptions that honour it and on those that do not. Never early (0.21)."""
+import pytest
+
+from tests.spec.history import check
+from tests.spec.table import Case
+
+CASES = [
+    Case("waits on shared", source="5.1, 0.21, 4.9", says="""
+        An entry met before its deliver time waits, costs no permits and is no redelivery; it holds back mark-delete (5.20).""", table="""
+        | s | publish   | requests                     | delivered | waits | replay | permits | mark-delete |
+        | 0 | 1 1@2 1   | A subscribe Shared; A flow 9 | A 0 2     | 1@2   | 1      | A 7     | -1          |
+        | 1 |           | A ack 0; A ack 2             |           | 1@2   | 1      | A 7     | 0           |
+        | 2 |           |                              | A 1       | none  | none   | A 6     | 0           |
+        | 3 |           | A ack 1                      |           | none  | none   | A 6     | 2           |
+    """),
+    Case("at once on exclusive", source="2.6, golden k3", says="""
+        Exclusive and Failover keep the order of positions and know no deliver times.""", table="""
+        | s | publish | requests                        | delivered | waits | pending |
+        | 0 | 1 1@9 1 | A subscribe Exclusive; A flow 9 | A 0-2     | none  | A 0-2   |
+        | 1 | 1@9     |                                 | A 3       | none  | A 0-3   |
+    """),
+    Case("at once on failover", source="2.6, golden k3", says="""
+        Likewise.""", table="""
+        | s | publish | requests                       | delivered |
+        | 0 | 1@9 1   | A subscribe Failover; A flow 9 | A 0-1     |
+    """),
+    Case("due already", source="5.7", says="""
+        A deliver time that has come is none.""", table="""
+        | s | publish | requests                     | delivered | waits | permits |
+        | 0 |         | A subscribe Shared; A flow 9 |           | none  | A 9     |
+        | 1 | 1@1 1@2 |                              | A 0       | 1@2   | A 8     |
+        | 2 |         |                              | A 1       | none  | A 7     |
+    """),
+    Case("in order of position when due", source="4.7, 4.8", says="""
+        What is due goes before what is new, by position, as far as permits go.""", table="""
+        | s | publish     | requests                     | delivered | waits   | permits |
+        | 0 | 1@3 1@2 1@2 | A subscribe Shared; A flow 3 |           | 0@3 1@2 2@2 | A 3 |
+        | 1 |             |                              |           | 0@3 1@2 2@2 | A 3 |
+        | 2 | 1*2         |                              | A 1-3     | 0@3     | A 0     |
+        | 3 |             |                              |           | 0@3     | A 0     |
+        | 4 |             | A flow 2                     | A 0 4     | none    | A 0     |
+    """),
+    Case("each subscription by itself", source="0.24", says="""
+        A deliver time is the entry's; what one subscription has waited for another need not have met.""", table="""
+        | s | publish | requests                                 | delivered | waits |
+        | 0 | 1@2 1   | A subscribe Shared; A flow 9             | A 1       | 0@2   |
+        | 1 |         | other/B subscribe Exclusive; other/B flow 9 | other/B 0-1 | 0@2 |
+        | 2 |         |                                          | A 0       | none  |
+    """),
+    Case("given back after its time", source="4.21", says="""
+        Once delivered it is an entry like any other: it comes back at once, counted.""", table="""
+        | s | publish | requests                     | delivered | waits | pending |
+        | 0 | 1@1     | A subscribe Shared; A flow 9 |           | 0@1   | none    |
+        | 1 |         |                              | A 0       | none  | A 0     |
+        | 2 |         | A nack 0                     | A 0+1     | none  | A 0+1   |
+    """),
+    Case("acknowledged while it waits", source="3.11, 5.20", says="""
+        An acknowledgement needs no delivery.""", table="""
+        | s | publish | requests                     | delivered | waits | mark-delete |
+        | 0 | 1@3 1   | A subscribe Shared; A flow 9 | A 1       | 0@3   | -1          |
+        | 1 |         | A ack 0                      |           | none  | 0           |
+        | 2 |         |                              |           | none  | 0           |
+        | 3 |         |                              |           | none  | 0           |
+    """),
+    Case("the type changes while it waits", source="2.6, 2.1", says="""
+        When an Exclusive consumer takes over from Shared ones, what they would have waited for comes at once and in its place.""", table="""
+        | s | publish | requests                        | delivered | waits | pending | replay |
+        | 0 | 1 1@9 1 | A subscribe Shared; A flow 9    | A 0 2     | 1@9   | A 0 2   | 1      |
+        | 1 |         | A close                         |           | 1@9   | none    | 0-2    |
+        | 2 |         | B subscribe Exclusive; B flow 2 | B 0-1     | none  | B 0-1   | 2      |
+        | 3 |         | B flow 1                        | B 2       | none  | B 0-2   | none   |
+    """),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(case, history):
+    check(case, history[case.name])
