@@ -12,6 +12,7 @@ from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.profiling import profile_rounds
+from tests.benchmarks.publish_profile import profile_publish
 from tests.benchmarks.table import as_markdown, shown, write
 
 FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
@@ -30,7 +31,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats: under five minutes on two cores.")] = False,
          only: Annotated[str | None, typer.Option("--only", help=f"Families to measure, separated by commas: {', '.join(FAMILIES)}. All without it.")] = None,
          out: Annotated[Path, typer.Option("--out", help="Folder for benchmarks.json, benchmarks.md and profile.txt.")] = Path("benchmarks"),
-         profile: Annotated[bool, typer.Option("--profile", help="Where the time of a round goes, in profile.txt; alone unless --only is given too.")] = False):
+         profile: Annotated[bool, typer.Option("--profile", help="Where rounds and publishes spend time, in profile.txt; alone without --only.")] = False):
     """Measure the product and compare it with its budgets."""
     names = only.split(",") if only else [] if profile else list(FAMILIES)
     unknown = [name for name in names if name not in FAMILIES]
@@ -48,7 +49,7 @@ def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and 
                 write(out, machine, figures)
         if profile:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "profile.txt").write_text(profile_rounds(bench))
+            (out / "profile.txt").write_text(profile_publish(bench) + "\n" + profile_rounds(bench))
             console.print(f"profile: {out / 'profile.txt'}", highlight=False)
     if figures:
         print(as_markdown(machine, figures))

@@ -33,8 +33,9 @@ class Bench:
     @cached_property
     def planner(self) -> Planner:
         """One planner for all in-process rounds, on a session with a broker's settings: its plan is as warm for the last root as for the first."""
+        master = self.spark.sparkContext.master
         self.say("preparing the round's plan")
-        planner = Planner(spark_session(for_rounds=True) if self.spark else None, self.folder / "inputs")
+        planner = Planner(spark_session(master=master, for_rounds=True), self.folder / "inputs")
         planner.warm_up()
         return planner
 
