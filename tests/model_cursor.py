@@ -226,7 +226,7 @@ class Cursor:
         total_permits = sum(consumer.permits for consumer in receivers)
 
         replay = sorted(position for position, back in self.replay.items() if self.is_single_active() or back.due_ms is None or back.due_ms <= now_ms)
-        unread = [position for position in range(self.read_position, len(batches)) if not self.is_done(position) and position not in self.replay]
+        unread = [position for position in range(self.read_position, len(batches)) if not self._is_known(position)]
         in_line = sorted(replay + unread) if self.is_single_active() else replay + unread
         heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
         offered = len(replay + unread)
@@ -247,6 +247,8 @@ class Cursor:
 
         for consumer_id, consumer in self.consumers.items():
             consumer.is_blocked = blocked[consumer_id] or 0 < limit <= self.unacked(batches, consumer_id)
+        while self.is_done(self.read_position) or self.read_position in self.pending or self.read_position in self.replay:
+            self.read_position += 1
         self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
         self.acks, self.negative_acks, self.redeliver_all, self.left = [], [], set(), set()
         return deliveries
@@ -275,5 +277,4 @@ class Cursor:
         back = self.replay.pop(position, Replay(0))
         self.pending[position] = Pending(consumer.consumer_id, back.redelivery_count)
         consumer.permits -= self.weight(position, batches)
-        self.read_position = max(self.read_position, position + 1)
         return Delivery(self.topic, self.partition, self.subscription, consumer.consumer_id, position, back.redelivery_count, self.ack_sets.get(position))

@@ -46,18 +46,17 @@ def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, touche
     cursor = asked.cursor
     rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
-    before = (cursor.mark_delete, cursor.read_position, [held for index in sorted(touched) for held in cursor.pages[index].ranges])
-    changed, gone = cursor.replace(touched, ranges)
-    cursor.advance_read_position()
+    read_before = cursor.read_position
+    if ranges != [held for index in sorted(touched) for held in cursor.pages[index].ranges]:
+        asked.is_changed = True
+        rows.add_pages(cursor, *cursor.replace(touched, ranges))
+        cursor.advance_read_position()
     delivered, redelivered = Counter(), Counter()
     for held in ranges:
         if held.status == PENDING and held.delivery_round == draft.number:
             delivered[held.consumer_id] += held.unacked_messages
-            redelivered[held.consumer_id] += held._replace(last=min(held.last, before[1] - 1)).unacked_messages if held.first < before[1] else 0
+            redelivered[held.consumer_id] += held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
     _count(bundle, cursor, asked, delivered, redelivered)
-    if before != (cursor.mark_delete, cursor.read_position, ranges):
-        asked.is_changed = True
-        rows.add_pages(cursor, changed, gone)
 
 
 def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counter, redelivered: Counter) -> None:

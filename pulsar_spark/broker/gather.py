@@ -10,7 +10,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.broker.state import Consumer, Cursor, Page
-from pulsar_spark.protocol.cursor import PENDING, REPLAY
+from pulsar_spark.protocol.cursor import PENDING, REPLAY, skip_unacked
 from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
@@ -55,6 +55,7 @@ def next_due(bundle: Bundle, now: int) -> int | None:
              if instant is not None and instant > now]
     waits += [cursor.reads_after for cursor in bundle.cursors.values() if cursor.reads_after > now]
     waits += bundle.leases.values()
+    waits += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     return min(waits, default=None)
 
 
@@ -91,7 +92,7 @@ def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
 def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: list[Consumer], work: Work) -> None:
     cursor, number, now = asked.cursor, len(work.cursors), draft.now
     permits = sum(consumer.permits for consumer in takers)
-    unread = _unread_runs(bundle, cursor, min(permits, MAX_ROUND_ENTRIES))
+    unread = _unread_runs(bundle, asked, min(permits, MAX_ROUND_ENTRIES))
     touched = _touched_pages(cursor, asked, now, permits, unread)
     held_in = [cursor.pages[index] for index in touched]
     here = sum((page.unacked for page in held_in[1:]), start=held_in[0].unacked.copy()) if held_in else {}
@@ -116,6 +117,8 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     for position, (unacked, replaces) in asked.ack_sets.items():
         if position > cursor.mark_delete:
             row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
+            if cursor.find(position) is None:
+                row("unread", position, position, batch_size=_batch_size(bundle, cursor, position))
     for first, last, consumer_id, due in asked.returns:
         row("return", first, last, consumer_id=consumer_id, due_time=due)
     for first, last, batch_size, due in unread:
@@ -137,14 +140,16 @@ def _turns(cursor: Cursor, takers: list[Consumer], round_number: int) -> list[tu
     return turns
 
 
-def _unread_runs(bundle: Bundle, cursor: Cursor, most: int) -> list[UnreadRun]:
-    """The next entries never delivered, at most *most* of them; adjoining runs that agree in batch size and deliver time are one."""
+def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:
+    """Runs that hold the next *most* entries never delivered (and what is acknowledged between them); those that adjoin and agree are one."""
+    cursor = asked.cursor
     topic = bundle.topics.get(cursor.topic)
     cursor.advance_read_position()
     if topic is None or most <= 0:
         return []
     ledgers = topic.ledgers(cursor.key.partition)
-    last = min(cursor.read_position + most, ledgers.end_position) - 1
+    ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0):] for held in page.ranges]
+    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead + asked.acks), most)
     runs: list[UnreadRun] = []
     if last < cursor.read_position:
         return runs
@@ -159,6 +164,10 @@ def _unread_runs(bundle: Bundle, cursor: Cursor, most: int) -> list[UnreadRun]:
             else:
                 runs.append(UnreadRun(first, until, run.batch_size, due))
     return runs
+
+
+def _batch_size(bundle: Bundle, cursor: Cursor, position: int) -> int:
+    return next(bundle.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position)).batch_size
 
 
 def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[UnreadRun]) -> set[int]:
