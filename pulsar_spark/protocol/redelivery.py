@@ -1,0 +1,36 @@
+"""Redelivery backoff: how long an entry waits before it comes again, by how often it came again before.
+
+Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the multiplier times as long, whole milliseconds, up to
+the longest. The count is the one the message carries.
+"""
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MultiplierRedeliveryBackoff:
+    """Waits that grow by a factor; ValueError for waits below 0, a longest one below the shortest, or a factor below 1.
+
+    >>> backoff = MultiplierRedeliveryBackoff(min_delay_ms=1000, max_delay_ms=60_000, multiplier=3)
+    >>> [backoff.delay_ms(count) for count in range(-1, 6)]
+    [1000, 1000, 3000, 9000, 27000, 60000, 60000]
+    """
+
+    min_delay_ms: int = 10_000
+    max_delay_ms: int = 600_000
+    multiplier: float = 2.0
+
+    def __post_init__(self):
+        if not 0 <= self.min_delay_ms <= self.max_delay_ms:
+            raise ValueError(f"min_delay_ms {self.min_delay_ms!r}, max_delay_ms {self.max_delay_ms!r}: give 0 <= shortest <= longest")
+        if not self.multiplier >= 1 or math.isinf(self.multiplier):
+            raise ValueError(f"multiplier {self.multiplier!r}: give a number from 1 up")
+
+    def delay_ms(self, redelivery_count: int) -> int:
+        """The wait of a message that was redelivered so often."""
+        if redelivery_count <= 0 or self.min_delay_ms == 0:
+            return self.min_delay_ms
+        # Compared as logarithms, since a power of a large count is beyond what a float can hold.
+        if redelivery_count * math.log(self.multiplier) > math.log(self.max_delay_ms / self.min_delay_ms) + 1:
+            return self.max_delay_ms
+        return min(int(self.min_delay_ms * self.multiplier ** redelivery_count), self.max_delay_ms)
