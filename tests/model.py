@@ -6,6 +6,8 @@ of semantics 0 where they differ from Pulsar. Letters are noted, not published. 
 """
 from typing import NamedTuple
 
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol.policies import check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 
 
@@ -29,7 +31,8 @@ class Model:
                        "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
                        "max_consumers_per_subscription": max_consumers_per_subscription,
                        "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms}
-        self.policies: dict[str, dict[str, int]] = {}
+        self.policies: dict[str, dict[str, str]] = {}
+        self.checked_ms: dict[tuple[str, int], int] = {}
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
         self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
@@ -55,6 +58,7 @@ class Model:
         self.now_ms = now_ms
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
+        self._maintain()
         deliveries = []
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
@@ -86,9 +90,30 @@ class Model:
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({subscription for name, _, subscription in self.cursors if name == topic})
 
+    def _policies(self, topic: str) -> dict[str, str]:
+        return self.policies.get(topic.removeprefix("persistent://").rpartition("/")[0], {}) | self.policies.get(topic, {})
+
     def _limits(self, topic: str) -> dict[str, int]:
-        namespace = topic.removeprefix("persistent://").rpartition("/")[0]
-        return self.limits | self.policies.get(namespace, {}) | self.policies.get(topic, {})
+        return {name: int(self._policies(topic).get(name, default)) for name, default in self.limits.items()}
+
+    def _maintain(self) -> None:
+        """Time to live, and the time quota that evicts; the size quota is not modelled (3.29, 3.30)."""
+        for (topic, partition), published_ms in self.publish_ms.items():
+            policies = self._policies(topic)
+            every_ms = 1000 * int(policies.get("ttl_check_seconds", 60))
+            if not policies or self.checked_ms.get((topic, partition), -every_ms) + every_ms > self.now_ms:
+                continue
+            self.checked_ms[topic, partition] = self.now_ms
+            for cursor in [cursor for cursor in self.cursors.values() if (cursor.topic, cursor.partition) == (topic, partition)]:
+                if ttl := int(policies.get("message_ttl_seconds", 0)):
+                    self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, self.deliver_ms[topic, partition])
+                if policies.get("backlog_quota_policy") == "consumer_backlog_eviction" and (age := int(policies.get("backlog_quota_seconds", 0))):
+                    self._drop_older(cursor, published_ms, self.now_ms - 1000 * age, [None] * len(published_ms))
+
+    def _drop_older(self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]) -> None:
+        """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before (0.26)."""
+        newest = max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
+        cursor.acks += [(position, position, None, False) for position in range(newest + 1) if deliver_ms[position] is None or deliver_ms[position] < before_ms]
 
     def _answer(self, request: dict) -> list[Reply]:
         """Do what comes before the acknowledgements, note the rest down at the cursor; the replies in order."""
@@ -204,7 +229,11 @@ class Model:
         del self.cursors[request["topic"], request["partition"], request["subscription"]]
 
     def _policy(self, request: dict, properties: dict) -> None:
-        self.policies.setdefault(request.get("topic") or properties["namespace"], {})[properties["name"]] = int(properties["value"])
+        try:
+            check_policy(properties["name"], properties["value"])
+        except InvalidConfiguration as refused:
+            raise Refused("InvalidConfiguration") from refused
+        self.policies.setdefault(request.get("topic") or properties["namespace"], {})[properties["name"]] = properties["value"]
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:

@@ -68,7 +68,7 @@ class On:
     def expire(self, seconds: int) -> dict:
         return self._ask("expire", properties={"seconds": seconds})
 
-    def policy(self, name: str, value: int) -> dict:
+    def policy(self, name: str, value: int | str) -> dict:
         return request("policy", client="admin", topic=self.where["topic"], properties={"name": name, "value": value})
 
 

@@ -21,7 +21,7 @@ DEFAULT_LEASE_MS = 30_000
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered. ``error`` says why numbering stopped, if it did."""
+    """A topic and how far it is numbered. ``error`` says why numbering stopped, if it did; ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
@@ -29,6 +29,7 @@ class TopicState:
     partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
     publish_ids: set[str] = field(default_factory=set)
     error: str | None = None
+    checked_at: int | None = None
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         return self.partitions.setdefault(partition, PartitionLedgers())
@@ -52,6 +53,7 @@ class Bundle:
         self.requests_version = 0
         self.ledgers_version = 0
         self.clock = 0
+        self.maintenance_due: int | None = None
         self._folders = TopicFolders(layout)
 
     # What is known of a name
@@ -66,10 +68,14 @@ class Bundle:
         return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
 
     def policy(self, topic: str, name: str, default: int) -> int:
-        """A policy's value: the topic's own, else its namespace's, else *default*."""
+        """A number's policy: the topic's own, else its namespace's, else *default*."""
+        return int(self.policy_text(topic, name, str(default)))
+
+    def policy_text(self, topic: str, name: str, default: str) -> str:
+        """Likewise, as it was set."""
         for owner in (topic, parse_topic_name(topic).namespace_name):
             if (owner, name) in self.policies:
-                return int(self.policies[owner, name])
+                return self.policies[owner, name]
         return default
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:

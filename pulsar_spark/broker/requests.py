@@ -17,17 +17,13 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.membership import refusal
+from pulsar_spark.protocol.policies import POLICIES, check_policy
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 
-FAILOVER_DELAY_MS = 1000
 ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy"}
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""
-
-POLICIES = {"max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
-            "active_consumer_failover_delay_ms": FAILOVER_DELAY_MS}
-"""Policies and their defaults; topics go before namespaces, namespaces before these."""
 
 
 class Intake:
@@ -271,10 +267,7 @@ class Intake:
 
     def _policy(self, request: Request) -> None:
         name, value = request.properties.get("name"), request.properties.get("value", "")
-        if name not in POLICIES:
-            raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
-        if not value.isdigit():
-            raise InvalidConfiguration(f"policy {name}: {value!r} is not a number from 0 up")
+        check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")
         if not owner:
             raise InvalidConfiguration(f"policy {name}: name the topic or the namespace it is for")
@@ -288,7 +281,7 @@ class Intake:
     # Looking things up
 
     def _policy_value(self, topic: str, name: str) -> int:
-        return self.bundle.policy(topic, name, POLICIES[name])
+        return self.bundle.policy(topic, name, int(POLICIES[name]))
 
     def _topic(self, request: Request) -> TopicState:
         if not request.topic or request.partition is None:

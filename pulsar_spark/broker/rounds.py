@@ -20,6 +20,7 @@ from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.gather import Work, gather_work
+from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import LEDGERS
@@ -69,6 +70,7 @@ class Rounds:
         for request in [*waiting, *requests]:
             intake.take(request)
         intake.end_leases()
+        maintain(bundle, draft)
         for state in moved:
             if state.error:
                 log.error("topic %s is not numbered further: %s", state.topic.name, state.error)

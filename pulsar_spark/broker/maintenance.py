@@ -1,0 +1,107 @@
+"""What the broker does to backlogs by itself: time to live and backlog quotas, every ``ttl_check_seconds`` of the tick.
+
+It runs within a round, between the requests and the plan, and only notes acknowledgements, as a request would; so a crash repeats or loses nothing. When a topic was looked
+at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its producers are not held longer than need be.
+Rules: semantics 3.29, 3.30 (see protocol.policies).
+"""
+from collections import Counter
+from datetime import datetime, timezone
+
+from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, POLICIES, Delayed, Stretch, backlog_bytes, evicted_up_to, expired
+from pulsar_spark.storage.entries import deliver_times
+from pulsar_spark.storage.ledgers import PartitionLedgers, last_published_before
+
+SECOND = 1_000_000
+HELD_CHECK_SECONDS = 1
+
+
+def maintain(bundle: Bundle, draft: RoundDraft) -> None:
+    """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for never."""
+    due = [when for state in _topics_to_check(bundle) if (when := _check_in_time(bundle, draft, state)) is not None]
+    for name, is_exceeded in _exceeded(bundle).items():
+        if is_exceeded and name not in bundle.topics:
+            _say_exceeded(bundle, draft, name, False)
+    bundle.maintenance_due = min(due, default=None)
+
+
+def _topics_to_check(bundle: Bundle) -> list[TopicState]:
+    owners = {owner for (owner, name), value in bundle.policies.items() if name in CHECKED and value != "0"}
+    owners |= {owner for owner, is_exceeded in _exceeded(bundle).items() if is_exceeded}
+    if not owners:
+        return []
+    return [state for name, state in bundle.topics.items() if name in owners or state.topic.name.namespace_name in owners]
+
+
+def _exceeded(bundle: Bundle) -> dict[str, bool]:
+    return {owner: value == "true" for (owner, name), value in bundle.policies.items() if name == BACKLOG_EXCEEDED}
+
+
+def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
+    """Look at the topic if it is time; when to look next, None when there is nothing to look after any more."""
+    name = str(state.topic.name)
+    ttl, size, seconds, every = (int(bundle.policy(name, policy, POLICIES[policy])) for policy in (*CHECKED, "ttl_check_seconds"))
+    if state.checked_at is None or state.checked_at + _interval(bundle, name, every) <= draft.now:
+        state.checked_at = draft.now
+        cursors = bundle.cursors_of(state.topic.topic_id)
+        if ttl:
+            for cursor in cursors:
+                _expire(draft, state, cursor, draft.now - ttl * SECOND)
+        is_evicting = bundle.policy_text(name, "backlog_quota_policy", str(POLICIES["backlog_quota_policy"])) == EVICT
+        is_over = [_check_quota(draft, state, cursors, partition, size, seconds, is_evicting) for partition in state.topic.partition_indexes]
+        if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
+            _say_exceeded(bundle, draft, name, any(is_over) and not is_evicting)
+    return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds else None
+
+
+def _interval(bundle: Bundle, topic: str, every: int) -> int:
+    return (HELD_CHECK_SECONDS if _exceeded(bundle).get(topic) else every) * SECOND
+
+
+def _say_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
+    value = "true" if is_exceeded else "false"
+    bundle.policies[topic, BACKLOG_EXCEEDED] = value
+    draft.facts.append(dict(kind="policy", topic=topic, properties=[(BACKLOG_EXCEEDED, value)]))
+
+
+def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
+    ledgers = state.ledgers(cursor.key.partition)
+    last = last_published_before(state.topic.path, ledgers, _instant(dead_before))
+    if last <= cursor.mark_delete:
+        return
+    delayed = [Delayed(*times) for run in ledgers.overlapping(cursor.mark_delete + 1, last) if run.has_delayed
+               for times in deliver_times(state.topic.path, run) if times[2] is not None]
+    draft.of(cursor).acks += expired(cursor.mark_delete, last, delayed, dead_before=dead_before)
+
+
+def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], partition: int, size: int, seconds: int, is_evicting: bool) -> bool:
+    """Is the slowest cursor of the partition above a quota? If it is to be, what is too much is acknowledged on all cursors."""
+    here = [cursor for cursor in cursors if cursor.key.partition == partition]
+    slowest = min((cursor.mark_delete for cursor in here), default=None)
+    if slowest is None or not (size or seconds):
+        return False
+    ledgers = state.ledgers(partition)
+    too_old = last_published_before(state.topic.path, ledgers, _instant(draft.now - seconds * SECOND)) if seconds else -1
+    stretches = stretches_behind(ledgers, slowest) if size else []
+    is_too_big = size > 0 and backlog_bytes(stretches, slowest) > size
+    if is_evicting:
+        for cursor in here:
+            last = max(too_old, evicted_up_to(stretches, cursor.mark_delete, size) if is_too_big else -1)
+            if last > cursor.mark_delete:
+                draft.of(cursor).acks.append((cursor.mark_delete + 1, last))
+    return is_too_big or too_old > slowest
+
+
+def stretches_behind(ledgers: PartitionLedgers, position: int) -> list[Stretch]:
+    """What is stored behind *position*, run by run; a file's bytes are its runs' by their messages."""
+    runs = list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
+    messages = Counter()
+    for run in ledgers.runs[ledgers.runs.index(runs[0]):] if runs else []:
+        messages[run.ledger_id, run.path] += run.entries * run.batch_size
+    return [Stretch(run.first_position, run.last_position, run.bytes * run.entries * run.batch_size // messages[run.ledger_id, run.path]) for run in runs]
+
+
+def _instant(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / SECOND, timezone.utc)

@@ -1,0 +1,125 @@
+"""Policies by name, and the rules of expiry and backlog quotas.
+
+Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager; semantics 3.29, 3.30 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it, but never an entry
+before its deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it falls due. A quota measures the backlog of
+the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of the time quota, because ages
+are known by entry here.
+"""
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pulsar_spark.errors import InvalidConfiguration
+
+HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
+
+POLICIES: dict[str, int | str] = {
+    "max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
+    "active_consumer_failover_delay_ms": 1_000, "message_ttl_seconds": 0, "ttl_check_seconds": 60, "backlog_quota_bytes": 0, "backlog_quota_seconds": 0,
+    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0}
+"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever."""
+
+CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds")
+"""Policies that a broker looks after every ``ttl_check_seconds``."""
+
+BACKLOG_EXCEEDED = "backlog_exceeded"
+"""What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the policies, nobody's to set."""
+
+EVICTION_TARGET = 0.9
+_LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1}
+
+
+def check_policy(name: str | None, value: str) -> None:
+    """:class:`InvalidConfiguration` for a policy that does not exist, or a value it cannot have.
+
+    >>> check_policy("backlog_quota_policy", "drop")
+    Traceback (most recent call last):
+    pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of producer_request_hold, producer_exception, consumer_backlog_eviction
+    """
+    if name not in POLICIES:
+        raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
+    if name == "backlog_quota_policy":
+        if value not in QUOTA_POLICIES:
+            raise InvalidConfiguration(f"policy {name}: {value!r} is none of {', '.join(QUOTA_POLICIES)}")
+        return
+    least = _LEAST.get(name, 0)
+    if not value.removeprefix("-").isdecimal() or not value.isascii() or int(value) < least:
+        raise InvalidConfiguration(f"policy {name}: {value!r} is not a number from {least} up")
+
+
+class Delayed(NamedTuple):
+    """Entries *first*..*last* with one deliver time."""
+
+    first: int
+    last: int
+    due_time: int
+
+
+def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead_before: int) -> list[tuple[int, int]]:
+    """What expires of the entries behind *mark_delete* when *last_old* is the newest that was published before *dead_before*: all up to it, but for those
+    whose deliver time (by position) is not before that instant too.
+
+    >>> expired(1, 9, [Delayed(3, 4, 700), Delayed(6, 6, 100)], dead_before=500)
+    [(2, 2), (5, 9)]
+    """
+    ranges, at = [], mark_delete + 1
+    for first, last, due_time in delayed:
+        if due_time >= dead_before and last >= at:
+            ranges.append((at, min(first - 1, last_old)))
+            at = last + 1
+    ranges.append((at, last_old))
+    return [(first, last) for first, last in ranges if first <= last]
+
+
+class Stretch(NamedTuple):
+    """Entries *first*..*last* that take so many bytes together."""
+
+    first: int
+    last: int
+    bytes: int
+
+
+def backlog_bytes(stretches: Iterable[Stretch], mark_delete: int) -> int:
+    """Bytes of the entries behind *mark_delete*; within a stretch all entries count alike."""
+    return sum(each.bytes * (each.last - max(each.first, mark_delete + 1) + 1) // (each.last - each.first + 1) for each in stretches if each.last > mark_delete)
+
+
+def evicted_up_to(stretches: Sequence[Stretch], mark_delete: int, limit: int) -> int:
+    """Where mark-delete comes to when a quota of *limit* bytes evicts: as far as it takes to leave nine tenths of it (3.30).
+
+    >>> evicted_up_to([Stretch(0, 9, 1000), Stretch(10, 19, 1000)], -1, 1000)
+    10
+    """
+    target = int(limit * EVICTION_TARGET)
+    left = backlog_bytes(stretches, mark_delete)
+    for each in stretches:
+        if left <= target:
+            break
+        if each.last <= mark_delete:
+            continue
+        first = max(each.first, mark_delete + 1)
+        entries = each.last - first + 1
+        share = each.bytes * entries // (each.last - each.first + 1)
+        if left - share > target:
+            mark_delete, left = each.last, left - share
+            continue
+        mark_delete = first - 1 + -(-(left - target) * entries // max(share, 1))
+        break
+    return mark_delete
+
+
+class Retention(NamedTuple):
+    """How long what every subscription has acknowledged is kept: 0 by neither, -1 for ever. Where both say something, the first limit that is reached decides."""
+
+    seconds: int
+    bytes: int
+
+    def releases(self, age_seconds: float, newer_bytes: int) -> bool:
+        """May something go that was published so long ago, and since when so many bytes came that are acknowledged as well, itself included?
+
+        >>> Retention(0, 0).releases(0, 0), Retention(60, 0).releases(59, 10**9), Retention(60, 100).releases(59, 101), Retention(-1, 0).releases(10**9, 0)
+        (True, False, True, False)
+        """
+        if self.seconds == self.bytes == 0:
+            return True
+        return (self.seconds > 0 and age_seconds > self.seconds) or (self.bytes > 0 and newer_bytes > self.bytes)

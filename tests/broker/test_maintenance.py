@@ -1,0 +1,130 @@
+"""Quotas of size and time on real tables, when a broker looks, and what it says to producers. Time to live itself is in the specification."""
+import pytest
+
+from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.gather import next_due
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
+from pulsar_spark.storage.topics import delete_topic
+from tests.requests import On
+from tests.spark_engine import SparkEngine, new_engine
+
+TOPIC = "persistent://public/default/t"
+ON, SLOW = On(TOPIC), On(TOPIC, subscription="slow")
+FILES = 10
+
+
+@pytest.fixture
+def engine(tmp_path) -> SparkEngine:
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    return engine
+
+
+def fill(engine: SparkEngine, now_ms: int) -> int:
+    """Ten files of ten entries; the bytes they take, alike but for some."""
+    for _ in range(FILES):
+        engine.publish(TOPIC, -1, [1] * 10, publish_time_ms=now_ms)
+    engine.round([], now_ms)
+    return sum(run.bytes for run in engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs)
+
+
+def exceeded(engine: SparkEngine) -> str | None:
+    return engine.latest.policies.get((TOPIC, BACKLOG_EXCEEDED))
+
+
+def mark_deletes(engine: SparkEngine) -> list[int]:
+    return [engine.state(TOPIC, -1, name)["mark_delete_position"] for name in ("s", "slow")]
+
+
+def test_eviction_by_size_leaves_nine_tenths_to_the_slowest(engine):
+    engine.round([ON.create_subscription("Earliest"), SLOW.create_subscription("Earliest"), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0)
+    size = fill(engine, 0)
+    engine.round([ON.ack(0, 79), ON.policy("backlog_quota_bytes", size)], 1)
+    assert mark_deletes(engine) == [79, -1], "at the limit is not above it"
+    engine.round([ON.policy("backlog_quota_bytes", size // 2)], 60_001)
+    assert mark_deletes(engine) == [79, 55], "55 entries of 100 are dropped, 45 are nine tenths of a half"
+    assert exceeded(engine) is None
+
+
+def test_a_consumer_of_what_is_evicted_is_told_nothing_and_goes_on_behind_it(engine):
+    engine.round([ON.subscribe("A"), ON.flow("A", 3), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0)
+    size = fill(engine, 0)
+    result = engine.round([ON.policy("backlog_quota_bytes", size // 2), ON.flow("A", 2)], 60_000)
+    assert [delivery.position for delivery in result["deliveries"]] == [56, 57]
+    assert engine.state(TOPIC, -1, "s")["consumers"]["A"]["unacked"] == 2
+
+
+@pytest.mark.parametrize("policy", ["producer_request_hold", "producer_exception"])
+def test_producers_are_told_and_told_otherwise_a_second_after_the_backlog_is_gone(engine, policy):
+    engine.round([ON.create_subscription("Earliest"), ON.policy("backlog_quota_policy", policy), ON.policy("backlog_quota_bytes", 100)], 0)
+    assert exceeded(engine) is None
+    fill(engine, 60_000)
+    assert exceeded(engine) == "true"
+    assert load_bundle(engine.layout).policies[TOPIC, BACKLOG_EXCEEDED] == "true", "it outlives the broker"
+    engine.round([ON.clear_backlog()], 60_500)
+    assert (exceeded(engine), next_due(engine.rounds.bundle, 60_500_000)) == ("true", 61_000_000)
+    engine.round([], 61_000)
+    assert exceeded(engine) == "false"
+    assert next_due(engine.rounds.bundle, 61_000_000) == 121_000_000
+
+
+def test_a_quota_of_time_looks_at_the_oldest_entry(engine):
+    engine.round([ON.create_subscription("Earliest"), SLOW.create_subscription("Earliest"), ON.policy("backlog_quota_seconds", 100)], 0)
+    fill(engine, 0)
+    engine.round([ON.ack(0, 99)], 60_000)
+    assert exceeded(engine) is None
+    engine.round([], 120_000)
+    assert exceeded(engine) == "true"
+    engine.round([SLOW.clear_backlog()], 120_001)
+    engine.round([], 121_001)
+    assert exceeded(engine) == "false"
+
+
+def test_a_quota_taken_away_or_a_topic_gone_holds_nobody(engine):
+    engine.round([ON.create_subscription("Earliest"), ON.policy("backlog_quota_bytes", 100)], 0)
+    fill(engine, 60_000)
+    engine.round([ON.policy("backlog_quota_bytes", 0)], 61_000)
+    assert exceeded(engine) == "false"
+    assert next_due(engine.rounds.bundle, 61_000_000) is None
+    engine.round([ON.policy("backlog_quota_bytes", 100)], 62_000)
+    engine.round([], 122_000)
+    assert exceeded(engine) == "true"
+    delete_topic(engine.layout, TOPIC)
+    engine.round([], 123_000)
+    assert exceeded(engine) == "false"
+
+
+def test_a_topic_without_subscriptions_has_no_backlog(engine):
+    engine.round([ON.policy("backlog_quota_bytes", 1), ON.policy("backlog_quota_seconds", 1)], 0)
+    fill(engine, 0)
+    engine.round([], 60_000)
+    assert exceeded(engine) is None
+
+
+def test_the_namespace_s_policy_holds_for_its_topics_and_theirs_goes_before(engine):
+    other = "persistent://public/other/t"
+    engine.create_topic(other)
+    policy = dict(ON.policy("message_ttl_seconds", 1), topic=None)
+    policy["properties"] = {**policy["properties"], "namespace": "public/default"}
+    engine.publish(TOPIC, -1, [1], publish_time_ms=0)
+    engine.publish(other, -1, [1], publish_time_ms=0)
+    engine.round([ON.create_subscription("Earliest"), On(other).create_subscription("Earliest"), policy], 0)
+    engine.round([], 60_000)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
+    assert engine.state(other, -1, "s")["mark_delete_position"] == -1
+    engine.publish(TOPIC, -1, [1], publish_time_ms=60_000)
+    engine.round([ON.policy("message_ttl_seconds", 0)], 61_000)
+    engine.round([], 200_000)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
+
+
+def test_a_broker_that_starts_finds_the_pages_it_left(engine):
+    """Pages that are rewritten without a change of their entries may still get another key, which must replace the old one in the table."""
+    engine.publish(TOPIC, -1, [1, 1, 1], publish_time_ms=0, deliver_at_ms=[None, 4000, None])
+    engine.round([ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 1), ON.policy("ttl_check_seconds", 1)], 0)
+    for second, requests in enumerate([[ON.subscribe("A"), ON.flow("A", 1)], [], [], [ON.flow("A", 1)], [], []], start=1):
+        engine.round(requests, 1000 * second)
+        mine, found = (next(iter(bundle.cursors.values())) for bundle in (engine.rounds.bundle, load_bundle(engine.layout)))
+        assert [(page.first, page.ranges) for page in found.pages] == [(page.first, page.ranges) for page in mine.pages]
+        assert (found.mark_delete, found.read_position) == (mine.mark_delete, mine.read_position)
+    assert mine.mark_delete == 2
