@@ -2,12 +2,12 @@
 import datetime
 
 from pulsar_spark.admin.requester import Requester, require_root
-from pulsar_spark.admin.stats import partition_stats, read_stored, sum_stats
 from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
+from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
 from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_topic
 
 POSITIONS = ("earliest", "latest")
@@ -135,8 +135,8 @@ class Admin:
     def stats(self, topic: str) -> dict:
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
-        latest, stored = read_latest(self.layout), read_stored(found)
-        parts = {index: partition_stats(latest, found, index, stored[index]) for index in partitions}
+        observed, stored = Observation(self.layout), read_stored(found)
+        parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
         return {**sum_stats(parts), "partitions": {str(found.name.partition(index)): part for index, part in parts.items()}}

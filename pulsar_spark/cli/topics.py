@@ -70,12 +70,18 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
         return
-    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}")
+    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}")
     subscriptions = found["subscriptions"].items()
-    print_table(["subscription", "type", "backlog", "unacked", "out", "redelivered", "acked"], [
-        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], sub["msgOutCounter"], sub["msgRedeliverCounter"], sub["ackedEntries"])
-        for name, sub in subscriptions])
-    consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"],
-                  "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no") for name, sub in subscriptions for consumer in sub["consumers"]]
+    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "out", "redelivered", "acked", "out/s", "redelivered/s"], [
+        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"], sub["deadLetters"], sub["msgOutCounter"],
+         sub["msgRedeliverCounter"], sub["ackedEntries"], f"{sub['msgRateOut']:.1f}", f"{sub['msgRateRedeliver']:.1f}") for name, sub in subscriptions])
+    consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], _seconds(consumer), consumer["msgOutCounter"],
+                  consumer["msgRedeliverCounter"], f"{consumer['msgRateOut']:.1f}", "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no")
+                 for name, sub in subscriptions for consumer in sub["consumers"]]
     if consumers:
-        print_table(["subscription", "consumer", "permits", "unacked", "out", "blocked"], consumers)
+        print_table(["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"], consumers)
+
+
+def _seconds(stats: dict) -> str:
+    """How long the oldest delivery is unacknowledged."""
+    return "" if stats["oldestUnackedSeconds"] is None else f"{stats['oldestUnackedSeconds']:.0f}"

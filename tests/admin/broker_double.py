@@ -19,9 +19,9 @@ class BrokerDouble:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.asked: list[dict] = []
 
-    def commit_round(self, facts, ranges=()):
+    def commit_round(self, facts, ranges=(), round_time=None):
         self._round += 1
-        round_row = {"kind": "round", "is_snapshot": False, "requests_version": 0, "epoch": 1}
+        round_row = {"kind": "round", "is_snapshot": False, "requests_version": 0, "epoch": 1, "round_time": round_time}
         self._ledger.append(rows_of_round(self._round, [round_row, *facts], ranges))
 
     def __enter__(self):

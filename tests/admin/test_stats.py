@@ -74,7 +74,7 @@ def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layou
     broker.commit_round(*state(topic, -1, end=5, mark_delete=1))
     admin.delete_topic(TOPIC, force=True)
     admin.create_topic(TOPIC)
-    assert admin.stats(TOPIC) == {"msgInCounter": 0, "storageSize": 0, "backlogSize": 0, "subscriptions": {}}
+    assert admin.stats(TOPIC) == {"msgInCounter": 0, "msgRateIn": 0.0, "storageSize": 0, "backlogSize": 0, "subscriptions": {}}
 
 
 def test_a_topic_with_connected_consumers_is_not_deleted_without_force(layout):
