@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -84,16 +85,21 @@ class Broker:
     def wait(self, timeout_seconds: float | None = None) -> None:
         """Block until the broker has stopped; raises what stopped it, if it was not asked to."""
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        while self._query.isActive and not self._stopping.wait(0.1):
+        while not self._stopping.wait(0.1) and self._query.isActive:
             if until is not None and time.monotonic() > until:
                 return
         self._close()
 
     def _close(self) -> None:
+        was_asked = self._stopping.is_set()
         self._stopping.set()
         self._between_batches.wait(STOP_SECONDS)
-        failure = self.failure or self._query.exception()
-        self._query.stop()
+        failure = self.failure
+        try:
+            failure = failure or (None if was_asked else self._query.exception())
+            self._query.stop()
+        except Py4JError:
+            log.info("Spark was stopped before the broker")  # a service manager ends all processes of a service at once
         self._lease.let_go()
         if failure is not None:
             raise failure
