@@ -32,7 +32,6 @@ class Planner:
     def __init__(self, spark: SparkSession, folder: Path):
         self.spark, self.folder = spark, folder
         self._prepared: dict[int, DataFrame] = {}
-        folder.mkdir(parents=True, exist_ok=True)
 
     def run(self, work: Work) -> list[list[Range]]:
         """The new ranges of each cursor of *work*, by position."""
@@ -46,6 +45,7 @@ class Planner:
         self._run_prepared("", PREPARED_SIZES[0])
 
     def _run_prepared(self, lines: str, size: int) -> pa.Table:
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"inputs-{size}.json"
         fresh = path.with_suffix(".new")
         fresh.write_text(lines + "\n" + " " * (size - len(lines) - 2) + "\n")
