@@ -141,5 +141,27 @@ LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file
     ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
 )))
 
-TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS)
+REPROCESSING = TableSpec("reprocessing", "a step of a job that sends dead letters back", tuple(Column(*c) for c in (
+    ("kind", pa.string(), "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages is done; "
+                          "sent: a letter of it that was sent"),
+    ("job_id", pa.string(), "the job, by the name its user gave it"),
+    ("topic", pa.string(), "full name of the dead letter topic"),
+    ("topic_id", pa.string(), "Delta's id of the dead letter topic's table"),
+    ("job_time", TIME, "when the step was recorded"),
+    ("table_version", pa.int64(), "job: the version of the dead letter topic's table that the job reads"),
+    ("text", pa.string(), "job: its settings and the letters it left, counted by cause, as JSON"),
+    ("subscription", pa.string(), "claim, sent: subscription the letter died on"),
+    ("destination", pa.string(), "claim, chunk, sent: full name of the topic the letter goes to"),
+    ("chunk", pa.int64(), "claim, chunk, sent: number of the commit within job and destination"),
+    ("number", pa.int64(), "claim, sent: number of the letter within job and destination; the sequence id of the message sent"),
+    ("message_id", pa.string(), "claim, sent: id of the letter, as printed"),
+    ("partition", pa.int32(), "claim, sent: partition of the letter"),
+    ("position", pa.int64(), "claim, sent: position of the letter"),
+    ("cause", pa.string(), "claim, sent: why the letter was written"),
+    ("replays", pa.int32(), "claim, sent: how often the message will have been sent back with this time"),
+    ("publish_id", pa.string(), "chunk, sent: publish id of the commit"),
+    ("letters", pa.int64(), "chunk: letters that were sent; the others the job's function dropped"),
+)))
+
+TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, REPROCESSING)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)

@@ -70,7 +70,8 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
         return
-    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, partitions: {len(found.get('partitions', ())) or 'none'}")
+    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
+               f"partitions: {len(found.get('partitions', ())) or 'none'}")
     subscriptions = found["subscriptions"].items()
     print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "out", "redelivered", "acked", "out/s", "redelivered/s"], [
         (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"], sub["deadLetters"], sub["msgOutCounter"],

@@ -13,6 +13,10 @@ REAL_TOPIC, REAL_SUBSCRIPTION = "REAL_TOPIC", "REAL_SUBSCRIPTION"
 ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY = "ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_IDY_TIME"
 RECONSUME_TIMES, DELAY_TIME = "RECONSUMETIMES", "DELAY_TIME"
 CAUSE, ATTEMPTS = "DEAD_LETTER_CAUSE", "DEAD_LETTER_ATTEMPTS"
+REPLAYS = "DEAD_LETTER_REPLAYS"
+"""How often a message was sent back out of a dead letter topic; it stays with the message, through retries and into its next dead letter."""
+BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
+"""What a letter says of its own way here. A message sent back starts without it; the properties that name the first origin stay."""
 
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"

@@ -15,8 +15,8 @@ from pulsar_spark.storage.topics import Topic
 
 WINDOW_SECONDS = 60
 _MAX_ROUNDS = 600
-_COLUMNS = ["kind", "topic_id", "partition", "subscription", "page", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set",
-            "batch_size", "round", "round_time"]
+_COLUMNS = ["kind", "topic_id", "partition", "subscription", "page", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time",
+            "ack_set", "batch_size", "round", "round_time"]
 
 
 class Activity(NamedTuple):

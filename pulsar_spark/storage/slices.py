@@ -100,9 +100,11 @@ def read_positions(spark: SparkSession, layout: Layout, topic: Topic, ranges: Se
     return read_pieces(spark, topic, find_pieces(layout, topic, ranges), columns, with_payload)
 
 
-def read_pieces(spark: SparkSession, topic: Topic, found: list[Piece], columns: Sequence[str] | None = None, with_payload: bool = True) -> DataFrame:
-    """:func:`read_positions` for somebody who knows the pieces already."""
-    messages = spark.read.format("delta").load(str(topic.path))
+def read_pieces(spark: SparkSession, topic: Topic, found: list[Piece], columns: Sequence[str] | None = None, with_payload: bool = True,
+                version: int | None = None) -> DataFrame:
+    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is given."""
+    reader = spark.read.format("delta")
+    messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
     names = [name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")

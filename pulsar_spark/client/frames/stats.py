@@ -14,7 +14,8 @@ from pulsar_spark.storage.topics import list_topics, read_topic
 def stats(spark: SparkSession, root: str | os.PathLike, topic: str | None = None, *, clock: Callable[[], datetime] = utc_now) -> DataFrame:
     """One row per topic partition, subscription on it and consumer of that, as they are now; of one topic or of the whole root.
 
-    The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute before the clock's time. No broker is needed.
+    The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute before the clock's time. No broker is
+    needed.
     """
     layout = Layout(root)
     topics = [read_topic(layout, topic)] if topic else [found for pair in layout.namespaces() for found in list_topics(layout, *pair)]

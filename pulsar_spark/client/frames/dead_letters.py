@@ -1,0 +1,105 @@
+"""Looking into dead letter topics: their letters as a DataFrame, with where each came from, why it died and who has sent it back.
+
+A letter says so in its properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID name the *first* origin; the subscription a
+letter died on last follows from the name of its dead letter topic, where that is the default one.
+"""
+import os
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+
+from pulsar_spark.protocol.letters import (ATTEMPTS, CAUSE, DEAD_LETTER_SUFFIX, ORIGIN_MESSAGE_ID, REAL_SUBSCRIPTION, REAL_TOPIC, RECONSUME_TIMES, REPLAYS,
+                                           dead_letter_topic)
+from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.schemas import REPROCESSING
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.reprocessing import Reprocessing
+from pulsar_spark.storage.runs import read_all_runs
+from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
+from pulsar_spark.storage.topics import Topic, read_topic
+
+LETTER_COLUMNS = ("message_id", "partition", "position", "origin_topic", "origin_message_id", "subscription", "cause", "attempts", "replays", "publish_time",
+                  "event_time", "partition_key", "ordering_key", "properties", "payload")
+UNKNOWN_CAUSE = "unknown"
+
+
+def dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None) -> DataFrame:
+    """The letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``, the job that sent the letter back last (null = none has).
+
+    *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and ``position`` are the letter's own; ``cause`` is
+    ``unknown`` and ``attempts`` null where the letter does not say; ``publish_time`` is when it was written. No broker is needed. :class:`TopicNotFound` when
+    there is no such topic.
+    """
+    check_delta(spark)
+    layout = Layout(root)
+    found = letter_topic(layout, topic, subscription)
+    letters = read_letters(spark, layout, found, TableLog(found.path).latest())
+    return letters.join(_last_senders(spark, layout, found), on="message_id", how="left").select(*LETTER_COLUMNS, "sent_by")
+
+
+def count_by_cause(spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None) -> DataFrame:
+    """One row per cause, most letters first: ``cause``, ``letters``, ``sent`` (those some job has sent back), ``first_time`` and ``last_time`` of writing."""
+    letters = dead_letters(spark, root, topic, subscription=subscription)
+    counted = letters.groupBy("cause").agg(F.count("*").alias("letters"), F.count("sent_by").alias("sent"), F.min("publish_time").alias("first_time"),
+                                           F.max("publish_time").alias("last_time"))
+    return counted.orderBy(F.desc("letters"), "cause")
+
+
+def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
+    """The letters that jobs have sent back, one row per letter and job: ``job_id``, ``topic`` and ``message_id`` of the letter, ``destination``, ``cause``,
+    ``replays``, ``publish_id`` (of the commit the message was sent in), ``number`` (its sequence id there) and ``job_time`` (when that was recorded)."""
+    layout = Layout(root)
+    return _sent(spark, layout).select("job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time")
+
+
+def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic:
+    """The dead letter topic meant by *topic*, or by *topic* and *subscription*."""
+    name = parse_topic_name(topic)
+    return read_topic(layout, name if subscription is None else dead_letter_topic(str(name), check_name("subscription", subscription)))
+
+
+def read_letters(spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None) -> DataFrame:
+    """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with :data:`LETTER_COLUMNS` and ``is_chunk``."""
+    pieces = []
+    for partition, runs in read_all_runs(layout, topic, version).items():
+        for run in runs:
+            spans = [(0, run.last_position)] if ranges is None else [(held.first, held.last) for held in ranges if held.partition == partition]
+            for first, last in spans:
+                first, last = max(first, run.first_position), min(last, run.last_position)
+                if first <= last:
+                    shift = run.first_entry_id - run.first_position
+                    pieces.append(Piece(partition, run.ledger_id, run.publish_id, first + shift, last + shift, first, 0, None))
+    return _described(read_pieces(spark, topic, pieces, version=version), topic)
+
+
+def _described(messages: DataFrame, topic: Topic) -> DataFrame:
+    def told(name: str) -> Column:
+        return F.col("properties")[name]
+
+    columns = {
+        "message_id": F.format_string("(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", F.coalesce("batch_index", F.lit(-1))),
+        "origin_topic": told(REAL_TOPIC), "origin_message_id": told(ORIGIN_MESSAGE_ID), "subscription": _subscription(str(topic.name)),
+        "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
+        "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
+        "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)), "is_chunk": F.col("uuid").isNotNull()}
+    return messages.withColumns(columns).select(*LETTER_COLUMNS, "is_chunk")
+
+
+def _subscription(dead_letter_topic_name: str) -> Column:
+    """The subscription in a default dead letter topic's name, ``<origin>-<subscription>-DLQ``; else the first origin's."""
+    origin = F.col("properties")[REAL_TOPIC]
+    base = dead_letter_topic_name.removesuffix(DEAD_LETTER_SUFFIX)
+    is_default = F.lit(base).startswith(F.concat(origin, F.lit("-"))) & F.lit(base != dead_letter_topic_name)
+    return F.when(is_default, F.substring(F.lit(base), F.length(origin) + 2, F.lit(len(base)))).otherwise(F.col("properties")[REAL_SUBSCRIPTION])
+
+
+def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
+    table = Reprocessing(layout)
+    rows = spark.read.format("delta").load(str(table.path)) if table.exists() else spark.createDataFrame(REPROCESSING.schema.empty_table())
+    return rows.filter(F.col("kind") == "sent")
+
+
+def _last_senders(spark: SparkSession, layout: Layout, topic: Topic) -> DataFrame:
+    sent = _sent(spark, layout).filter(F.col("topic_id") == topic.topic_id)
+    return sent.groupBy("message_id").agg(F.max_by("job_id", "job_time").alias("sent_by"))

@@ -1,0 +1,84 @@
+"""Which letters a job sends where, and in which commits: decided once, from a few facts of each letter.
+
+Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A letter is left where it is when a job has
+taken it before, when it was sent back as often as is allowed, or when it does not say where it came from.
+"""
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.protocol.letters import retry_letter_topic
+from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.storage.reprocessing import Claim
+
+ORIGIN, SUBSCRIPTION, TOPIC = "origin", "subscription", "topic:"
+TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN = "taken_before", "left_by_guard", "without_origin"
+REASONS = (TAKEN_BEFORE, LEFT_BY_GUARD, WITHOUT_ORIGIN)
+
+
+class Letter(NamedTuple):
+    """What decides over a letter."""
+
+    partition: int
+    position: int
+    message_id: str
+    origin_topic: str | None
+    subscription: str | None
+    cause: str
+    replays: int
+
+
+class Plan(NamedTuple):
+    """The letters to send, and how many were left, by cause and reason."""
+
+    claims: list[Claim]
+    left: dict[str, dict[str, int]]
+
+
+def checked_target(to: str) -> str:
+    """*to* in its full form; :class:`InvalidConfiguration` for another text.
+
+    >>> checked_target("topic:repaired")
+    'topic:persistent://public/default/repaired'
+    """
+    if isinstance(to, str) and to.startswith(TOPIC):
+        return TOPIC + str(parse_topic_name(to.removeprefix(TOPIC)))
+    if to not in (ORIGIN, SUBSCRIPTION):
+        raise InvalidConfiguration(f"to {to!r}: give 'origin', 'subscription' or 'topic:<name>'")
+    return to
+
+
+def plan_letters(letters: Iterable[Letter], taken: set[str], *, to: str, max_replays: int, limit: int | None, chunk_letters: int) -> Plan:
+    """Claim *letters* in order of partition and position, *limit* of them at most; those behind the last one are neither claimed nor counted."""
+    claims: list[Claim] = []
+    left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))
+    numbers: dict[str, int] = defaultdict(int)
+    for letter in sorted(letters):
+        if limit is not None and len(claims) >= limit:
+            break
+        destination = _destination(letter, to)
+        if letter.message_id in taken or letter.replays >= max_replays or destination is None:
+            left[letter.cause][TAKEN_BEFORE if letter.message_id in taken else LEFT_BY_GUARD if letter.replays >= max_replays else WITHOUT_ORIGIN] += 1
+            continue
+        number = numbers[destination]
+        numbers[destination] += 1
+        claims.append(Claim(destination, number // chunk_letters, number, letter.message_id, letter.partition, letter.position, letter.subscription,
+                            letter.cause, letter.replays + 1))
+    return Plan(claims, dict(left))
+
+
+def _destination(letter: Letter, to: str) -> str | None:
+    if to.startswith(TOPIC):
+        return to.removeprefix(TOPIC)
+    try:
+        if letter.origin_topic is None:
+            return None
+        origin = parse_topic_name(letter.origin_topic)
+        if to == ORIGIN:
+            return str(origin)
+        if letter.subscription is None:
+            return None
+        return retry_letter_topic(str(origin.partitioned_topic), check_name("subscription", letter.subscription))
+    except InvalidTopicName:
+        return None

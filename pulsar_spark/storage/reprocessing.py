@@ -1,0 +1,117 @@
+"""The ``reprocessing`` table: what jobs that send dead letters back have chosen and sent. Dead letters themselves are never touched.
+
+A job's ``job`` row and its ``claim`` rows are one commit, so a job has its whole selection or none. A ``chunk`` row and the ``sent`` rows of its letters are
+one commit, after the chunk's messages were published. A letter is **taken** once a job claims it, and stays so when it was sent; a claim whose chunk is done
+without sending the letter (the job's function dropped it) is over, and the letter is there for the next job. Who makes a selection holds
+:func:`planning`, so that no two jobs claim a letter.
+"""
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pulsar_spark.schemas import REPROCESSING
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
+
+
+
+class Claim(NamedTuple):
+    """A letter a job is to send."""
+
+    destination: str
+    chunk: int
+    number: int
+    message_id: str
+    partition: int
+    position: int
+    subscription: str | None
+    cause: str | None
+    replays: int
+
+
+class Job(NamedTuple):
+    """A job as recorded. ``left`` counts what was not claimed, by cause and reason."""
+
+    job_id: str
+    topic: str
+    topic_id: str
+    job_time: datetime
+    table_version: int
+    settings: dict
+    left: dict[str, dict[str, int]]
+
+
+class Reprocessing:
+    """The table of one root; made with :meth:`create`, and empty where nobody has."""
+
+    def __init__(self, layout: Layout):
+        self._layout = layout
+        self.path: Path = layout.broker_table(REPROCESSING.name)
+
+    def create(self) -> None:
+        create_table(self.path, REPROCESSING)
+
+    def exists(self) -> bool:
+        return (self.path / "_delta_log").is_dir()
+
+    @contextlib.contextmanager
+    def planning(self) -> Iterator[None]:
+        """Hold the right to make a selection."""
+        with append_lock(self._layout.broker_table(f"{REPROCESSING.name}-plan")):
+            yield
+
+    def read_job(self, job_id: str) -> Job | None:
+        """The job; None when it has no selection yet."""
+        found = self._rows([("kind", "=", "job"), ("job_id", "=", job_id)]).to_pylist()
+        if not found:
+            return None
+        row, text = found[0], json.loads(found[0]["text"])
+        return Job(job_id, row["topic"], row["topic_id"], row["job_time"], row["table_version"], text["settings"], text["left"])
+
+    def read_claims(self, job_id: str) -> list[Claim]:
+        """The letters of a job, by destination and number."""
+        rows = self._rows([("kind", "=", "claim"), ("job_id", "=", job_id)]).select(Claim._fields)
+        return sorted(Claim(**row) for row in rows.to_pylist())
+
+    def read_chunks(self, job_id: str) -> dict[tuple[str, int], int]:
+        """Letters sent per (destination, chunk) that is done."""
+        return {(row["destination"], row["chunk"]): row["letters"] for row in self._rows([("kind", "=", "chunk"), ("job_id", "=", job_id)]).to_pylist()}
+
+    def read_sent(self, job_id: str) -> pa.Table:
+        """The ``sent`` rows of a job."""
+        return self._rows([("kind", "=", "sent"), ("job_id", "=", job_id)])
+
+    def read_taken(self, topic_id: str) -> set[str]:
+        """Message ids of the letters of a topic that a job has sent or is to send."""
+        rows = self._rows([("topic_id", "=", topic_id)])
+        steps = {kind: rows.filter(pc.equal(rows["kind"], kind)).select(["job_id", "destination", "chunk", "message_id"]).to_pylist()
+                 for kind in ("claim", "chunk", "sent")}
+        done = {(row["job_id"], row["destination"], row["chunk"]) for row in steps["chunk"]}
+        open_claims = {row["message_id"] for row in steps["claim"] if (row["job_id"], row["destination"], row["chunk"]) not in done}
+        return open_claims | {row["message_id"] for row in steps["sent"]}
+
+    def record_job(self, job: Job, claims: list[Claim]) -> None:
+        """Record a job and its selection, in one commit; nothing where the job is there."""
+        common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
+        text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
+        rows = [dict(common, kind="job", table_version=job.table_version, text=text), *(dict(common, kind="claim", **claim._asdict()) for claim in claims)]
+        AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}", 1)
+
+    def record_chunk(self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime) -> None:
+        """Record that a chunk is done and which of its letters were sent; nothing where that is recorded."""
+        common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=now, publish_id=publish_id)
+        rows = [dict(common, kind="chunk", destination=destination, chunk=chunk, letters=len(sent)),
+                *(dict(common, kind="sent", **claim._asdict()) for claim in sent)]
+        AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}/{destination}", chunk)
+
+    def _rows(self, filters: list[tuple]) -> pa.Table:
+        if not self.exists():
+            return REPROCESSING.schema.empty_table()
+        return DeltaTable(str(self.path)).to_pyarrow_table(filters=filters).select(REPROCESSING.schema.names).cast(REPROCESSING.schema)
