@@ -44,8 +44,9 @@ class Model:
         for partition in range(partitions) if partitions else (-1,):
             self.batches[topic, partition], self.publish_ms[topic, partition], self.deliver_ms[topic, partition] = [], [], []
 
-    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None, deliver_at_ms: list[int | None] | None = None) -> list[int]:
-        """Append entries of so many messages each, with the deliver times of *deliver_at_ms*; gives their positions. The time is that of the last round unless given."""
+    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None,
+                deliver_at_ms: list[int | None] | None = None) -> list[int]:
+        """Append entries of so many messages each; gives their positions. The time is that of the last round unless given."""
         log = self.batches[topic, partition]
         log.extend(entries)
         self.publish_ms[topic, partition].extend([self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries))

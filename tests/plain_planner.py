@@ -1,7 +1,7 @@
 """A planner without Spark, position by position, for tests of what lies around the plan: numbering, letters, maintenance, trimming.
 
-It knows acknowledgements, returns, deaths and deliver times as the plan does, but hands out by permits alone: no fair shares, no unacknowledged limits. Who gets what is the
-specification's business, which runs on the real plan.
+It knows acknowledgements, returns, deaths and deliver times as the plan does, but hands out by permits alone: no fair shares, no unacknowledged limits. Who
+gets what is the specification's business, which runs on the real plan.
 """
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.protocol import ack_set as ack_sets

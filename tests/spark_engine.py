@@ -72,7 +72,8 @@ class SparkEngine:
         self.published += 1
         self.tables[topic].append(MESSAGES.rows([
             dict(publish_id=f"{self.published:032x}", entry_id=entry_id, batch_index=index if size > 1 else None, batch_size=size, partition=partition,
-                 publish_time=instant, deliver_at_time=due[entry_id] and _instant(due[entry_id]), **{"payload": b"x", **columns}) for entry_id, size in enumerate(entries) for index in range(size)]))
+                 publish_time=instant, deliver_at_time=due[entry_id] and _instant(due[entry_id]), **{"payload": b"x", **columns})
+            for entry_id, size in enumerate(entries) for index in range(size)]))
         ends = self.rounds.bundle.topic(topic)
         before = ends.end_position(partition)
         return list(range(before, before + len(entries)))
@@ -87,15 +88,15 @@ class SparkEngine:
             self.latest.apply(rows)
             replies += [Reply(row["request_id"], row["consumer_id"], row["error"], row["text"])
                         for row in rows.filter(pc.equal(rows["kind"], "reply")).to_pylist()]
-            deliveries += self._deliveries(rows, version)
+            deliveries += self._deliveries(rows)
             self.read_version = version
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
-    def _deliveries(self, rows, version: int) -> list[Delivery]:
+    def _deliveries(self, rows) -> list[Delivery]:
         topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
         return [Delivery(topics[key.topic_id], key.partition, key.subscription, held.consumer_id, position, held.redelivery_count, held.ack_set)
                 for key, _, held in ranges_of(rows.filter(pc.equal(rows["kind"], "range")))
-                if held.status == PENDING and held.delivery_round == version for position in range(held.first, held.last + 1)]
+                if held.status == PENDING and held.delivery_round == self.latest.round for position in range(held.first, held.last + 1)]
 
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         key = CursorKey(self.topic_ids[topic], partition, subscription)

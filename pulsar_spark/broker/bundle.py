@@ -21,18 +21,24 @@ DEFAULT_LEASE_MS = 30_000
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered. ``error`` says why numbering stopped, if it did; ``checked_at`` when maintenance looked at it last."""
+    """A topic and how far it is numbered. ``trimmed`` holds the first position left of partitions that lost some,
+    ``error`` says why numbering stopped, if it did, ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
     version: int = 0
     partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
     publish_ids: set[str] = field(default_factory=set)
+    trimmed: dict[int, int] = field(default_factory=dict)
     error: str | None = None
     checked_at: int | None = None
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         return self.partitions.setdefault(partition, PartitionLedgers())
+
+    def first_position(self, partition: int) -> int:
+        """The first position that was not trimmed."""
+        return self.trimmed.get(partition, 0)
 
     def end_position(self, partition: int) -> int:
         return self.ledgers(partition).end_position
@@ -118,6 +124,8 @@ class Bundle:
                     for partition, runs in numbered.items():
                         for run in runs:
                             state.ledgers(partition).add(run)
+                    for partition, ledger_id in commit.trimmed.items():
+                        state.trimmed[partition] = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
                     rows += ledger_rows(name, state.topic.topic_id, numbered)
                     state.version = commit.version
             except CorruptState as broken:
@@ -157,9 +165,9 @@ def load_bundle(layout: Layout) -> Bundle:
             state = by_id[topic_id]
             state.ledgers(partition).add(run)
             state.publish_ids.add(run.publish_id)
-            state.version = max(state.version, run.ledger_id)
-    for (topic_id, _), row in latest.topics.items():
+    for (topic_id, partition), row in latest.topics.items():
         if topic_id in by_id:
+            by_id[topic_id].trimmed[partition] = row["first"] or 0
             by_id[topic_id].version = max(by_id[topic_id].version, row["ledger_id"])
     for key in latest.cursors:
         if key.topic_id in by_id:

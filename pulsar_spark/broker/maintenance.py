@@ -1,8 +1,8 @@
 """What the broker does to backlogs by itself: time to live and backlog quotas, every ``ttl_check_seconds`` of the tick.
 
-It runs within a round, between the requests and the plan, and only notes acknowledgements, as a request would; so a crash repeats or loses nothing. When a topic was looked
-at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its producers are not held longer than need be.
-Rules: semantics 3.29, 3.30 (see protocol.policies).
+It runs within a round, between the requests and the plan, and only notes acknowledgements, as a request would; so a crash repeats or loses nothing. When a
+topic was looked at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its producers are not
+held longer than need be. Rules: semantics 3.29, 3.30 (see protocol.policies).
 """
 from collections import Counter
 from datetime import datetime, timezone

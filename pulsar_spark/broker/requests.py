@@ -71,6 +71,12 @@ class Intake:
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
             self.draft.facts.append(dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, is_removed=True))
 
+    def pass_trimmed(self, states: list[TopicState]) -> None:
+        """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""
+        for state in states:
+            for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
+                self._mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
+
     # Members
 
     def _subscribe(self, request: Request) -> str:
@@ -206,6 +212,7 @@ class Intake:
             wanted = request.properties.get("position", "")
             target = {"earliest": 0, "latest": end}.get(wanted)
             target = min(max(_number(request, "position"), 0), end) if target is None else target
+        target = max(target, state.first_position(cursor.key.partition))
         draft = self.draft.of(cursor)
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
@@ -259,7 +266,7 @@ class Intake:
     def _new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
         if initial_position not in ("Earliest", "Latest"):
             raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
-        first = 0 if initial_position == "Earliest" else state.end_position(request.partition)
+        first = state.first_position(request.partition) if initial_position == "Earliest" else state.end_position(request.partition)
         cursor = Cursor(self._key(request), request.topic, first - 1, first)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True

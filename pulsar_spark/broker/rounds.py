@@ -70,6 +70,7 @@ class Rounds:
         for request in [*waiting, *requests]:
             intake.take(request)
         intake.end_leases()
+        intake.pass_trimmed(moved)
         maintain(bundle, draft)
         for state in moved:
             if state.error:
@@ -105,7 +106,7 @@ class Rounds:
 
 def _topic_rows(state: TopicState) -> list[dict]:
     return [dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, partition=partition, ledger_id=state.version,
-                 end_position=state.end_position(partition)) for partition in state.topic.partition_indexes]
+                 end_position=state.end_position(partition), first=state.first_position(partition)) for partition in state.topic.partition_indexes]
 
 
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:

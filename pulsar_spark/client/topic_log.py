@@ -1,7 +1,7 @@
 """A topic as its log tells it: the files of each publish commit, in order, without a broker.
 
 Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit counts. Where the oldest commits
-are gone from the log, the ``ledgers`` table stands in for them.
+are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were trimmed are passed over.
 """
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 from pulsar_spark.storage.tables import read_file
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 _REMEMBERED = 1000
 _LOOK_BACK = 100
@@ -32,10 +33,12 @@ class TopicLog:
         self._log = TableLog(topic.path)
         self._publish_ids: OrderedDict[str, int] = OrderedDict()
         self._seen = 0
+        self._trimmed: dict[int, int] = {}
 
     def start_at(self, ledger_id: int) -> list[FileEntries]:
         """Go on with publish commit *ledger_id*; the files of it and later ones that only the ``ledgers`` table still knows."""
         self._publish_ids.clear()
+        self._trimmed = trimmed_ledgers(self._topic.path, self._partitions)
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
         trimmed = [file for partition in self._partitions for file in self._trimmed(partition, first, earliest)] if first < earliest else []
@@ -65,7 +68,7 @@ class TopicLog:
             publish_id = added.min_values.get("publish_id")
             if self._publish_ids.setdefault(publish_id, commit.version) == commit.version and added.rows:
                 file = _published(commit.version, added)
-                if file.partition in self._partitions:
+                if file.partition in self._partitions and file.ledger_id > self._trimmed.get(file.partition, 0):
                     files.append(file)
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)
@@ -75,7 +78,7 @@ class TopicLog:
         end = self._ledgers.end(self._topic.topic_id, partition)
         if end:
             for run in self._ledgers.runs(self._topic.topic_id, partition, 0, end - 1):
-                if first <= run.ledger_id < earliest:
+                if max(first, self._trimmed.get(partition, 0) + 1) <= run.ledger_id < earliest:
                     yield FileEntries(run.ledger_id, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, run.entries * run.batch_size,
                                       run.path, partition)
 

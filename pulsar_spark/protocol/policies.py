@@ -1,9 +1,9 @@
 """Policies by name, and the rules of expiry and backlog quotas.
 
-Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager; semantics 3.29, 3.30 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it, but never an entry
-before its deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it falls due. A quota measures the backlog of
-the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of the time quota, because ages
-are known by entry here.
+Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager; semantics 3.29, 3.30 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it,
+but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it falls due. A
+quota measures the backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of
+the time quota, because ages are known by entry here.
 """
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -32,9 +32,9 @@ _LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1
 def check_policy(name: str | None, value: str) -> None:
     """:class:`InvalidConfiguration` for a policy that does not exist, or a value it cannot have.
 
-    >>> check_policy("backlog_quota_policy", "drop")
+    >>> check_policy("backlog_quota_policy", "drop")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of producer_request_hold, producer_exception, consumer_backlog_eviction
+    pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of ...
     """
     if name not in POLICIES:
         raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
@@ -109,13 +109,13 @@ def evicted_up_to(stretches: Sequence[Stretch], mark_delete: int, limit: int) ->
 
 
 class Retention(NamedTuple):
-    """How long what every subscription has acknowledged is kept: 0 by neither, -1 for ever. Where both say something, the first limit that is reached decides."""
+    """How long what every subscription has acknowledged is kept: 0 = no limit of that kind, both 0 = not at all, -1 = for ever. The first limit reached decides."""
 
     seconds: int
     bytes: int
 
     def releases(self, age_seconds: float, newer_bytes: int) -> bool:
-        """May something go that was published so long ago, and since when so many bytes came that are acknowledged as well, itself included?
+        """May something go that was published so long ago, when it and what came since and is acknowledged take so many bytes?
 
         >>> Retention(0, 0).releases(0, 0), Retention(60, 0).releases(59, 10**9), Retention(60, 100).releases(59, 101), Retention(-1, 0).releases(10**9, 0)
         (True, False, True, False)

@@ -1,10 +1,11 @@
-"""Writing one append commit to a Delta log: data files first, then the commit file, put in place by a hard link, which the file system does only once.
+"""Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit file, put in place by a hard link,
+which the file system does only once.
 
 Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table of 60 commits and 200 to 500 ms on one of
-300 to 800, and a broker makes that many in minutes. An append needs none of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is
-left out is what appends of ours never need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is refused.
-Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table. Source: the Delta protocol, "Delta Log Entries", "Actions",
-"Per-file Statistics".
+300 to 800, and a broker makes that many in minutes. An append needs none of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left
+out is what appends of ours never need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is refused.
+Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table. Source: the Delta protocol, "Delta Log Entries",
+"Actions", "Per-file Statistics".
 """
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -40,12 +41,15 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
     return adds
 
 
-def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, int]) -> bool:
-    """Put the commit of *version* in place; False when that version exists. Call it under the table's append lock."""
-    actions = [{"commitInfo": {"timestamp": _now_ms(), "operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True,
-                               "engineInfo": "pulsar_spark"}}]
+def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> bool:
+    """Put the commit of *version* in place; False when that version exists. Call it under the table's append lock.
+
+    *removes* are path, size and partitionValues of files that leave the table."""
+    operation = {"operation": "DELETE", "operationParameters": {}} if removes else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": "pulsar_spark"}}]
     actions += [{"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}} for app_id, number in transactions.items()]
     actions += [{"add": add} for add in adds]
+    actions += [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
     log = table / "_delta_log"
     fresh = log / f".{version:020d}.{uuid.uuid4().hex}.tmp"
     fresh.write_text("\n".join(map(json.dumps, actions)) + "\n")

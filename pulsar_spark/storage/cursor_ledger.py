@@ -10,12 +10,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.log import AddedFile, TableLog
 
 
 class CursorKey(NamedTuple):
@@ -120,8 +121,25 @@ def rows_of_round(round_number: int, facts: list[dict], ranges: Iterable[RangeRo
 def read_round(path: Path, version: int) -> pa.Table:
     """All rows of one round."""
     commit = TableLog(path).commit(version)
-    tables = [pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None) for file in commit.added]
+    tables = [_read_file(path, file) for file in commit.added]
     return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
+
+
+def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
+    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and vacuum added to the log before it."""
+    for commit in TableLog(path).commits(max(round_number - 1, after)):
+        if any(file.max_values.get("round") == round_number for file in commit.added):
+            return commit.version
+    raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: run doctor on the root")
+
+
+def _read_file(path: Path, file: AddedFile) -> pa.Table:
+    """The rows that were committed in *file*; found by their round where OPTIMIZE has moved them and the file is gone."""
+    try:
+        return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None)
+    except FileNotFoundError:
+        rows = DeltaTable(str(path)).to_pyarrow_dataset().to_table(filter=pc.field("round") == file.min_values["round"])
+        return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
 
 
 def read_latest(layout: Layout) -> LatestRows:

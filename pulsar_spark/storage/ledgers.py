@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import PublishedFile, Run, number_files
 from pulsar_spark.schemas import LEDGERS
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 from pulsar_spark.storage.published import read_published
 
@@ -49,6 +50,11 @@ class PartitionLedgers:
     def index_of(self, position: int) -> int:
         """Index of the run that holds *position*, or of the last run before it; -1 before the first."""
         return bisect_right(self._firsts, position) - 1
+
+    def first_behind(self, ledger_id: int) -> int:
+        """Position of the first entry of a later ledger; the end position when there is none."""
+        index = bisect_right(self.runs, ledger_id, key=lambda run: run.ledger_id)
+        return self.runs[index].first_position if index < len(self.runs) else self.end_position
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
         """The runs that hold positions *first*..*last*."""
@@ -131,6 +137,15 @@ def read_ledgers(path: Path, *, after: int = -1, topic_id: str | None = None) ->
     table = DeltaTable(str(path))
     filters = [("topic_id", "=", topic_id)] if topic_id else None
     return table.to_pyarrow_table(filters=filters).select(LEDGERS.schema.names).cast(LEDGERS.schema), table.version()
+
+
+def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedgers]:
+    """The runs of each partition of a topic, as numbered so far."""
+    found: dict[int, PartitionLedgers] = {}
+    rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic_id)
+    for _, partition, run in runs_of(rows):
+        found.setdefault(partition, PartitionLedgers()).add(run)
+    return found
 
 
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 from pulsar_spark.errors import CorruptState
 
 _NO_STATS: dict = {}
+TRIMMED = "trimmed/"
+"""Transaction of a commit that trims a topic: this and the partition; its version is the last ledger that is gone."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Commit:
     removed: int
     transactions: dict[str, int] = field(default_factory=dict)
     is_overwrite: bool = False
+
+    @property
+    def trimmed(self) -> dict[int, int]:
+        """Of each partition that was trimmed by it the last ledger that is gone."""
+        return {int(app_id.removeprefix(TRIMMED)): ledger_id for app_id, ledger_id in self.transactions.items() if app_id.startswith(TRIMMED)}
 
 
 class TableLog:

@@ -1,7 +1,7 @@
 """The rows of a publish commit: from the file that ``ledgers`` names, and from wherever they are now when that file is gone.
 
-The path is a hint: OPTIMIZE moves rows to other files and vacuum takes the old ones away, but the publish id stays with the rows and file statistics prune on it. Rows
-that trimming has removed are nowhere.
+The path is a hint: OPTIMIZE moves rows to other files and vacuum takes the old ones away, but the publish id stays with the rows and file statistics prune on
+it. Rows that trimming has removed are nowhere.
 """
 import os
 
@@ -17,7 +17,7 @@ _PLACE = ("publish_id", "entry_id")
 
 
 def read_published(table: str | os.PathLike, path: str, publish_id: str, first: int, last: int, columns: list[str] | None = None) -> pa.Table:
-    """Entries *first*..*last* (ids) of *publish_id* that were published in file *path*; all *columns* of MESSAGES or these, in no order. Empty when they were trimmed."""
+    """Entries *first*..*last* (ids) of *publish_id* that were published in file *path*, in no order: these *columns*, or all. Empty when they were trimmed."""
     names = columns or MESSAGES.schema.names
     try:
         rows = read_file(table, path, MESSAGES.schema, [*names, *(name for name in _PLACE if name not in names)])

@@ -23,6 +23,7 @@ from pulsar_spark.storage.commits import WRITER_VERSION, commit, write_files
 from pulsar_spark.storage.log import AddedFile, TableLog
 
 FORMAT = "pulsar_spark"
+_ATTEMPTS = 20
 _CONFIGURATION = {"delta.enableChangeDataFeed": "true"}
 
 
@@ -124,20 +125,25 @@ class AppendTable:
         data, such as an OPTIMIZE, may lie between. The version committed."""
         with append_lock(self.path):
             self._update()
-            if any(commit.added or commit.removed for commit in self._log.commits(expected, self._known)) or self._known < expected:
-                raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
-            return self._append(rows, {}, is_locked=True, retries=0)
+            self._check_fence(expected)
+            return self._append(rows, {}, is_locked=True, expected=expected)
 
-    def _append(self, rows: pa.Table, transactions: dict[str, int], *, is_locked: bool = False, retries: int = 20) -> int:
+    def _check_fence(self, expected: int) -> None:
+        if any(commit.added or commit.removed for commit in self._log.commits(expected, self._known)) or self._known < expected:
+            raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
+
+    def _append(self, rows: pa.Table, transactions: dict[str, int], *, is_locked: bool = False, expected: int | None = None) -> int:
         table = Path(self.path)
         with contextlib.nullcontext() if is_locked else append_lock(self.path):
             self._update()
             adds = write_files(table, rows, self._is_partitioned)
-            for _ in range(retries + 1):
+            for _ in range(_ATTEMPTS):
                 if commit(table, self._known + 1, adds, transactions):
                     self._known += 1
                     return self._known
                 self._known = self._log.latest(self._known)
+                if expected is not None:
+                    self._check_fence(expected)
         raise BrokerFenced(f"{self.path!r}: version {self._known} was taken by another writer that does not hold the table's lock")
 
     def _update(self) -> None:

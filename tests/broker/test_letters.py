@@ -33,15 +33,16 @@ def engine(tmp_path) -> SparkEngine:
 
 def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):
     event_time = datetime(2024, 5, 17, tzinfo=timezone.utc)
-    engine.publish(TOPIC, -1, [1], payload=b"\x00payload", properties=[("colour", "blue"), ("REAL_TOPIC", "an earlier one")], partition_key="key", ordering_key="order",
-                   event_time=event_time, producer_name="p", sequence_id=7)
+    engine.publish(TOPIC, -1, [1], payload=b"\x00payload", properties=[("colour", "blue"), ("REAL_TOPIC", "an earlier one")], partition_key="key",
+                   ordering_key="order", event_time=event_time, producer_name="p", sequence_id=7)
     deadly_rounds(engine)
     assert engine.rows(dead_letter_topic(TOPIC, "s")) == []
     engine.round([ON.negative_ack("A", 0)], 3)
     letter, = engine.rows(dead_letter_topic(TOPIC, "s"))
     assert (letter["payload"], letter["partition_key"], letter["ordering_key"], letter["event_time"]) == (b"\x00payload", "key", "order", event_time)
     assert letter["properties"] == {
-        "colour": "blue", "REAL_TOPIC": "an earlier one", "REAL_SUBSCRIPTION": "s", "ORIGIN_MESSAGE_ID": "(1,0,-1,-1)", "ORIGIN_MESSAGE_IDY_TIME": "(1,0,-1,-1)",
+        "colour": "blue", "REAL_TOPIC": "an earlier one", "REAL_SUBSCRIPTION": "s",
+        "ORIGIN_MESSAGE_ID": "(1,0,-1,-1)", "ORIGIN_MESSAGE_IDY_TIME": "(1,0,-1,-1)",
         "DEAD_LETTER_CAUSE": "max_redeliver_count", "DEAD_LETTER_ATTEMPTS": "2"}
     assert (letter["entry_id"], letter["batch_size"], letter["partition"], letter["deliver_at_time"]) == (0, 1, -1, None)
     assert letter["publish_time"] == datetime(1970, 1, 1, 0, 0, 0, 3000, tzinfo=timezone.utc)

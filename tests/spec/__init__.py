@@ -12,7 +12,8 @@ column. What is asked stands left, what must come of it right:
 | `refused` | who is refused, and how; empty is nobody |
 | `reset` | the consumers told to forget what they have received |
 | `letters` | all dead letters of the subscription so far, by the entry they are of; the count is the number of attempts |
-| the rest | the subscription after the round: `mark-delete`, `read`, `acked`, `pending`, `replay`, `due`, `waits` (replay, not before), `permits`, `unacked`, `blocked`, `active`, `type` |
+| `due`, `waits` | pending entries that come back then; replay entries that are not delivered before |
+| the rest | the subscription after the round: `mark-delete`, `read`, `acked`, `pending`, `replay`, `permits`, `unacked`, `blocked`, `active`, `type` |
 
 Positions: `3` or `0-4`; `3+2` with a redelivery count of 2 (else 0); `3{0,2}` with only the batch indexes 0 and 2 still unacknowledged; `p1:3` in partition
 1; `3@7` due at second 7. Consumers: `A`; `A+B` where either will do (which consumer of a Shared subscription gets an entry is open, semantics 0.28);

@@ -30,6 +30,7 @@ from pulsar_spark.client.frames.delivery import Delivery, subtract
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.storage.cursor_ledger import version_of_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.slices import PositionRange
@@ -143,19 +144,23 @@ class History:
         self.key = (topic_id, subscription)
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._log = TableLog(self._path)
-        self._seen = -1
+        self._seen = self._round = -1
         self._mark_delete: dict[int, int] = {}
         self._sent: dict[int, list[Sent]] = defaultdict(list)
 
     def read_up_to(self, round_number: int) -> None:
-        """Take in the rounds up to and including this one; round r is version r of the table."""
+        """Take in the rounds up to and including this one."""
+        if round_number <= self._round:
+            return
+        version = version_of_round(self._path, round_number, after=self._seen)
         if self._seen < 0:
-            self._apply(DeltaTable(str(self._path), version=round_number).to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=self._is_mine()))
+            until = self._is_mine() & (ds.field("round") <= round_number)
+            self._apply(DeltaTable(str(self._path)).to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=until))
         else:
-            for commit in self._log.commits(self._seen, round_number):
+            for commit in self._log.commits(self._seen, version):
                 for file in commit.added:
                     self._apply(read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS).filter(self._is_mine()))
-        self._seen = max(self._seen, round_number)
+        self._seen, self._round = version, round_number
 
     def overlapping(self, held: PositionRange, but: str) -> list[Sent]:
         """What was delivered of a range to consumers other than *but*."""

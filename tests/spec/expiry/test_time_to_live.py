@@ -31,7 +31,7 @@ CASES = [
         | 2 |         |                                                                                 |           | A 2     | A 1     | 1           |
     """),
     Case("never before its deliver time", source="0.26, against 3.29", says="""
-        A delayed entry is spared, what lies around it goes; from its deliver time on it has its time to live, and mark-delete runs on when it is gone.""", table="""
+        A delayed entry is spared, what lies around it goes; its time to live begins with its deliver time; mark-delete runs on when it is gone.""", table="""
         | s | publish   | requests                                                                      | delivered | mark-delete | acked | waits |
         | 0 | 1 1@4 1   | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1     |           | -1          | none  | none  |
         | 1 |           | A subscribe Shared; A flow 1                                                  | A 0       | -1          | none  | none  |
@@ -43,11 +43,11 @@ CASES = [
     """),
     Case("while it waits", source="0.26", says="""
         A delayed entry that waits as replay is spared likewise, and delivered when it is due.""", table="""
-        | s | publish   | requests                                                                                       | delivered | mark-delete | acked | waits |
-        | 0 | 1@3 1     | A subscribe Shared; A flow 9; policy message_ttl_seconds 1; policy ttl_check_seconds 1         | A 1       | -1          | none  | 0@3   |
-        | 1 |           |                                                                                                |           | -1          | none  | 0@3   |
-        | 2 |           |                                                                                                |           | -1          | 1     | 0@3   |
-        | 3 |           |                                                                                                | A 0       | -1          | 1     | none  |
+ | s | publish | requests | delivered | mark-delete | acked | waits |
+ | 0 | 1@3 1 | A subscribe Shared; A flow 9; policy message_ttl_seconds 1; policy ttl_check_seconds 1 | A 1 | -1 | none | 0@3 |
+ | 1 | | | | -1 | none | 0@3 |
+ | 2 | | | | -1 | 1 | 0@3 |
+ | 3 | | | A 0 | -1 | 1 | none |
     """),
     Case("off again", source="3.29", says="""
         0 is off.""", table="""
@@ -59,19 +59,19 @@ CASES = [
     """),
     Case("no policy it could be", source="3.30", says="""
         A value that a policy cannot have is refused and changes nothing.""", table="""
-        | s | publish | requests                                                                        | delivered | refused                        | mark-delete |
-        | 0 | 1       | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1       |           |                                | -1          |
-        | 1 |         | policy backlog_quota_policy drop                                                |           | admin InvalidConfiguration     | -1          |
-        | 2 |         | policy message_ttl_seconds -5                                                   |           | admin InvalidConfiguration     | 0           |
+ | s | publish | requests | delivered | refused | mark-delete |
+ | 0 | 1 | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1 | | | -1 |
+ | 1 | | policy backlog_quota_policy drop | | admin InvalidConfiguration | -1 |
+ | 2 | | policy message_ttl_seconds -5 | | admin InvalidConfiguration | 0 |
     """),
     Case("evicted by age", source="3.30", says="""
         A time quota with eviction skips what is older, on every subscription.""", table="""
-        | s | publish | requests                                                                                                 | delivered   | mark-delete | pending |
-        | 0 | 1*2     | create Earliest; policy backlog_quota_seconds 2; policy backlog_quota_policy consumer_backlog_eviction; policy ttl_check_seconds 1 |  | -1 | none |
-        | 1 | 1@9     | other/A subscribe Exclusive; other/A flow 1                                                              | other/A 0   | -1          | none    |
-        | 2 |         |                                                                                                          |             | -1          | none    |
-        | 3 |         | other/A flow 1                                                                                           | other/A 2   | 1           | none    |
-        | 4 |         |                                                                                                          |             | 2           | none    |
+ | s | publish | requests | delivered | mark-delete | pending |
+ | 0 | 1*2 | create Earliest; policy backlog_quota_seconds 2; policy backlog_quota_policy consumer_backlog_eviction; policy ttl_check_seconds 1 | | -1 | none |
+ | 1 | 1@9 | other/A subscribe Exclusive; other/A flow 1 | other/A 0 | -1 | none |
+ | 2 | | | | -1 | none |
+ | 3 | | other/A flow 1 | other/A 2 | 1 | none |
+ | 4 | | | | 2 | none |
     """),
 ]
 

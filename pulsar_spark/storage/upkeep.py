@@ -1,0 +1,62 @@
+"""Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of the log. For schedulers, not for brokers.
+
+OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9). What may still name a file by its path
+finds the rows by their publish id or round when vacuum has taken it; two things do not: a client that follows the broker's tables looks at a commit's file
+within seconds, and a broker reads requests when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests
+while any wait for a broker.
+"""
+from pathlib import Path
+from typing import NamedTuple
+
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.schemas import BROKER_TABLES, REQUESTS
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+
+LEAST_HOURS = 1
+
+
+class Optimized(NamedTuple):
+    """Files before and after."""
+
+    files_removed: int
+    files_added: int
+
+
+def broker_tables(layout: Layout) -> dict[str, Path]:
+    """The bundle's tables by name."""
+    return {spec.name: layout.broker_table(spec.name) for spec in BROKER_TABLES}
+
+
+def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
+    """Join small files to larger ones, partition by partition. A dry run only counts the files there are."""
+    delta = DeltaTable(str(table))
+    if dry_run:
+        return Optimized(len(delta.file_uris()), 0)
+    metrics = delta.optimize.compact()
+    return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+
+
+def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
+    """Delete files that left the table more than *hours* ago; their paths. :class:`NotAllowedError` when somebody may still read them."""
+    if hours < LEAST_HOURS:
+        raise NotAllowedError(f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
+                              f"keep them for {LEAST_HOURS} hour at least")
+    if table == layout.broker_table(REQUESTS.name) and _has_waiting_requests(layout, table):
+        raise NotAllowedError(f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first")
+    return DeltaTable(str(table)).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
+
+
+def checkpoint(table: Path) -> int:
+    """Write a checkpoint of the log, from which the table opens; its version."""
+    delta = DeltaTable(str(table))
+    delta.create_checkpoint()
+    return delta.version()
+
+
+def _has_waiting_requests(layout: Layout, table: Path) -> bool:
+    row = read_latest(layout).round_row
+    return any(commit.added for commit in TableLog(table).commits(row["requests_version"] if row else 0))
