@@ -1,0 +1,46 @@
+"""Scheduled job: upkeep of a root, in this order: trim topics, join small files, delete old ones, write checkpoints. It needs no Spark; a broker may run meanwhile.
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
+
+Each step is done only if it is asked for. It prints a line of JSON a step.
+"""
+import argparse
+import json
+
+from pulsar_spark.admin import upkeep
+from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.storage.layout import Layout
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--root", required=True, help="folder of the tables")
+    parser.add_argument("--namespace", help="only the topics of 'tenant/namespace', and not the broker's tables")
+    parser.add_argument("--trim", action="store_true", help="remove what every subscription has acknowledged and retention does not keep")
+    parser.add_argument("--optimize", action="store_true", help="join small files to larger ones")
+    parser.add_argument("--vacuum-hours", type=int, help="delete files that left a table more than so many hours ago")
+    parser.add_argument("--checkpoint", action="store_true", help="write checkpoints of the logs")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    given = parse_arguments(arguments)
+    layout, chosen = Layout(given.root), {"namespace": given.namespace}
+    if given.trim:
+        report("trim", upkeep.trim(layout, dry_run=given.dry_run, **chosen))
+    if given.optimize:
+        report("optimize", upkeep.optimize(layout, dry_run=given.dry_run, **chosen))
+    if given.vacuum_hours is not None:
+        report("vacuum", upkeep.vacuum(layout, hours=given.vacuum_hours, dry_run=given.dry_run, **chosen))
+    if given.checkpoint and not given.dry_run:
+        report("checkpoint", upkeep.checkpoint(layout, **chosen))
+
+
+def report(step: str, rows: list[dict]) -> None:
+    print(json.dumps({"step": step, "tables": rows}), flush=True)
+
+
+if __name__ == "__main__":
+    with errors_as_one_line():
+        main()
