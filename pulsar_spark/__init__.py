@@ -19,6 +19,7 @@ from pulsar_spark.errors import (
     SubscriptionNotFound, Timeout, TopicNotFound, UnknownError,
 )
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import BytesSchema
 

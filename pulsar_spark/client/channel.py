@@ -1,9 +1,9 @@
 """The line between a client and the broker: one background thread that writes ``requests`` and follows ``cursor_ledger``.
 
 Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow, acknowledgements) start a commit at most every
-50 ms. A commit whose outcome is unclear is looked up by its first request id and written again only if it is not there, so that no request counts twice.
-In: every commit of the broker is one round. Of its rows, resets are dispatched before consumers that were removed, then replies, then deliveries;
-a delivery says which requests its round had read, so that a consumer can tell one that crossed a request of its own.
+50 ms (see request_writer).
+In: every commit of the broker is one round, whose rows go to those they concern (see inbox). A client that says nothing else says that it is alive, three times
+in the time its lease lasts.
 Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who waits or asks is told.
 """
 import functools
@@ -12,64 +12,31 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
-
+from pulsar_spark.client.inbox import COLUMNS, Inbox, Reply, Subscriber
+from pulsar_spark.client.request_writer import RequestWriter
 from pulsar_spark.client.requests import LEASE_MS, RequestMaker
-from pulsar_spark.errors import AlreadyClosed, ConnectError, PulsarSparkError, Timeout, UnknownError, named
-from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable, read_file
+from pulsar_spark.storage.tables import read_file
 
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 SPACING = 0.05
-_RETRY_SECONDS = 0.2
-_COLUMNS = ["kind", "topic", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "round", "redelivery_count",
-            "ack_set", "batch_size", "is_removed", "is_active", "request_id", "error", "text", "requests_version"]
-
-
-class Reply(NamedTuple):
-    """What the broker, or the failure of the line, says to a request: an error or a text."""
-
-    error: PulsarSparkError | None
-    text: str | None
-
-
-class Subscriber(Protocol):
-    """What the channel dispatches to: one consumer on one topic partition. All calls come from the channel's thread."""
-
-    def on_reset(self) -> None:
-        """The cursor was moved."""
-
-    def on_removed(self, text: str | None) -> None:
-        """The broker no longer knows the consumer."""
-
-    def on_active(self, is_active: bool) -> None:
-        """Whether the consumer is the one that receives."""
-
-    def on_delivery(self, row: dict, requests_version: int) -> None:
-        """Entries were delivered in a round that had read ``requests`` up to this version."""
-
-    def on_failure(self, error: PulsarSparkError) -> None:
-        """The line is down for good."""
 
 
 class Channel:
-    """One per client. ``clock`` counts seconds and never goes back."""
+    """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a sign of life."""
 
-    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS):
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._log = TableLog(self._path)
         self._seen = self._log.latest()
-        self._requests = AppendTable(layout.broker_table(REQUESTS.name))
-        self._requests_log = TableLog(layout.broker_table(REQUESTS.name))
-        self._requests_version = self._requests_log.latest()
+        self._requests = RequestWriter(layout, lambda: self._is_stopping)
+        self.lease_ms = lease_ms
         self._maker = RequestMaker(client_id)
         self.make = self._maker.make
         self._clock = clock
@@ -77,9 +44,7 @@ class Channel:
         self._outbox: list[dict] = []
         self._committed: list[Callable[[int], None]] = []
         self._is_urgent = False
-        self._waiting: dict[str, Callable[[Reply], None]] = {}
-        self._subscribers: dict[tuple[str, str, int], Subscriber] = {}
-        self._consumer_ids: dict[str, int] = {}
+        self._inbox = Inbox()
         self._sources: dict[Callable[[], list[dict]], float] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_numbers = itertools.count()
@@ -99,7 +64,7 @@ class Channel:
             if self._failure is not None:
                 raise self._failure
             self._outbox += rows
-            self._waiting.update(replied or {})
+            self._inbox.waiting.update(replied or {})
             if committed is not None:
                 self._committed.append(committed)
             self._is_urgent |= is_urgent or bool(replied)
@@ -119,7 +84,7 @@ class Channel:
         if not all_there.wait(timeout):
             with self._condition:
                 for row in rows:
-                    self._waiting.pop(row["request_id"], None)
+                    self._inbox.waiting.pop(row["request_id"], None)
             raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
         return [replies[row["request_id"]] for row in rows]
 
@@ -142,22 +107,29 @@ class Channel:
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
         """Dispatch to *subscriber* what the broker has for the consumer on this partition."""
         with self._condition:
-            self._subscribers[consumer_id, topic, partition] = subscriber
-            self._consumer_ids[consumer_id] = self._consumer_ids.get(consumer_id, 0) + 1
+            self._inbox.attach(consumer_id, topic, partition, subscriber)
 
     def detach(self, consumer_id: str, topic: str, partition: int) -> None:
         """Dispatch nothing more to it."""
         with self._condition:
-            if self._subscribers.pop((consumer_id, topic, partition), None) is not None:
-                self._consumer_ids[consumer_id] -= 1
-                if not self._consumer_ids[consumer_id]:
-                    del self._consumer_ids[consumer_id]
+            self._inbox.detach(consumer_id, topic, partition)
 
-    def gather(self, source: Callable[[], list[dict]], delay: float) -> None:
-        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner."""
+    def expect(self, replied: dict[str, Callable[[Reply], None]]) -> None:
+        """Call these back when the requests of these ids are answered; for a source, whose rows are on their way."""
         with self._condition:
+            failure = self._failure
+            if failure is None:
+                self._inbox.waiting.update(replied)
+                return
+        for callback in replied.values():
+            callback(Reply(failure, None))
+
+    def gather(self, source: Callable[[], list[dict]], delay: float, *, is_urgent: bool = False) -> None:
+        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if that is urgent."""
+        with self._condition:
+            self._is_urgent |= is_urgent
             due = self._clock() + delay
-            if due < self._sources.get(source, float("inf")):
+            if is_urgent or due < self._sources.get(source, float("inf")):
                 self._sources[source] = due
                 self._condition.notify_all()
 
@@ -205,9 +177,8 @@ class Channel:
     def _fail(self, failure: PulsarSparkError) -> None:
         with self._condition:
             self._failure = failure
-            waiting, self._waiting = list(self._waiting.values()), {}
+            waiting, subscribers = self._inbox.take_all()
             committed, self._committed = self._committed, []
-            subscribers = list(self._subscribers.values())
         for replied in waiting:
             replied(Reply(failure, None))
         for callback in committed:
@@ -228,7 +199,7 @@ class Channel:
             now = self._clock()
             if self._is_stopping or self._log.has(self._seen + 1):
                 return
-            wake_at = now + (FAST_POLL if self._waiting or self._eager else SLOW_POLL)
+            wake_at = now + (FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL)
             if self._outbox or self._sources:
                 wanted = now if self._outbox else min(self._sources.values())
                 wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
@@ -242,7 +213,7 @@ class Channel:
             now = self._clock()
             is_spaced = now >= self._last_commit + SPACING or self._is_stopping
             is_due = self._is_urgent or (is_spaced and (self._outbox or any(due <= now for due in self._sources.values())))
-            is_silent = bool(self._consumer_ids) and now >= self._last_commit + LEASE_MS / 3000
+            is_silent = self._inbox.has_consumers and now >= self._last_commit + self.lease_ms / 3000
             if not is_due and not is_silent:
                 return
             sources = list(self._sources)
@@ -255,7 +226,7 @@ class Channel:
             rows = [self.make("keep_alive")]
         if rows:
             try:
-                version = self._commit(rows)
+                version = self._requests.write(rows)
             except PulsarSparkError:
                 with self._condition:
                     self._committed += committed
@@ -264,59 +235,11 @@ class Channel:
             for callback in committed:
                 callback(version)
 
-    def _commit(self, rows: list[dict]) -> int:
-        """The version that holds *rows*."""
-        table = REQUESTS.rows(rows)
-        while True:
-            try:
-                self._requests_version = self._requests.append(table)
-                return self._requests_version
-            except FileNotFoundError as gone:
-                raise ConnectError(f"{self._requests.path!r} was deleted or made anew: open a new client") from gone
-            except (DeltaError, OSError) as unclear:
-                for commit in self._requests_log.commits(after=self._requests_version):
-                    if any(file.min_values.get("request_id") == min(row["request_id"] for row in rows) for file in commit.added):
-                        return commit.version
-                with self._condition:
-                    if self._is_stopping or not self._requests_log.exists():
-                        raise ConnectError(f"{self._requests.path!r} cannot be written: {unclear}") from unclear
-                    self._condition.wait(_RETRY_SECONDS)
-
     def _receive(self) -> None:
         for commit in self._log.commits(after=self._seen):
             for file in commit.added:
-                self._dispatch(read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS))
+                rows = read_file(self._path, file, CURSOR_LEDGER.schema, COLUMNS)
+                with self._condition:
+                    wanted = self._inbox.wanted()
+                self._inbox.dispatch(rows, wanted)
             self._seen = commit.version
-
-    def _dispatch(self, rows: pa.Table) -> None:
-        with self._condition:
-            consumers = pa.array(list(self._consumer_ids), pa.string())
-            waiting = pa.array(list(self._waiting), pa.string())
-        kind = rows.column("kind")
-        is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
-        is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)
-        found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
-        for row in rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older)).to_pylist():
-            if row["kind"] in found:
-                found[row["kind"]].append(row)
-        requests_version = max((row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1)
-        for row in found["reply"]:
-            if row["request_id"] is None and row["text"] == "reset" and (subscriber := self._subscriber(row)):
-                subscriber.on_reset()
-        for row in found["consumer"]:
-            if subscriber := self._subscriber(row):
-                if row["is_removed"]:
-                    subscriber.on_removed(row["text"])
-                elif row["is_active"] is not None:
-                    subscriber.on_active(row["is_active"])
-        for row in found["reply"]:
-            with self._condition:
-                replied = self._waiting.pop(row["request_id"], None)
-            if replied is not None:
-                replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
-        for row in found["range"]:
-            if row["status"] == "pending" and row["delivery_round"] is not None and (subscriber := self._subscriber(row)):
-                subscriber.on_delivery(row, requests_version)
-
-    def _subscriber(self, row: dict) -> Subscriber | None:
-        return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))

@@ -20,6 +20,7 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.ledgers import LedgerIndex
+from pulsar_spark.client.letter_writer import letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer, ProducerSettings
@@ -32,14 +33,19 @@ from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
+MAX_LEASE_SECONDS = 24 * 60 * 60
+
 
 class Client:
-    """A connection to the topics of one root; safe for threads."""
+    """A connection to the topics of one root; safe for threads.
+
+    ``lease_seconds`` is how long the broker keeps what this client's consumers hold when it hears nothing of it, as after a crash.
+    """
 
     def __init__(self, service_url, authentication=None, operation_timeout_seconds=30, io_threads=1, message_listener_threads=1,
                  concurrent_lookup_requests=50000, log_conf_file_path=None, stats_interval_in_seconds=600, use_tls=False, tls_trust_certs_file_path=None,
                  tls_allow_insecure_connection=False, tls_validate_hostname=False, logger=None, connection_timeout_ms=10000, listener_name=None,
-                 tls_private_key_file_path=None, tls_certificate_file_path=None):
+                 tls_private_key_file_path=None, tls_certificate_file_path=None, lease_seconds=30):
         check_type(str, service_url, "service_url")
         _refuse("a folder has no TLS, authentication or listeners; the file system says who may read and write", authentication=(authentication, None),
                 use_tls=(use_tls, False), tls_trust_certs_file_path=(tls_trust_certs_file_path, None), tls_validate_hostname=(tls_validate_hostname, False),
@@ -51,7 +57,11 @@ class Client:
             check_type(int, value, name)
         check_type_or_none(str, log_conf_file_path, "log_conf_file_path")
         check_type_or_none((logging.Logger, ConsoleLogger, FileLogger), logger, "logger")
+        check_type((int, float), lease_seconds, "lease_seconds")
+        if not 0 < lease_seconds <= MAX_LEASE_SECONDS:
+            raise ValueError(f"argument lease_seconds: {lease_seconds} is not above 0 and at most {MAX_LEASE_SECONDS}")
         self._timeout = operation_timeout_seconds
+        self._lease_ms = max(1, int(lease_seconds * 1000))
         self._layout = Layout(parse_service_url(service_url))
         prepare_root(self._layout)
         self._client_id = uuid.uuid4().hex
@@ -68,7 +78,7 @@ class Client:
     def _channel(self) -> Channel:
         with self._lock:
             if self._opened_channel is None:
-                self._opened_channel = Channel(self._layout, self._client_id)
+                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms)
             return self._opened_channel
 
     def create_producer(self, topic, producer_name=None, schema=BytesSchema(), initial_sequence_id=None, send_timeout_millis=30000,
@@ -126,10 +136,12 @@ class Client:
                   replicate_subscription_state_enabled=False, max_pending_chunked_message=10, auto_ack_oldest_chunked_message_on_queue_full=False,
                   start_message_id_inclusive=False, batch_receive_policy=None, key_shared_policy=None, batch_index_ack_enabled=True,
                   regex_subscription_mode=RegexSubscriptionMode.PersistentOnly, dead_letter_policy=None,
-                  crypto_failure_action=ConsumerCryptoFailureAction.FAIL, retry_enable=False, priority_level=0) -> Consumer:
+                  crypto_failure_action=ConsumerCryptoFailureAction.FAIL, retry_enable=False, priority_level=0, negative_ack_redelivery_backoff=None,
+                  ack_timeout_redelivery_backoff=None, ack_group_time_ms=100, max_ack_group_size=1000, ack_receipt_enabled=False) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing.
 
-        ``priority_level`` and ``retry_enable`` are those of Pulsar's Java client; acknowledging single messages of a batch is on by default.
+        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of a batch is on by default. With ``retry_enable``
+        the subscription's retry letter topic is received from too.
         """
         self._check_open()
         for name, value in (("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
@@ -148,7 +160,9 @@ class Client:
             negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms, properties=properties, initial_position=initial_position,
             start_message_id_inclusive=start_message_id_inclusive, batch_receive_policy=batch_receive_policy, key_shared_policy=key_shared_policy,
             batch_index_ack_enabled=batch_index_ack_enabled, dead_letter_policy=dead_letter_policy, retry_enable=retry_enable,
-            priority_level=priority_level)
+            priority_level=priority_level, negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
+            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff, ack_group_time_ms=ack_group_time_ms, max_ack_group_size=max_ack_group_size,
+            ack_receipt_enabled=ack_receipt_enabled)
         if is_read_compacted:
             if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
                 raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
@@ -161,8 +175,13 @@ class Client:
         if not names:
             raise InvalidConfiguration("an empty list of topics: give at least one")
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
+        topic_name, letters = ",".join(resolved), None
+        if retry_enable:
+            letters = letter_topics([str(found.name) for found, _ in resolved.values()], subscription_name, settings.dead_letter_policy)
+            found, partitions, name = self._resolve(letters.retry)
+            resolved[name] = found, partitions
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
-        consumer = Consumer(self, list(resolved.values()), ",".join(resolved), consumer_id, settings)
+        consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
         self._keep(consumer)
         consumer._connect()
         return consumer

@@ -5,32 +5,31 @@ thread only queues ranges of positions. What Pulsar refuses is refused before an
 """
 import time
 
-from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.acknowledger import Acknowledger
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
-from pulsar_spark.client.enums import ConsumerType
+from pulsar_spark.client.letter_writer import LetterTopics, LetterWriter
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
+from pulsar_spark.client.places import Places
 from pulsar_spark.client.receiver import Receiver
 from pulsar_spark.client.seeking import seek
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
-from pulsar_spark.errors import (
-    CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, OperationNotSupported, PulsarSparkError, Timeout,
-)
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.topics import Topic
 
 _UNACKED_TICK = 1.0
-_SHARED = (ConsumerType.Shared, ConsumerType.KeyShared)
-_MIN_NEGATIVE_ACK_MS = 100
 
 
 class Consumer:
     """Made by ``Client.subscribe``."""
 
-    def __init__(self, client, topics: list[tuple[Topic, list[int]]], topic_name: str, consumer_id: str, settings: ConsumerSettings):
+    def __init__(self, client, topics: list[tuple[Topic, list[int]]], topic_name: str, consumer_id: str, settings: ConsumerSettings,
+                 letter_topics: LetterTopics | None):
         self._client = client
         self._channel: Channel = client._channel
         self._ledgers = client._ledgers
@@ -39,7 +38,9 @@ class Consumer:
         self._settings = settings
         self._topic_name = topic_name
         self._consumer_id = consumer_id
-        self._unacked = UnackedTracker(settings.unacked_timeout_ms / 1000) if settings.unacked_timeout_ms else None
+        self._unacked = None
+        if settings.unacked_timeout_ms:
+            self._unacked = UnackedTracker(settings.unacked_timeout_ms / 1000, backoff=settings.ack_timeout_redelivery_backoff)
         self._receiver = Receiver(self._channel, f"subscription {settings.subscription_name!r} of {topic_name!r}",
                                   self._unacked and self._unacked.add)
         self._listener = None
@@ -49,11 +50,20 @@ class Consumer:
         if len({(topic.topic_id, partition) for topic, partition in partitions}) < len(partitions):
             raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
         queue_size = settings.queue_size(len(partitions))
-        self._subscriptions = [PartitionSubscription(self, topic, partition, queue_size, settings.request_properties(), settings.is_batch_index)
-                               for topic, partition in partitions]
+        request = settings.request_properties(self._channel.lease_ms)
+        if letter_topics is not None:
+            request["dead_letter_topic"] = letter_topics.dead
+        policy = settings.dead_letter_policy
+        self._subscriptions = [
+            PartitionSubscription(self, topic, partition, queue_size, request, settings.grouping, is_single_active=settings.is_single_active,
+                                  max_redeliver_count=policy and policy.max_redeliver_count) for topic, partition in partitions]
         if not queue_size:
             self._receiver.set_without_queue(self._subscriptions[0])
-        self._by_place = {(subscription.topic.topic_id, subscription.partition): subscription for subscription in self._subscriptions}
+        self._places = Places(self._subscriptions, self._ledgers, topic_name)
+        self._acknowledger = Acknowledger(self._places, settings, self._unacked, client._timeout)
+        self._letters = None
+        if letter_topics is not None:
+            self._letters = LetterWriter(client, letter_topics, settings.subscription_name, settings.consumer_name)
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
@@ -118,95 +128,69 @@ class Consumer:
 
     # Acknowledging.
 
-    def acknowledge(self, message: Message | MessageId) -> None:
-        """Acknowledge one message; of a batch only that one, unless the id names the whole entry."""
-        self._receiver.check_open()
-        subscription, position, batch_index, bits = self._resolve(message)
-        if subscription.acknowledge(position, batch_index, bits) and self._unacked is not None:
-            self._unacked.remove(subscription, position)
+    def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
+        """Acknowledge one message, or a list of them; of a batch only that one, unless the id names the whole entry.
 
-    def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An acknowledgement with *properties* is sent at
+        once and they are kept with its request.
+        """
+        self._receiver.check_open()
+        self._acknowledger.acknowledge(message, properties)
+
+    def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
         """Acknowledge everything of the message's partition up to and including it; not on Shared and Key_Shared."""
         self._receiver.check_open()
-        if self._settings.consumer_type in _SHARED:
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self.subscription_name()!r} is {self._settings.consumer_type.name}: acknowledge its messages one by one")
-        subscription, position, batch_index, bits = self._resolve(message)
-        last = subscription.acknowledge_cumulative(position, batch_index, bits)
-        if self._unacked is not None:
-            self._unacked.remove_up_to(subscription, last)
+        self._acknowledger.acknowledge_cumulative(message, properties)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms``, as far as it is not acknowledged."""
-        self._receiver.check_open()
-        subscription, position, _, _ = self._resolve(message)
-        policy = self._settings.dead_letter_policy
-        if policy is not None and isinstance(message, Message) and message.redelivery_count() >= policy.max_redeliver_count:
-            raise OperationNotSupported(f"message {message.message_id()} was redelivered {message.redelivery_count()} times: dead letter topics come with a "
-                                        "later release; acknowledge it and publish it elsewhere")
-        subscription.negative_acknowledge({position}, max(_MIN_NEGATIVE_ACK_MS, self._settings.negative_ack_redelivery_delay_ms))
-        if self._unacked is not None:
-            self._unacked.remove(subscription, position)
+        """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's time, as far as it is not acknowledged.
 
-    def reconsume_later(self, message: Message | MessageId, delay_millis: int = 0, properties: dict | None = None) -> None:
-        """Publish a copy to the retry letter topic, then acknowledge: not in this release."""
+        When it was given back as often as the dead letter policy allows, it goes to the dead letter topic instead.
+        """
         self._receiver.check_open()
-        raise OperationNotSupported("retry letter topics come with a later release: give the message back with negative_acknowledge")
+        self._acknowledger.negative_acknowledge(message)
+
+    def reconsume_later(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
+        """Publish a copy to the retry letter topic, to come again after the delay, then acknowledge the message; needs ``retry_enable``.
+
+        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead. *properties* are added to the copy's.
+        """
+        self._write_letter(message, delay_millis, properties)
+        self.acknowledge(message)
+
+    def reconsume_later_cumulative(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
+        """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not on Shared and Key_Shared."""
+        self._receiver.check_open()
+        self._acknowledger.check_cumulative()
+        self._write_letter(message, delay_millis, properties)
+        self.acknowledge_cumulative(message)
+
+    def _write_letter(self, message: Message, delay_millis: int | None, properties: dict | None) -> None:
+        self._receiver.check_open()
+        if self._letters is None:
+            raise InvalidConfiguration(f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True")
+        check_type(Message, message, "message")
+        check_type_or_none(int, delay_millis, "delay_millis")
+        check_properties(properties)
+        topic = str(self._places.find(message).subscription.topic.name)
+        self._letters.write(message, topic, max(0, delay_millis or 0), properties)
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
         self._receiver.check_open()
         for subscription in self._subscriptions:
-            self._redeliver_all(subscription)
-
-    def _redeliver_all(self, subscription: PartitionSubscription) -> None:
-        self._forget_unacked(subscription)
-        row, committed = subscription.redeliver_all()
-        self._channel.submit([row], is_urgent=True, committed=committed)
+            self._forget_unacked(subscription)
+            row, committed = subscription.redeliver_all()
+            self._channel.submit([row], is_urgent=True, committed=committed)
 
     def _redeliver_expired(self) -> None:
-        if self._receiver.is_closed:
-            return
-        for subscription, positions in self._unacked.take_expired().items():
-            if self._settings.consumer_type in _SHARED:
-                subscription.negative_acknowledge(positions, 0)
-            else:
-                self._redeliver_all(subscription)
-        self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
+        if not self._receiver.is_closed:
+            self._acknowledger.give_back_expired()
+            self._channel.call_later(_UNACKED_TICK, self._redeliver_expired)
 
     def _forget_unacked(self, subscription: PartitionSubscription) -> None:
         if self._unacked is not None:
             self._unacked.forget(subscription)
-
-    def _resolve(self, message: Message | MessageId) -> tuple[PartitionSubscription, int, int, int]:
-        """Subscription, position, batch index (-1: the whole entry) and delivered indexes; :class:`InvalidMessage` for what is not of these topics."""
-        if isinstance(message, Message) and message._delivery is not None:
-            delivery = message._delivery
-            subscription = delivery.subscription
-            if subscription._consumer is not self:
-                subscription = self._by_place.get((subscription.topic.topic_id, subscription.partition))
-            if subscription is None:
-                raise InvalidMessage(f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}")
-            is_batch = delivery.batch_size > 1
-            return subscription, message._position, message._field("batch_index") if is_batch else -1, delivery.unacked_bits
-        message_id = message.message_id() if isinstance(message, Message) else message
-        if not isinstance(message_id, MessageId):
-            raise ValueError(f"argument message: Message or MessageId expected, not {type(message).__name__}")
-        subscription = self._subscription_of(message_id)
-        found = self._ledgers.find(subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id())
-        if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):
-            raise InvalidMessage(f"topic {subscription.topic_name!r} has no message {message_id}, or its broker has not seen it yet")
-        return subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1
-
-    def _subscription_of(self, message_id: MessageId) -> PartitionSubscription:
-        name = message_id.topic_name()
-        fitting = [subscription for subscription in self._subscriptions
-                   if subscription.partition == message_id.partition() and name in (None, subscription.topic_name, str(subscription.topic.name))]
-        if not fitting:
-            raise InvalidMessage(f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}")
-        if len(fitting) > 1:
-            raise OperationNotSupported(f"message id {message_id} does not say which topic it is of: give the message, or MessageId.deserialize(bytes, topic)")
-        return fitting[0]
 
     # The cursor.
 
@@ -238,7 +222,7 @@ class Consumer:
         """Send the acknowledgements that wait, then leave. A second close does nothing."""
         if self._receiver.is_closed:
             return
-        rows = [row for subscription in self._subscriptions for row in subscription.take_rows()]
+        rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._finish()
         self._channel.post(rows, self._client._timeout)
@@ -253,6 +237,8 @@ class Consumer:
         self._receiver.close()
         for subscription in self._subscriptions:
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
+        if self._letters is not None:
+            self._letters.close()
         self._client._forget(self)
 
     # Listening.

@@ -3,15 +3,19 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pulsar_spark.client.acknowledgement_tracker import Grouping
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
 from pulsar_spark.client.policies import DEFAULT_BATCH_RECEIVE, ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
-from pulsar_spark.client.requests import LEASE_MS
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
-from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.schema import Schema
 
 MIN_UNACKED_TIMEOUT_MS = 10_000
+DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
+"""The timeout of a consumer with a dead letter policy that was given none (0.6)."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -31,10 +35,17 @@ class ConsumerSettings(NamedTuple):
     start_message_id_inclusive: bool
     batch_receive_policy: ConsumerBatchReceivePolicy
     key_shared_policy: ConsumerKeySharedPolicy | None
-    is_batch_index: bool
     dead_letter_policy: ConsumerDeadLetterPolicy | None
     retry_enable: bool
     priority_level: int
+    negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None
+    ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None
+    grouping: Grouping
+
+    @property
+    def is_single_active(self) -> bool:
+        """Whether one consumer at a time receives."""
+        return self.consumer_type in (ConsumerType.Exclusive, ConsumerType.Failover)
 
     def queue_size(self, partitions: int) -> int:
         """Receiver queue of each of so many partitions; InvalidConfiguration for no queue on several."""
@@ -43,10 +54,10 @@ class ConsumerSettings(NamedTuple):
         share = self.max_total_receiver_queue_size_across_partitions // partitions if partitions > 1 else self.receiver_queue_size
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
-    def request_properties(self) -> dict[str, str]:
+    def request_properties(self, lease_ms: int) -> dict[str, str]:
         """The properties of the subscribe request; the application's own get the prefix ``property.``."""
         given = {"consumer_name": self.consumer_name, "subscription_type": self.consumer_type.name, "priority_level": str(self.priority_level),
-                 "initial_position": self.initial_position.name, "lease_ms": str(LEASE_MS),
+                 "initial_position": self.initial_position.name, "lease_ms": str(lease_ms),
                  **{f"property.{name}": value for name, value in self.properties.items()}}
         if self.key_shared_policy is not None:
             given.update(self.key_shared_policy.request_properties())
@@ -60,7 +71,9 @@ class ConsumerSettings(NamedTuple):
 def check_consumer_settings(*, subscription_name, consumer_type, schema, message_listener, receiver_queue_size,
                             max_total_receiver_queue_size_across_partitions, consumer_name, unacked_messages_timeout_ms,
                             negative_ack_redelivery_delay_ms, properties, initial_position, start_message_id_inclusive, batch_receive_policy,
-                            key_shared_policy, batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level) -> ConsumerSettings:
+                            key_shared_policy, batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level,
+                            negative_ack_redelivery_backoff, ack_timeout_redelivery_backoff, ack_group_time_ms, max_ack_group_size,
+                            ack_receipt_enabled) -> ConsumerSettings:
     """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
     check_type(str, subscription_name, "subscription_name")
     check_type(ConsumerType, consumer_type, "consumer_type")
@@ -83,13 +96,32 @@ def check_consumer_settings(*, subscription_name, consumer_type, schema, message
     check_type_or_none(ConsumerDeadLetterPolicy, dead_letter_policy, "dead_letter_policy")
     check_type(bool, retry_enable, "retry_enable")
     _check_count(priority_level, "priority_level")
+    check_type_or_none(MultiplierRedeliveryBackoff, negative_ack_redelivery_backoff, "negative_ack_redelivery_backoff")
+    check_type_or_none(MultiplierRedeliveryBackoff, ack_timeout_redelivery_backoff, "ack_timeout_redelivery_backoff")
+    _check_count(ack_group_time_ms, "ack_group_time_ms")
+    _check_count(max_ack_group_size, "max_ack_group_size")
+    check_type(bool, ack_receipt_enabled, "ack_receipt_enabled")
     _check_own_name("subscription", subscription_name)
     if consumer_name:
         _check_own_name("consumer", consumer_name)
+    if dead_letter_policy is not None:
+        _check_letter_names(dead_letter_policy)
+        if unacked_messages_timeout_ms is None:
+            unacked_messages_timeout_ms = DEAD_LETTER_UNACKED_TIMEOUT_MS
+    elif retry_enable:
+        dead_letter_policy = ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
     return ConsumerSettings(subscription_name, consumer_type, schema, message_listener, receiver_queue_size, max_total_receiver_queue_size_across_partitions,
                             consumer_name or uuid.uuid4().hex[:10], unacked_messages_timeout_ms or 0, negative_ack_redelivery_delay_ms, properties or {},
                             initial_position, start_message_id_inclusive, batch_receive_policy or DEFAULT_BATCH_RECEIVE, key_shared_policy,
-                            batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level)
+                            dead_letter_policy, retry_enable, priority_level, negative_ack_redelivery_backoff, ack_timeout_redelivery_backoff,
+                            Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled))
+
+
+def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:
+    for name in filter(None, (policy.dead_letter_topic, policy.retry_letter_topic)):
+        parse_topic_name(name)
+    if policy.initial_subscription_name:
+        _check_own_name("initial subscription", policy.initial_subscription_name)
 
 
 def _check_count(value: object, name: str) -> None:

@@ -2,16 +2,25 @@
 
 Each says with ``request_properties`` what it adds to the subscribe request.
 """
+from pulsar_spark.client.arguments import check_type_or_none
 from pulsar_spark.client.enums import KeySharedMode
 
 
 class ConsumerDeadLetterPolicy:
-    """After how many redeliveries a message goes to a dead letter topic, and to which; names left out follow Pulsar's."""
+    """After how many redeliveries a message goes to a dead letter topic, and to which; names left out follow Pulsar's.
 
-    def __init__(self, max_redeliver_count: int, dead_letter_topic: str | None = None, initial_subscription_name: str | None = None):
+    ``retry_letter_topic`` is where :meth:`Consumer.reconsume_later` puts its copies.
+    """
+
+    def __init__(self, max_redeliver_count: int, dead_letter_topic: str | None = None, initial_subscription_name: str | None = None,
+                 retry_letter_topic: str | None = None):
         if isinstance(max_redeliver_count, bool) or not isinstance(max_redeliver_count, int) or max_redeliver_count < 1:
             raise ValueError(f"max_redeliver_count {max_redeliver_count!r}: give a number above 0")
+        for name, given in (("dead_letter_topic", dead_letter_topic), ("initial_subscription_name", initial_subscription_name),
+                            ("retry_letter_topic", retry_letter_topic)):
+            check_type_or_none(str, given, name)
         self.max_redeliver_count = max_redeliver_count
+        self.retry_letter_topic = retry_letter_topic or ""
         self.dead_letter_topic = dead_letter_topic or ""
         self.initial_subscription_name = initial_subscription_name or ""
 

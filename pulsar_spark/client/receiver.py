@@ -9,15 +9,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from pulsar_spark.client.channel import Channel
+from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
-from pulsar_spark.client.subscription import Delivery, PartitionSubscription
+from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 
 
 class Receiver:
-    """One per consumer. ``handed_out`` is told the subscription and position of each message the application gets."""
+    """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the application gets."""
 
-    def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int], None] | None):
+    def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None):
         self._channel = channel
         self._name = name
         self._handed_out = handed_out
@@ -104,7 +105,7 @@ class Receiver:
                 for message in messages:
                     if subscription.hand_out(message):
                         if self._handed_out is not None:
-                            self._handed_out(subscription, message._position)
+                            self._handed_out(subscription, message._position, delivery.redelivery_count)
                         return message
                     if delivery.generation != subscription.generation:
                         break

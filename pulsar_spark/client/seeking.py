@@ -24,7 +24,7 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
         position = "earliest" if target == MessageId.earliest else "latest"
         rows = [subscription.seek_row({"position": position}, None) for subscription in subscriptions]
     else:
-        subscription = consumer._subscription_of(target)
+        subscription = consumer._places.subscription_of(target)
         position, index = _position(consumer._ledgers, subscription, target, is_inclusive, deadline)
         rows = [subscription.seek_row({"position": str(position)}, (position, index) if index else None)]
     try:

@@ -2,13 +2,17 @@
 
 Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next one. Permits (semantics 4.1):
 on connecting the queue size is asked for, then what was handed to the application since, whenever that is half the queue size or more. A delivery
-belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts a new one, and what was queued before is dropped.
+belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a
+delivery behind the last one on Exclusive and Failover: something came back, and everything after it with it (2.12). On Shared an entry that comes again takes the place
+of what is queued of it (4.13). What comes above the limit of the dead letter policy is not shown but given back, which makes the broker write its letter (4.26).
 """
 import threading
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.acknowledgements import GROUP_SIZE, GROUP_TIME, AckGroup, Acknowledgement, ranges
-from pulsar_spark.client.channel import Channel, Reply
+from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
+from pulsar_spark.client.channel import Channel
+from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.inbox import Reply
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 from pulsar_spark.storage.topics import Topic
@@ -16,33 +20,11 @@ from pulsar_spark.storage.topics import Topic
 _RECONNECT_SECONDS = 1.0
 
 
-class Delivery:
-    """Positions the broker sent in one round; ``bits`` are the batch indexes not yet acknowledged, None for all."""
-
-    __slots__ = ("subscription", "generation", "first", "last", "batch_size", "redelivery_count", "bits")
-
-    def __init__(self, subscription: "PartitionSubscription", row: dict, generation: int):
-        self.subscription = subscription
-        self.generation = generation
-        self.first, self.last = row["first"], row["last"]
-        self.batch_size = row["batch_size"] or 1
-        self.redelivery_count = row["redelivery_count"] or 0
-        self.bits = None if row["ack_set"] is None else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
-
-    @property
-    def unacked_bits(self) -> int:
-        return (1 << self.batch_size) - 1 if self.bits is None else self.bits
-
-    @property
-    def messages(self) -> int:
-        """Messages the application is to see of it, which is what it cost in permits."""
-        return (self.last - self.first + 1) * (self.batch_size if self.bits is None else self.bits.bit_count())
-
-
 class PartitionSubscription:
     """Made and owned by a consumer; its receiver takes the deliveries."""
 
-    def __init__(self, consumer, topic: Topic, partition: int, queue_size: int, request: dict, is_batch_index: bool):
+    def __init__(self, consumer, topic: Topic, partition: int, queue_size: int, request: dict, grouping: Grouping, *, is_single_active: bool,
+                 max_redeliver_count: int | None):
         self._consumer = consumer
         self._channel: Channel = consumer._channel
         self._request = request
@@ -52,16 +34,18 @@ class PartitionSubscription:
         self.queue_size = queue_size
         self.generation = 0
         self.lock = threading.Lock()
-        self.acks = AckGroup(is_batch_index)
+        self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
+        self._is_single_active = is_single_active
+        self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
         self.is_connected = False
         self.is_active: bool | None = None
-        self._negative: dict[int, set[int]] = {}
-        self._is_gathering = False
         self._used = 0
         self._wanted = 0
         self._queued = 0
         self._stale_until = -1
+        self._last_delivered = -1
+        self._newest: dict[int, Delivery] = {}
         self._start_after: tuple[int, int] | None = None
         self._next_start_after: tuple[int, int] | None = None
 
@@ -120,6 +104,7 @@ class PartitionSubscription:
         with self.lock:
             dropped, self._queued = self._queued, 0
             self.generation += 1
+            self._newest.clear()
         self._flow(dropped if self.queue_size else 0)
 
     # From the channel's thread.
@@ -127,6 +112,7 @@ class PartitionSubscription:
     def on_reset(self) -> None:
         with self.lock:
             self._restart()
+            self.tracker.forget()
             self._start_after, self._next_start_after = self._next_start_after, None
             permits = self.queue_size or self._wanted
         self._consumer._forget_unacked(self)
@@ -135,19 +121,20 @@ class PartitionSubscription:
     def _restart(self) -> None:
         self.generation += 1
         self._queued = self._used = 0
-        self.acks.clear()
-        self._negative.clear()
+        self._last_delivered = -1
+        self._newest.clear()
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
             self.on_failure(AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"))
             return
         with self.lock:
-            acknowledged = self.acks.take()
+            acknowledged = self.tracker.take_acknowledgements()
+            self.tracker.forget_given_back()
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
-        self._channel.submit(self._ack_rows(acknowledged))
+        self._channel.submit(acknowledged)
         self._reconnect()
 
     def _reconnect(self) -> None:
@@ -168,19 +155,29 @@ class PartitionSubscription:
         self.is_active = is_active
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
+        if self._is_single_active and row["first"] <= self._last_delivered:
+            self._drop_queued()
+            self._consumer._forget_unacked(self)
+        self._last_delivered = row["last"]
         with self.lock:
             delivery = Delivery(self, row, self.generation)
-            is_stale = requests_version < self._stale_until
-            if not is_stale:
+            is_dead = self._max_redeliver_count is not None and delivery.redelivery_count > self._max_redeliver_count
+            is_shown = requests_version >= self._stale_until and not is_dead
+            if is_shown:
                 self._queued += delivery.messages
-        if is_stale:
-            self._flow(delivery.messages if self.queue_size else 0)
-        else:
+                if delivery.redelivery_count and not self._is_single_active:
+                    self._newest.update(dict.fromkeys(range(delivery.first, delivery.last + 1), delivery))
+        if is_shown:
             self._consumer._receiver.arrive(delivery)
+            return
+        if is_dead:
+            self.tracker.give_back(range(delivery.first, delivery.last + 1), 0)
+        self._flow(delivery.messages if self.queue_size else self._wanted)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self.error = error
         self.is_connected = False
+        self.tracker.fail(error)
         self._consumer._receiver.fail(error)
 
     # Handing out.
@@ -206,19 +203,24 @@ class PartitionSubscription:
             if delivery.generation != self.generation:
                 return False
             self._queued -= 1
-            is_shown = True
-            if is_batch:
-                first_bit = delivery.unacked_bits & -delivery.unacked_bits
-                if 1 << batch_index == first_bit:
-                    self.acks.deliver(position, delivery.unacked_bits)
-                    if self._start_after is not None and position == self._start_after[0]:
-                        self.acks.skip(position, delivery.unacked_bits, self._start_after[1])
-                is_shown = self._start_after is None or (position, batch_index) >= self._start_after
-            if is_shown:
-                is_shown = not self.acks.is_duplicate(position, batch_index)
+            is_shown = self._newest.get(position, delivery) is delivery and self._is_to_be_shown(delivery, position, batch_index)
+            if self._newest.get(position) is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
+                del self._newest[position]
             permits = self._permits_for_one(is_shown)
         self._flow(permits)
         return is_shown
+
+    def _is_to_be_shown(self, delivery: Delivery, position: int, batch_index: int) -> bool:
+        """Whether a message is neither acknowledged already nor before the place a seek went to."""
+        group, start_after = self.tracker.group, self._start_after
+        if batch_index >= 0:
+            if 1 << batch_index == delivery.unacked_bits & -delivery.unacked_bits:
+                group.deliver(position, delivery.unacked_bits)
+                if start_after is not None and position == start_after[0]:
+                    group.skip(position, delivery.unacked_bits, start_after[1])
+            if start_after is not None and (position, batch_index) < start_after:
+                return False
+        return not group.is_duplicate(position, batch_index)
 
     def _permits_for_one(self, is_shown: bool) -> int:
         """The permits to give back now that one message has left the queue."""
@@ -232,43 +234,3 @@ class PartitionSubscription:
             return 0
         permits, self._used = self._used, 0
         return permits
-
-    # Acknowledging.
-
-    def acknowledge(self, position: int, batch_index: int, bits: int) -> bool:
-        """Acknowledge one message, or an entry with batch index -1; True when nothing of the entry is left."""
-        with self.lock:
-            is_done = self.acks.acknowledge(position, batch_index, bits)
-            waiting = len(self.acks)
-            is_first = waiting > 0 and not self._is_gathering
-            self._is_gathering |= is_first
-        if is_first or waiting == GROUP_SIZE:
-            self._channel.gather(self.take_rows, 0 if waiting >= GROUP_SIZE else GROUP_TIME)
-        return is_done
-
-    def acknowledge_cumulative(self, position: int, batch_index: int, bits: int) -> int:
-        """Acknowledge up to and including a message; the last position nothing of which is left."""
-        with self.lock:
-            last = self.acks.acknowledge_cumulative(position, batch_index, bits)
-            is_first = len(self.acks) > 0 and not self._is_gathering
-            self._is_gathering |= is_first
-        if is_first:
-            self._channel.gather(self.take_rows, GROUP_TIME)
-        return last
-
-    def negative_acknowledge(self, positions: set[int], delay_ms: int) -> None:
-        """Give entries back after a delay."""
-        with self.lock:
-            self._negative.setdefault(delay_ms, set()).update(positions)
-        self._channel.gather(self.take_rows, 0)
-
-    def take_rows(self) -> list[dict]:
-        """The rows of what was acknowledged or given back since they were last taken."""
-        with self.lock:
-            self._is_gathering = False
-            acknowledged, negative, self._negative = self.acks.take(), self._negative, {}
-        return self._ack_rows(acknowledged) + [self.row("negative_ack", first=first, last=last, delay_ms=delay_ms)
-                                               for delay_ms, positions in negative.items() for first, last in ranges(positions)]
-
-    def _ack_rows(self, acknowledged: list[Acknowledgement]) -> list[dict]:
-        return [self.row(ack.kind, first=ack.first, last=ack.last, ack_set=ack.ack_set) for ack in acknowledged]

@@ -1,54 +1,68 @@
 """Acknowledgement timeouts: which handed-out entries have waited too long.
 
-Rule: UnAckedMessageTracker (semantics 4.10, 4.11): an entry is timed from when the application got it, once per entry, and is found by the first tick after its
-time. Entries are kept in the order they were handed out, so a tick looks at the expired ones only.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the application got it, once per entry, and is found by
+the first tick after its time; with a backoff it has that much longer, by how often it came before. Entries that have equally long are kept in the order they were
+handed out, so a tick looks at the expired ones only.
 """
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+
 
 class UnackedTracker:
     """Entries by (subscription, position); *timeout* and *clock* in seconds. Safe for threads."""
 
-    def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic, backoff: MultiplierRedeliveryBackoff | None = None):
         self._timeout = timeout
         self._clock = clock
-        self._handed_out: OrderedDict[tuple, float] = OrderedDict()
+        self._backoff = backoff
+        self._handed_out: dict[float, OrderedDict[tuple, float]] = {}
+        self._timeouts: dict[tuple, float] = {}
         self._lock = threading.Lock()
 
-    def add(self, subscription, position: int) -> None:
+    def add(self, subscription, position: int, redelivery_count: int = 0) -> None:
         """An entry was handed out (a batch counts from its last message)."""
+        key = subscription, position
+        timeout = self._timeout if self._backoff is None else self._timeout + self._backoff.delay_ms(redelivery_count) / 1000
         with self._lock:
-            self._handed_out[subscription, position] = self._clock()
-            self._handed_out.move_to_end((subscription, position))
+            self._remove(key)
+            self._timeouts[key] = timeout
+            self._handed_out.setdefault(timeout, OrderedDict())[key] = self._clock()
 
     def remove(self, subscription, position: int) -> None:
         """It was acknowledged as a whole, or given back."""
         with self._lock:
-            self._handed_out.pop((subscription, position), None)
+            self._remove((subscription, position))
 
     def remove_up_to(self, subscription, position: int) -> None:
         """Everything up to *position* was acknowledged."""
         with self._lock:
-            for key in [key for key in self._handed_out if key[0] is subscription and key[1] <= position]:
-                del self._handed_out[key]
+            for key in [key for key in self._timeouts if key[0] is subscription and key[1] <= position]:
+                self._remove(key)
 
     def forget(self, subscription) -> None:
         """The subscription started anew."""
         with self._lock:
-            for key in [key for key in self._handed_out if key[0] is subscription]:
-                del self._handed_out[key]
+            for key in [key for key in self._timeouts if key[0] is subscription]:
+                self._remove(key)
+
+    def _remove(self, key: tuple) -> None:
+        timeout = self._timeouts.pop(key, None)
+        if timeout is not None:
+            del self._handed_out[timeout][key]
 
     def take_expired(self) -> dict:
         """The positions that waited longer than the timeout, by subscription; they are no longer tracked."""
         expired: dict = {}
         with self._lock:
-            while self._handed_out:
-                (subscription, position), since = next(iter(self._handed_out.items()))
-                if since + self._timeout > self._clock():
-                    break
-                del self._handed_out[subscription, position]
-                expired.setdefault(subscription, set()).add(position)
+            for timeout, handed_out in self._handed_out.items():
+                while handed_out:
+                    (subscription, position), since = next(iter(handed_out.items()))
+                    if since + timeout > self._clock():
+                        break
+                    self._remove((subscription, position))
+                    expired.setdefault(subscription, set()).add(position)
         return expired

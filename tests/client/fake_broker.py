@@ -1,7 +1,7 @@
 """A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
 
 Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a
-consumer as if its lease had ended, or hold the rounds back for a while.
+consumer as if its lease had ended, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy are only noted, in ``dead``.
 """
 import threading
 import time
@@ -30,7 +30,9 @@ class Cursor:
         self.ack_sets: dict[int, tuple[int, ...]] = {}
         self.pending: dict[int, tuple[str, int]] = {}
         self.replay: dict[int, int] = {}
-        self.due: list[tuple[float, int]] = []
+        self.due: dict[int, float] = {}
+        self.max_redeliver_count: int | None = None
+        self.dead: list[int] = []
         self.turn = 0
 
     def key(self, **columns) -> dict:
@@ -49,10 +51,22 @@ class Cursor:
     def give_back(self, consumer_id: str, positions=None, is_counted: bool = True) -> None:
         for position in [p for p, (holder, _) in self.pending.items() if holder == consumer_id and (positions is None or p in positions)]:
             self.replay[position] = self.pending.pop(position)[1] + is_counted
+            if self.max_redeliver_count is not None and self.replay[position] > self.max_redeliver_count:
+                self.dead.append(position)
+                self.acknowledge(position)
+
+    def give_back_due(self, now: float) -> None:
+        due = {position for position, due in self.due.items() if due <= now}
+        self.due = {position: due for position, due in self.due.items() if due > now}
+        holders = {self.pending[position][0] for position in due if position in self.pending}
+        for consumer_id in holders:
+            self.give_back(consumer_id, due)
+            if self.type == "Exclusive":
+                self.give_back(consumer_id, is_counted=False)
 
     def move(self, position: int) -> None:
         self.acked.clear(), self.ack_sets.clear(), self.pending.clear(), self.replay.clear()
-        self.due = []
+        self.due = {}
         self.read_position = self.first_unacked = position
 
 
@@ -132,7 +146,7 @@ class FakeBroker:
                 handler(self.cursors.get(key), request, properties, facts)
         except Refused as refused:
             error, text = refused.args
-        if kind in ("subscribe", "seek", "unsubscribe", "close"):
+        if kind in ("subscribe", "seek", "unsubscribe", "close", "create_subscription") or properties.get("receipt") == "true":
             facts.append(dict(kind="reply", request_id=request["request_id"], consumer_id=request["consumer_id"], topic=key[0], partition=key[1],
                               subscription=key[2], error=error, text=text))
 
@@ -145,6 +159,14 @@ class FakeBroker:
             raise Refused("ConsumerBusy", f"subscription {key[2]!r} has a consumer")
         cursor.type = properties["subscription_type"]
         cursor.permits[request["consumer_id"]] = 0
+        if "max_redeliver_count" in properties:
+            cursor.max_redeliver_count = int(properties["max_redeliver_count"])
+
+    def _create_subscription(self, cursor, request, properties, facts) -> None:
+        if cursor is not None:
+            raise Refused("NotAllowedError", "it exists")
+        key = request["topic"], request["partition"], request["subscription"]
+        self.cursors[key] = Cursor(self._topics[key[0]], key[1], key[2], 0 if properties["initial_position"] == "Earliest" else self._ends.get(key[:2], 0))
 
     def _flow(self, cursor, request, properties, facts) -> None:
         if cursor is not None and request["consumer_id"] in cursor.permits:
@@ -170,7 +192,7 @@ class FakeBroker:
 
     def _negative_ack(self, cursor, request, properties, facts) -> None:
         due = time.monotonic() + (request["delay_ms"] or 0) / 1000
-        cursor.due += [(due, position) for position in range(request["first"], request["last"] + 1) if position in cursor.pending]
+        cursor.due.update({position: due for position in range(request["first"], request["last"] + 1) if position in cursor.pending})
 
     def _redeliver_all(self, cursor, request, properties, facts) -> None:
         cursor.give_back(request["consumer_id"])
@@ -232,12 +254,7 @@ class FakeBroker:
         return runs
 
     def _dispatch(self, cursor: Cursor) -> list[dict]:
-        now = time.monotonic()
-        for _, position in [waiting for waiting in cursor.due if waiting[0] <= now]:
-            if position in cursor.pending:
-                holder, redelivered = cursor.pending.pop(position)
-                cursor.replay[position] = redelivered + 1
-        cursor.due = [waiting for waiting in cursor.due if waiting[0] > now]
+        cursor.give_back_due(time.monotonic())
         ranges: list[dict] = []
         end = self._ends.get((str(cursor.topic.name), cursor.partition), 0)
         while ready := [consumer_id for consumer_id, permits in cursor.permits.items() if permits > 0]:

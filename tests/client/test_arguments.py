@@ -7,7 +7,8 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.client.enums import result_of
 
-OWN_ARGUMENTS = {"hashing_scheme", "retry_enable", "priority_level"}
+OWN_ARGUMENTS = {"hashing_scheme", "retry_enable", "priority_level", "lease_seconds", "negative_ack_redelivery_backoff", "ack_timeout_redelivery_backoff",
+                 "ack_group_time_ms", "max_ack_group_size", "ack_receipt_enabled", "retry_letter_topic"}
 OWN_DEFAULTS = {"batch_index_ack_enabled"}
 
 
@@ -62,7 +63,8 @@ def test_service_urls(url):
     ({"service_url": 5}, ValueError), ({"operation_timeout_seconds": "30"}, ValueError), ({"logger": "stdout"}, ValueError),
     ({"authentication": object()}, pulsar.InvalidConfiguration), ({"use_tls": True}, pulsar.InvalidConfiguration),
     ({"tls_trust_certs_file_path": "x"}, pulsar.InvalidConfiguration), ({"listener_name": "x"}, pulsar.InvalidConfiguration),
-    ({"tls_validate_hostname": True}, pulsar.InvalidConfiguration)])
+    ({"tls_validate_hostname": True}, pulsar.InvalidConfiguration), ({"lease_seconds": 0}, ValueError), ({"lease_seconds": "1"}, ValueError),
+    ({"lease_seconds": float("nan")}, ValueError), ({"lease_seconds": float("inf")}, ValueError)])
 def test_client_options(service_url, options, error):
     with pytest.raises(error):
         pulsar.Client(**{"service_url": service_url, **options})
@@ -127,7 +129,13 @@ def test_producer_options(lonely_client, options, error):
     ({"message_listener": 5}, ValueError), ({"properties": {1: "a"}}, ValueError), ({"batch_receive_policy": 5}, ValueError),
     ({"dead_letter_policy": 5}, ValueError), ({"is_read_compacted": True}, pulsar.OperationNotSupported),
     ({"is_read_compacted": True, "consumer_type": pulsar.ConsumerType.Shared}, pulsar.InvalidConfiguration), ({"priority_level": -1}, ValueError),
-    ({"crypto_key_reader": object()}, pulsar.InvalidConfiguration), ({"initial_position": 1}, ValueError)])
+    ({"crypto_key_reader": object()}, pulsar.InvalidConfiguration), ({"initial_position": 1}, ValueError),
+    ({"negative_ack_redelivery_backoff": 5}, ValueError), ({"ack_timeout_redelivery_backoff": 5}, ValueError), ({"ack_group_time_ms": -1}, ValueError),
+    ({"max_ack_group_size": "1"}, ValueError), ({"ack_receipt_enabled": 1}, ValueError),
+    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1, "../t")}, pulsar.InvalidTopicName),
+    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1, retry_letter_topic="a b")}, pulsar.InvalidTopicName),
+    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(1, initial_subscription_name="../s")}, pulsar.InvalidConfiguration),
+    ({"retry_enable": True, "receiver_queue_size": 0}, pulsar.InvalidConfiguration)])
 def test_consumer_options(lonely_client, options, error):
     with pytest.raises(error):
         lonely_client.subscribe(**{"topic": "t", "subscription_name": "s", **options})
@@ -149,6 +157,8 @@ def test_what_a_consumer_tells_the_broker(client, broker):
 def test_dead_letter_policies(count):
     with pytest.raises(ValueError):
         pulsar.ConsumerDeadLetterPolicy(count)
+    with pytest.raises(ValueError):
+        pulsar.ConsumerDeadLetterPolicy(1, dead_letter_topic=5)
 
 
 def test_policies():

@@ -2,7 +2,7 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import channel as channel_module
+from pulsar_spark.client import request_writer
 from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -101,13 +101,13 @@ def test_requests_share_commits(client, broker):
 
 
 def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monkeypatch):
-    monkeypatch.setattr(channel_module, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(request_writer, "RETRY_SECONDS", 0.01)
     consumer = client.subscribe("t", "s")
     append, failures = AppendTable.append, iter([True])
 
     def append_and_fail(self, rows):
         version = append(self, rows)
-        if self is client._channel._requests and next(failures, False):
+        if self is client._channel._requests._table and next(failures, False):
             raise OSError("connection lost")
         return version
 
@@ -117,10 +117,12 @@ def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monke
     assert len(broker.asked("redeliver_all")) == 1 and len(broker.asked("close")) == 1
 
 
-def test_silence_is_filled_with_keep_alives(client, broker, monkeypatch):
-    monkeypatch.setattr(channel_module, "LEASE_MS", 150)
+def test_silence_is_filled_with_keep_alives(broker, service_url):
+    client = pulsar.Client(service_url, lease_seconds=0.15)
     client.subscribe("t", "s")
     assert eventually(lambda: len(broker.asked("keep_alive")) >= 2)
+    assert [dict(request["properties"])["lease_ms"] for request in broker.asked("subscribe")] == ["150"]
+    client.shutdown()
 
 
 def test_closing_the_client_closes_everything(client, broker):

@@ -322,18 +322,6 @@ def test_schemas(client):
         producer.send(b"bytes")
 
 
-def test_letters_are_refused_when_they_would_be_written(client):
-    send(client, "t", 1)
-    consumer = client.subscribe("t", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), negative_ack_redelivery_delay_ms=100, retry_enable=True,
-                                **SHARED, **EARLIEST)
-    message = consumer.receive(5000)
-    with pytest.raises(pulsar.OperationNotSupported, match="retry letter"):
-        consumer.reconsume_later(message, delay_millis=10)
-    consumer.negative_acknowledge(message)
-    with pytest.raises(pulsar.OperationNotSupported, match="dead letter"):
-        consumer.negative_acknowledge(consumer.receive(5000))
-
-
 def test_a_partition_named_twice_is_refused(client):
     create_topic(client._layout, "p2", 2)
     with pytest.raises(pulsar.InvalidConfiguration, match="twice"):
@@ -365,22 +353,3 @@ producer.send_async(b"last", None)
     subprocess.run([sys.executable, str(script)], check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert receive_values(client.subscribe("t", "s"), 2) == ["m1", "last"]
     assert len(ids) == 2
-
-
-@pytest.mark.parametrize("name, request_kind", [("Shared", "negative_ack"), ("Exclusive", "redeliver_all")])
-def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name, request_kind):
-    send(client, "t", 3)
-    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
-    messages = [consumer.receive(5000) for _ in range(3)]
-    consumer.acknowledge(messages[1])
-    eventually(lambda: broker.asked("ack"))
-    now[0] = 9.9
-    consumer._redeliver_expired()
-    assert nothing_comes(consumer) and broker.asked(request_kind) == []
-    now[0] = 10.0
-    consumer._redeliver_expired()
-    again = [consumer.receive(5000) for _ in range(2)]
-    assert [(message.data(), message.redelivery_count()) for message in again] == [(b"m0", 1), (b"m2", 1)]
-    assert {request["delay_ms"] for request in broker.asked(request_kind)} == {0 if name == "Shared" else None}

@@ -1,0 +1,127 @@
+"""What one consumer says to the broker about entries of one topic partition: acknowledgements and negative acknowledgements, gathered and sent.
+
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements wait for the group time, or until the group is
+full. They go at once with a group time of 0, with properties of their own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names
+an entry; the broker keeps its deadline, and a second one replaces it.
+"""
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement, ranges
+from pulsar_spark.client.channel import Channel
+from pulsar_spark.client.receipts import Receipt
+from pulsar_spark.errors import PulsarSparkError
+
+
+class Grouping(NamedTuple):
+    """How acknowledgements are sent; ``has_receipts`` makes whoever acknowledges wait for the broker."""
+
+    group_time_ms: int = 100
+    max_group_size: int = 1000
+    is_batch_index: bool = True
+    has_receipts: bool = False
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether nothing waits for others."""
+        return not self.group_time_ms or self.max_group_size <= 1 or self.has_receipts
+
+
+class AcknowledgementTracker:
+    """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind, **columns)`` makes a request row."""
+
+    def __init__(self, channel: Channel, lock: threading.Lock, make: Callable[..., dict], grouping: Grouping):
+        self._channel = channel
+        self._lock = lock
+        self._make = make
+        self._grouping = grouping
+        self.group = AckGroup(grouping.is_batch_index)
+        self._negative: dict[int, int] = {}
+        self._is_gathering = False
+        self._receipt: Receipt | None = None
+
+    def acknowledge(self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None) -> tuple[bool, Receipt | None]:
+        """Acknowledge one message, or an entry with batch index -1; whether nothing of the entry is left, and what to wait for."""
+        return self._add(lambda: self.group.acknowledge(position, batch_index, bits), properties)
+
+    def acknowledge_cumulative(self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None) -> tuple[int, Receipt | None]:
+        """Acknowledge up to and including a message; the last position nothing of which is left, and what to wait for."""
+        return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
+
+    def _add(self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None) -> tuple[bool | int, Receipt | None]:
+        with self._lock:
+            earlier = self._take() if properties else []
+            result = acknowledge()
+            waiting = len(self.group)
+            receipt = self._open_receipt() if waiting else None
+            rows = earlier + self._take(properties) if properties else []
+            is_first = waiting > 0 and not self._is_gathering and not properties
+            self._is_gathering |= is_first
+        if rows:
+            self._channel.submit(rows, is_urgent=True)
+        is_full = waiting == self._grouping.max_group_size
+        if is_first or is_full:
+            self._channel.gather(self.take_rows, 0 if is_full else self._grouping.group_time_ms / 1000, is_urgent=self._grouping.is_immediate)
+        return result, receipt
+
+    def _open_receipt(self) -> Receipt | None:
+        if self._grouping.has_receipts and self._receipt is None:
+            self._receipt = Receipt()
+        return self._receipt
+
+    def give_back(self, positions: set[int] | range, delay_ms: int) -> None:
+        """Give entries back after a delay."""
+        with self._lock:
+            self._negative.update(dict.fromkeys(positions, delay_ms))
+        self._channel.gather(self.take_rows, 0)
+
+    def take_rows(self) -> list[dict]:
+        """The rows of what was acknowledged or given back since they were last taken; acknowledgements first."""
+        with self._lock:
+            self._is_gathering = False
+            rows = self._take()
+            negative, self._negative = self._negative, {}
+        by_delay: dict[int, list[int]] = {}
+        for position, delay_ms in negative.items():
+            by_delay.setdefault(delay_ms, []).append(position)
+        return rows + [self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
+                       for delay_ms, positions in by_delay.items() for first, last in ranges(positions)]
+
+    def forget_given_back(self) -> None:
+        """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the lock."""
+        self._negative.clear()
+
+    def forget(self) -> None:
+        """The cursor was moved: what was acknowledged until then says nothing any more. The caller holds the lock."""
+        self.group.clear()
+        self._negative.clear()
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.expect([])
+
+    def take_acknowledgements(self) -> list[dict]:
+        """The rows of what was acknowledged; the group starts anew. The caller holds the lock."""
+        rows = self._take()
+        self.group.clear()
+        return rows
+
+    def fail(self, error: PulsarSparkError) -> None:
+        """Nothing can be sent any more."""
+        with self._lock:
+            receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.fail(error)
+
+    def _take(self, properties: dict[str, str] | None = None) -> list[dict]:
+        given = {f"property.{name}": value for name, value in (properties or {}).items()}
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            given["receipt"] = "true"
+        rows = [self._row(acknowledged, given) for acknowledged in self.group.take()]
+        if receipt is not None:
+            self._channel.expect(receipt.expect([row["request_id"] for row in rows]))
+        return rows
+
+    def _row(self, acknowledged: Acknowledgement, properties: dict[str, str]) -> dict:
+        return self._make(acknowledged.kind, first=acknowledged.first, last=acknowledged.last, ack_set=acknowledged.ack_set, properties=properties or None)

@@ -1,0 +1,73 @@
+"""What an application says about messages it received: done, or not now.
+
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's entry,
+however the subscription shares its messages; what comes along with it is the broker's business. The dead letter policy is the broker's too: it counts.
+"""
+from pulsar_spark.client.arguments import check_properties
+from pulsar_spark.client.consumer_settings import ConsumerSettings
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.places import Places
+from pulsar_spark.client.receipts import Receipt
+from pulsar_spark.client.unacked import UnackedTracker
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError
+from pulsar_spark.protocol.message_id import MessageId
+
+MIN_NEGATIVE_ACK_MS = 100
+
+
+class Acknowledger:
+    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* is how many seconds a receipt is waited for."""
+
+    def __init__(self, places: Places, settings: ConsumerSettings, unacked: UnackedTracker | None, timeout: float):
+        self._places = places
+        self._settings = settings
+        self._unacked = unacked
+        self._timeout = timeout
+
+    def acknowledge(self, message: Message | MessageId | list, properties: dict[str, str] | None) -> None:
+        """Acknowledge a message, or each of a list; nothing when one of them cannot be."""
+        check_properties(properties)
+        receipts = []
+        for place in [self._places.find(one) for one in (message if isinstance(message, list) else [message])]:
+            is_done, receipt = place.subscription.tracker.acknowledge(place.position, place.batch_index, place.bits, properties)
+            if is_done and self._unacked is not None:
+                self._unacked.remove(place.subscription, place.position)
+            receipts.append(receipt)
+        self._wait(receipts)
+
+    def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
+        """Acknowledge everything of the message's partition up to and including it."""
+        self.check_cumulative()
+        check_properties(properties)
+        subscription, position, batch_index, bits = self._places.find(message)
+        last, receipt = subscription.tracker.acknowledge_cumulative(position, batch_index, bits, properties)
+        if self._unacked is not None:
+            self._unacked.remove_up_to(subscription, last)
+        self._wait([receipt])
+
+    def check_cumulative(self) -> None:
+        """:class:`CumulativeAcknowledgementNotAllowedError` where messages are shared."""
+        if not self._settings.is_single_active:
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self._settings.subscription_name!r} is {self._settings.consumer_type.name}: acknowledge its messages one by one")
+
+    def negative_acknowledge(self, message: Message | MessageId) -> None:
+        """Give the message's entry back; with a backoff a message waits by its own redelivery count, an id as if it had none."""
+        subscription, position, _, _ = self._places.find(message)
+        backoff = self._settings.negative_ack_redelivery_backoff
+        if backoff is None:
+            delay_ms = max(MIN_NEGATIVE_ACK_MS, self._settings.negative_ack_redelivery_delay_ms)
+        else:
+            delay_ms = backoff.delay_ms(message.redelivery_count() if isinstance(message, Message) else 0)
+        subscription.tracker.give_back({position}, delay_ms)
+        if self._unacked is not None:
+            self._unacked.remove(subscription, position)
+
+    def give_back_expired(self) -> None:
+        """Give back at once what was not acknowledged in time."""
+        for subscription, positions in self._unacked.take_expired().items():
+            subscription.tracker.give_back(positions, 0)
+
+    def _wait(self, receipts: list[Receipt | None]) -> None:
+        for receipt in {id(receipt): receipt for receipt in receipts if receipt is not None}.values():
+            receipt.wait(self._timeout)

@@ -1,0 +1,104 @@
+"""Who in this client hears what of a round.
+
+Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery says which requests its round had read, so
+that a consumer can tell one that crossed a request of its own. Everything here is called by the channel, which holds its lock for what changes the tables.
+"""
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import PulsarSparkError, named
+
+COLUMNS = ["kind", "topic", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "round", "redelivery_count",
+           "ack_set", "batch_size", "is_removed", "is_active", "request_id", "error", "text", "requests_version"]
+
+
+class Reply(NamedTuple):
+    """What the broker, or the failure of the line, says to a request: an error or a text."""
+
+    error: PulsarSparkError | None
+    text: str | None
+
+
+class Subscriber(Protocol):
+    """What rows are dispatched to: one consumer on one topic partition. All calls come from the channel's thread."""
+
+    def on_reset(self) -> None:
+        """The cursor was moved."""
+
+    def on_removed(self, text: str | None) -> None:
+        """The broker no longer knows the consumer."""
+
+    def on_active(self, is_active: bool) -> None:
+        """Whether the consumer is the one that receives."""
+
+    def on_delivery(self, row: dict, requests_version: int) -> None:
+        """Entries were delivered in a round that had read ``requests`` up to this version."""
+
+    def on_failure(self, error: PulsarSparkError) -> None:
+        """The line is down for good."""
+
+
+class Inbox:
+    """Subscribers by consumer, topic and partition; callbacks by request id."""
+
+    def __init__(self):
+        self.waiting: dict[str, Callable[[Reply], None]] = {}
+        self._subscribers: dict[tuple[str, str, int], Subscriber] = {}
+        self._consumer_ids: dict[str, int] = {}
+
+    @property
+    def has_consumers(self) -> bool:
+        return bool(self._consumer_ids)
+
+    def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
+        self._subscribers[consumer_id, topic, partition] = subscriber
+        self._consumer_ids[consumer_id] = self._consumer_ids.get(consumer_id, 0) + 1
+
+    def detach(self, consumer_id: str, topic: str, partition: int) -> None:
+        if self._subscribers.pop((consumer_id, topic, partition), None) is not None:
+            self._consumer_ids[consumer_id] -= 1
+            if not self._consumer_ids[consumer_id]:
+                del self._consumer_ids[consumer_id]
+
+    def take_all(self) -> tuple[list[Callable[[Reply], None]], list[Subscriber]]:
+        """Everybody who waits for a reply, and who waits no longer afterwards; and every subscriber."""
+        waiting, self.waiting = list(self.waiting.values()), {}
+        return waiting, list(self._subscribers.values())
+
+    def wanted(self) -> tuple[pa.Array, pa.Array]:
+        """The consumer ids and request ids somebody is interested in."""
+        return pa.array(list(self._consumer_ids), pa.string()), pa.array(list(self.waiting), pa.string())
+
+    def dispatch(self, rows: pa.Table, wanted: tuple[pa.Array, pa.Array]) -> None:
+        """Tell everybody what some rows of one round say."""
+        consumers, waiting = wanted
+        kind = rows.column("kind")
+        is_mine = pc.or_(pc.is_in(rows.column("consumer_id"), consumers), pc.is_in(rows.column("request_id"), waiting))
+        is_older = pc.fill_null(pc.not_equal(rows.column("delivery_round"), rows.column("round")), False)
+        found: dict[str, list[dict]] = {"round": [], "reply": [], "consumer": [], "range": []}
+        for row in rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older)).to_pylist():
+            if row["kind"] in found:
+                found[row["kind"]].append(row)
+        requests_version = max((row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1)
+        for row in found["reply"]:
+            if row["request_id"] is None and row["text"] == "reset" and (subscriber := self._subscriber(row)):
+                subscriber.on_reset()
+        for row in found["consumer"]:
+            if subscriber := self._subscriber(row):
+                if row["is_removed"]:
+                    subscriber.on_removed(row["text"])
+                elif row["is_active"] is not None:
+                    subscriber.on_active(row["is_active"])
+        for row in found["reply"]:
+            replied = self.waiting.pop(row["request_id"], None)
+            if replied is not None:
+                replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
+        for row in found["range"]:
+            if row["status"] == "pending" and row["delivery_round"] is not None and (subscriber := self._subscriber(row)):
+                subscriber.on_delivery(row, requests_version)
+
+    def _subscriber(self, row: dict) -> Subscriber | None:
+        return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))

@@ -1,0 +1,57 @@
+"""Places: which partition and position a message or message id of a consumer means."""
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsar_spark.client.ledgers import LedgerIndex
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.subscription import PartitionSubscription
+from pulsar_spark.errors import InvalidMessage, OperationNotSupported
+from pulsar_spark.protocol.message_id import MessageId
+
+
+class Place(NamedTuple):
+    """``batch_index`` -1 is the whole entry, ``bits`` are the indexes of the batch it was delivered with."""
+
+    subscription: PartitionSubscription
+    position: int
+    batch_index: int
+    bits: int
+
+
+class Places:
+    """The places of one consumer's topics."""
+
+    def __init__(self, subscriptions: Sequence[PartitionSubscription], ledgers: LedgerIndex, topic_name: str):
+        self._subscriptions = subscriptions
+        self._ledgers = ledgers
+        self._topic_name = topic_name
+        self._by_partition = {(subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions}
+
+    def find(self, message: Message | MessageId) -> Place:
+        """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message."""
+        if isinstance(message, Message) and message._delivery is not None:
+            delivery = message._delivery
+            topic = delivery.subscription.topic
+            subscription = self._by_partition.get((topic.topic_id, delivery.subscription.partition))
+            if subscription is None:
+                raise InvalidMessage(f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}")
+            return Place(subscription, message._position, message._field("batch_index") if delivery.batch_size > 1 else -1, delivery.unacked_bits)
+        message_id = message.message_id() if isinstance(message, Message) else message
+        if not isinstance(message_id, MessageId):
+            raise ValueError(f"argument message: Message or MessageId expected, not {type(message).__name__}")
+        subscription = self.subscription_of(message_id)
+        found = self._ledgers.find(subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id())
+        if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):
+            raise InvalidMessage(f"topic {subscription.topic_name!r} has no message {message_id}, or its broker has not seen it yet")
+        return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
+
+    def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
+        """The partition an id is of."""
+        name = message_id.topic_name()
+        fitting = [subscription for subscription in self._subscriptions
+                   if subscription.partition == message_id.partition() and name in (None, subscription.topic_name, str(subscription.topic.name))]
+        if not fitting:
+            raise InvalidMessage(f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}")
+        if len(fitting) > 1:
+            raise OperationNotSupported(f"message id {message_id} does not say which topic it is of: give the message, or MessageId.deserialize(bytes, topic)")
+        return fitting[0]

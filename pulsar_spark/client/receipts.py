@@ -1,0 +1,48 @@
+"""Receipts: an acknowledgement that ends when the broker has committed it.
+
+Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt, which is there when all their requests are
+answered. A refusal of one of them is the receipt's error.
+"""
+import threading
+from collections.abc import Callable
+
+from pulsar_spark.client.inbox import Reply
+from pulsar_spark.errors import PulsarSparkError, Timeout
+
+
+class Receipt:
+    """Open until it is expecting something and everything it expects has come."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._is_there = threading.Event()
+        self._missing = 0
+        self._error: PulsarSparkError | None = None
+
+    def expect(self, request_ids: list[str]) -> dict[str, Callable[[Reply], None]]:
+        """It is there when these requests are answered, at once when there are none; what to call with the reply to each."""
+        with self._lock:
+            self._missing = len(request_ids)
+        if not request_ids:
+            self._is_there.set()
+        return {request_id: self._answered for request_id in request_ids}
+
+    def _answered(self, reply: Reply) -> None:
+        with self._lock:
+            self._missing -= 1
+            self._error = self._error or reply.error
+            is_complete = self._missing == 0
+        if is_complete:
+            self._is_there.set()
+
+    def fail(self, error: PulsarSparkError) -> None:
+        """Nothing will come any more."""
+        self._error = self._error or error
+        self._is_there.set()
+
+    def wait(self, timeout: float) -> None:
+        """Return when it is there; raise its error, or :class:`Timeout`."""
+        if not self._is_there.wait(timeout):
+            raise Timeout(f"no broker confirmed the acknowledgement within {timeout:g} s: it may still take effect; start one with pulsar-spark broker")
+        if self._error is not None:
+            raise self._error
