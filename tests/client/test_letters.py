@@ -1,0 +1,202 @@
+"""Retry letters and the dead letters that follow from them (semantics 4.22-4.31)."""
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.client.letter_writer import letter_topics
+from pulsar_spark.storage.topics import create_topic
+from tests.client.waiting import eventually, nothing_comes, receive_values
+
+EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
+SHARED = dict(consumer_type=pulsar.ConsumerType.Shared)
+ORDERS = "persistent://public/default/orders"
+
+
+def short(topic: str) -> str:
+    return topic.removeprefix("persistent://public/default/")
+
+
+@pytest.fixture
+def consumer(client):
+    return client.subscribe("orders", "my-sub", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), **SHARED, **EARLIEST)
+
+
+def letter(client, topic: str) -> pulsar.Message:
+    return client.create_reader(topic, pulsar.MessageId.earliest).read_next(5000)
+
+
+def test_a_message_is_put_off_twice_and_then_dead(client, broker, consumer):
+    """The outcome of the reference scenario retry_letter_topic, but for the cause and attempts that a dead letter carries here (0.27)."""
+    sent = client.create_producer("orders").send(b"m0", properties={"p": "v"}, partition_key="k", ordering_key="o", event_timestamp=99)
+    origin = {"p": "v", "REAL_TOPIC": ORDERS, "REAL_SUBSCRIPTION": "my-sub", "ORIGIN_MESSAGE_ID": str(sent), "ORIGIN_MESSAGE_IDY_TIME": str(sent),
+              "DELAY_TIME": "2000"}
+    seen = []
+    for _ in range(3):
+        message = consumer.receive(5000)
+        seen.append((short(message.topic_name()), message.properties(), message.redelivery_count()))
+        consumer.reconsume_later(message, delay_millis=2000)
+    assert seen == [("orders", {"p": "v"}, 0), ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "1"}, 0),
+                    ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "2"}, 0)]
+    dead = letter(client, "orders-my-sub-DLQ")
+    assert dead.properties() == {**origin, "RECONSUMETIMES": "3", "DEAD_LETTER_CAUSE": "max_reconsume_times", "DEAD_LETTER_ATTEMPTS": "3"}
+    assert (dead.data(), dead.partition_key(), dead.ordering_key(), dead.event_timestamp()) == (b"m0", "k", "o", 99)
+    assert dead._field("deliver_at_time") is None
+    consumer.close()
+    assert nothing_comes(client.subscribe(["orders", "orders-my-sub-RETRY"], "my-sub", **SHARED))
+
+
+@pytest.mark.parametrize("delay, written, is_delayed", [(None, "0", False), (0, "0", False), (-5, "0", False), (60_000, "60000", True)])
+def test_the_letter_is_delivered_after_the_delay(client, consumer, delay, written, is_delayed):
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    consumer.reconsume_later(message, delay)
+    copy = letter(client, "orders-my-sub-RETRY")
+    assert copy.properties()["DELAY_TIME"] == written
+    due = copy._field("deliver_at_time")
+    assert (due is not None) == is_delayed
+    if is_delayed:
+        assert 59_000 <= due.timestamp() * 1000 - message.publish_timestamp() <= 120_000
+
+
+def test_a_copy_of_nothing_is_nothing(client, consumer):
+    client.create_producer("orders").send(None)
+    consumer.reconsume_later(consumer.receive(5000))
+    copy = letter(client, "orders-my-sub-RETRY")
+    assert copy.has_null_value() and (copy.partition_key(), copy.ordering_key(), copy.event_timestamp()) == ("", "", 0)
+
+
+def test_own_properties_may_name_another_origin_and_seed_the_counter(client, consumer):
+    client.create_producer("orders").send(b"m0", properties={"a": "1", "b": "1"})
+    consumer.reconsume_later(consumer.receive(5000), properties={"b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "1", "DELAY_TIME": "7"})
+    properties = letter(client, "orders-my-sub-RETRY").properties()
+    assert {name: properties[name] for name in ("a", "b", "REAL_TOPIC", "RECONSUMETIMES", "DELAY_TIME")} == {
+        "a": "1", "b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "2", "DELAY_TIME": "0"}
+
+
+def test_the_original_is_acknowledged_only_when_the_letter_is_there(client, broker, consumer, monkeypatch):
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+
+    def fail(*arguments, **options):
+        raise pulsar.Timeout("the disk is slow")
+
+    monkeypatch.setattr(pulsar.Producer, "send", fail)
+    with pytest.raises(pulsar.Timeout):
+        consumer.reconsume_later(message)
+    consumer.close()
+    assert broker.asked("ack") == []
+
+
+def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
+    producer = client.create_producer("orders", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for number in range(3):
+        producer.send_async(f"b{number}".encode(), None, partition_key=f"k{number}")
+    producer.flush()
+    messages = [consumer.receive(5000) for _ in range(3)]
+    consumer.reconsume_later(messages[1])
+    copy = consumer.receive(5000)
+    assert (copy.data(), copy.partition_key(), copy.properties()["ORIGIN_MESSAGE_ID"]) == (b"b1", "k1", str(messages[1].message_id()))
+    consumer.close()
+    assert [list(request["ack_set"]) for request in broker.asked("ack")] == [[0b101]]
+
+
+def test_cumulative_acknowledges_all_and_copies_one(client, broker):
+    producer = client.create_producer("orders")
+    for number in range(3):
+        producer.send(f"m{number}".encode())
+    consumer = client.subscribe("orders", "s", retry_enable=True, **EARLIEST)
+    messages = [consumer.receive(5000) for _ in range(3)]
+    consumer.reconsume_later_cumulative(messages[1], 0, {"why": "later"})
+    copy = consumer.receive(5000)
+    assert (copy.data(), copy.properties()["why"], short(copy.topic_name())) == (b"m1", "later", "orders-s-RETRY")
+    consumer.close()
+    assert receive_values(client.subscribe("orders", "s"), 1) == ["m2"]
+
+
+def test_cumulative_is_refused_where_messages_are_shared(client, broker, consumer):
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
+        consumer.reconsume_later_cumulative(message)
+    assert not client.create_reader("orders-my-sub-RETRY", pulsar.MessageId.earliest).has_message_available()
+
+
+def test_without_retry_letters_nothing_can_be_put_off(client):
+    client.create_producer("orders").send(b"m0")
+    consumer = client.subscribe("orders", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **EARLIEST)
+    message = consumer.receive(5000)
+    for call in (consumer.reconsume_later, consumer.reconsume_later_cumulative):
+        with pytest.raises(pulsar.InvalidConfiguration, match="retry_enable=True"):
+            call(message)
+    consumer.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        consumer.reconsume_later(message)
+
+
+def test_what_cannot_be_put_off(client, broker, consumer):
+    client.create_producer("orders").send(b"m0"), client.create_producer("other").send(b"x")
+    message = consumer.receive(5000)
+    for wrong, options, error in ((message.message_id(), {}, ValueError), ("m0", {}, ValueError), (message, {"delay_millis": "1"}, ValueError),
+                                  (message, {"properties": {"a": 1}}, ValueError), (letter(client, "other"), {}, pulsar.InvalidMessage)):
+        with pytest.raises(error):
+            consumer.reconsume_later(wrong, **options)
+    consumer.close()
+    assert broker.asked("ack") == []
+
+
+def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says():
+    names = [f"persistent://public/default/{name}" for name in ("b", "a", "c")]
+    found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3))
+    assert (short(found.retry), short(found.dead)) == ("a-s-RETRY", "a-s-DLQ")
+    found = letter_topics(names, "s", pulsar.ConsumerDeadLetterPolicy(3, "dead", retry_letter_topic="x/y/later"))
+    assert (short(found.retry), short(found.dead)) == ("persistent://x/y/later", "dead")
+
+
+def test_the_consumer_joins_the_retry_topic_with_the_same_subscription_and_dead_letter_topic(client, broker):
+    create_topic(client._layout, "p2", 2)
+    consumer = client.subscribe(["z", "p2"], "s", retry_enable=True, **SHARED)
+    assert consumer.topic() == "persistent://public/default/z,persistent://public/default/p2"
+    asked = broker.asked("subscribe")
+    assert sorted((short(request["topic"]), request["partition"]) for request in asked) == [("p2", 0), ("p2", 1), ("p2-s-RETRY", -1), ("z", -1)]
+    assert {(request["subscription"], dict(request["properties"])["dead_letter_topic"], dict(request["properties"])["max_redeliver_count"])
+            for request in asked} == {("s", "persistent://public/default/p2-s-DLQ", "16")}
+
+
+def test_the_origin_of_a_message_of_a_partition_is_the_topic(client):
+    create_topic(client._layout, "p2", 2)
+    consumer = client.subscribe("p2", "s", retry_enable=True, **SHARED, **EARLIEST)
+    client.create_producer("p2-partition-1").send(b"m0")
+    consumer.reconsume_later(consumer.receive(5000))
+    assert letter(client, "p2-s-RETRY").properties()["REAL_TOPIC"] == "persistent://public/default/p2"
+
+
+def test_the_retry_topic_may_be_named_among_the_topics(client, broker):
+    client.subscribe(["orders", "orders-s-RETRY"], "s", retry_enable=True)
+    assert sorted(short(request["topic"]) for request in broker.asked("subscribe")) == ["orders", "orders-s-RETRY"]
+
+
+def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
+    policy = pulsar.ConsumerDeadLetterPolicy(1, "dead", initial_subscription_name="repair")
+    producer = client.create_producer("orders")
+    for _ in range(2):
+        consumer = client.subscribe("orders", "s", retry_enable=True, dead_letter_policy=policy, **SHARED, **EARLIEST)
+        producer.send(b"m0", properties={"RECONSUMETIMES": "1"})
+        consumer.reconsume_later(consumer.receive(5000))
+        consumer.close()
+    assert [(short(request["topic"]), request["subscription"]) for request in broker.asked("create_subscription")] == [("dead", "repair")] * 2
+    assert receive_values(client.subscribe("dead", "repair"), 2) == ["m0", "m0"]
+
+
+def test_letter_producers_close_with_their_consumer(client, broker, consumer):
+    client.create_producer("orders").send(b"m0")
+    before = len(client._open)
+    consumer.reconsume_later(consumer.receive(5000))
+    assert [producer.producer_name() for producer in client._open[before:]] == [f"{ORDERS}-my-sub-{consumer.consumer_name()}-RETRY"]
+    consumer.close()
+    assert len(client._open) == before - 1
+
+
+def test_a_client_closes_with_letters_about(client, broker, consumer):
+    client.create_producer("orders").send(b"m0")
+    consumer.reconsume_later(consumer.receive(5000))
+    client.close()
+    assert eventually(lambda: len(broker.asked("close"))) == 2
