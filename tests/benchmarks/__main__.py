@@ -1,6 +1,9 @@
 """``python -m tests.benchmarks``: measures, and writes ``benchmarks.json`` and ``benchmarks.md``."""
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +40,7 @@ def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and 
     unknown = [name for name in names if name not in FAMILIES]
     if unknown:
         raise typer.BadParameter(f"{unknown}: choose from {', '.join(FAMILIES)}", param_hint="--only")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that brokers and folders go, too
     console = Console(stderr=True)
     machine = describe_machine() | {"run": "--quick" if quick else "full"}
     figures: list[Figure] = []
@@ -49,7 +53,8 @@ def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and 
                 write(out, machine, figures)
         if profile:
             out.mkdir(parents=True, exist_ok=True)
-            (out / "profile.txt").write_text(profile_publish(bench) + "\n" + profile_rounds(bench))
+            with (out / "profile.txt").open("w", buffering=1) as report:
+                report.writelines(chain(profile_rounds(bench), profile_publish(bench)))
             console.print(f"profile: {out / 'profile.txt'}", highlight=False)
     if figures:
         print(as_markdown(machine, figures))

@@ -10,6 +10,7 @@ import pstats
 import re
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -27,9 +28,9 @@ _THREADS = re.compile(r'"(Executor task launch worker|Thread-\d+)')
 _FRAME = re.compile(r"\tat (?:\S+//?)?(\S+)\((\S*)\)")
 
 
-def profile_rounds(bench: Bench) -> str:
+def profile_rounds(bench: Bench) -> Iterator[str]:
     """The report, for rounds of some messages and subscriptions."""
-    report = [f"a job that reads the same input and plans nothing: {shown(_floor(bench))}\n"]
+    yield f"a job that reads the same input and plans nothing: {shown(_floor(bench))}\n\n"
     for messages, subscriptions in CASES:
         bench.say(f"profiling rounds of {messages:,} messages, {subscriptions} subscriptions")
         rig = RoundRig(bench.planner, bench.new_folder(f"profile-{messages}-{subscriptions}"))
@@ -39,13 +40,14 @@ def profile_rounds(bench: Bench) -> str:
         with rig.phases() as phases:
             runs = [rig.timed_delivery(topic, messages, subscribed) for _ in range(ROUNDS)]
         parts = ", ".join(f"{name} {shown(value)}" for name, value in median_parts(phases).items())
-        report.append(f"== {messages:,} new messages, {subscriptions} subscriptions: median {shown(quantile(runs, 0.5))}; {parts}\n")
+        yield f"== {messages:,} new messages, {subscriptions} subscriptions: median {shown(quantile(runs, 0.5))}; {parts}\n"
         profile = cProfile.Profile()
         with JvmSamples(bench.spark) as samples:
             for _ in range(ROUNDS):
                 _profiled_delivery(rig, topic, messages, subscribed, profile)
-        report += [_python_report(profile), "JVM, share of samples:\n", *(f"  {share:4.0%}  {frame}\n" for frame, share in samples.shares())]
-    return "\n".join(report)
+        yield f"{_python_report(profile)}JVM, share of samples:\n"
+        yield from (f"  {share:4.0%}  {frame}\n" for frame, share in samples.shares())
+        yield "\n"
 
 
 def _profiled_delivery(rig: RoundRig, topic: str, messages: int, subscribed: list, profile: cProfile.Profile) -> None:

@@ -1,5 +1,5 @@
 """Where the time of publishing a DataFrame goes: appends that come closer to a publish step by step, from the bare frame to the publish itself."""
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 
 from pyspark.sql import DataFrame, functions as F
@@ -16,11 +16,10 @@ from tests.benchmarks.table import shown
 
 NUMBERING = "publish_id,entry_id,batch_size,publish_time,deliver_at_time,uuid,partition_key,ordering_key"
 """The columns whose statistics number a publish."""
-TURNS = 5
 
 
-def profile_publish(bench: Bench) -> str:
-    """Seconds of each step, for a frame in memory of :data:`ROWS` messages."""
+def profile_publish(bench: Bench) -> Iterator[str]:
+    """How long each step takes, for a frame in memory of :data:`ROWS` messages."""
     bench.say("profiling a publish")
     folder = bench.new_folder("profile-publish")
     topics = [create_topic(Layout(folder / "root"), name) for name in ("t", "into")]
@@ -41,10 +40,10 @@ def profile_publish(bench: Bench) -> str:
         "the same, into a topic's table": _append(checked, topics[1].path),
         "publish": lambda: publish(frame, folder / "root", "t"),
     }
-    measured = in_turns(TURNS, *(_timed(step) for step in steps.values()), warm_up=2)
+    measured = in_turns(bench.few(3, 7), *(_timed(step) for step in steps.values()), warm_up=bench.few(1, 2))
     frame.unpersist()
-    lines = [f"== publish a DataFrame of {ROWS:,} messages, step by step"]
-    return "\n".join([*lines, *(f"  {shown(quantile(runs, 0.5)):>9}  {name}" for name, runs in zip(steps, measured))]) + "\n"
+    yield f"== publish a DataFrame of {ROWS:,} messages, step by step\n"
+    yield from (f"  {shown(quantile(runs, 0.5)):>9}  {name}\n" for name, runs in zip(steps, measured))
 
 
 def _append(frame: DataFrame, path, **options: str) -> Callable[[], object]:
