@@ -1,4 +1,4 @@
-"""Scheduled job: upkeep of a root, in this order: trim topics, join small files, delete old ones, write checkpoints. It needs no Spark; a broker may run meanwhile.
+"""Scheduled job: upkeep of a root: trim topics, join small files, delete old ones, write checkpoints. It starts no Spark; a broker may run meanwhile.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 

@@ -2,8 +2,8 @@
 import datetime
 
 from pulsar_spark.admin.requester import Requester, require_root
-from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
@@ -145,23 +145,27 @@ class Admin:
 
     def set_policy(self, scope: str, name: str, value: str | int | None) -> None:
         """Set a policy of a namespace (``tenant/namespace``) or of a topic (``persistent://...``), which goes before; None = its default."""
-        if name not in POLICIES:
-            raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
-        properties = {"name": name, "value": str(POLICIES[name] if value is None else value)}
-        if "://" in scope:
-            request = {"topic": str(read_topic(self.layout, scope).name), "properties": properties}
-        else:
-            parse_namespace(scope)
-            prepare_root(self.layout)
-            request = {"properties": {**properties, "namespace": scope}}
-        self._requester.ask([{"kind": "policy", **request}])
+        self._set_policies(scope, {name: value})
 
     def get_policies(self, scope: str) -> dict[str, str]:
         """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a topic."""
         wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
         require_root(self.layout)
         policies = read_latest(self.layout).policies
-        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted}
+        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES}
+
+    def set_message_ttl(self, scope: str, seconds: int) -> None:
+        """Entries older than so many seconds are acknowledged unseen, none before its deliver time; 0 = never. *scope*: a namespace or a topic."""
+        self._set_policies(scope, {"message_ttl_seconds": _limit(seconds)})
+
+    def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
+        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
+        limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
+        self._set_policies(scope, {"backlog_quota_policy": policy, **limits})
+
+    def set_retention(self, scope: str, seconds: int, size: int) -> None:
+        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever."""
+        self._set_policies(scope, {"retention_seconds": seconds, "retention_bytes": size})
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
@@ -174,6 +178,20 @@ class Admin:
     def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
         """Consumers a subscription of the namespace may have; 0 = no limit."""
         self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
+
+    def _set_policies(self, scope: str, policies: dict[str, str | int | None]) -> None:
+        """All of them in one round, or none where one is wrong."""
+        values = {name: str(POLICIES.get(name) if value is None else value) for name, value in policies.items()}
+        for name, value in values.items():
+            check_policy(name, value)
+        if "://" in scope:
+            owner = {"topic": str(read_topic(self.layout, scope).name)}
+        else:
+            parse_namespace(scope)
+            prepare_root(self.layout)
+            owner = {}
+        namespace = {} if owner else {"namespace": scope}
+        self._requester.ask([{"kind": "policy", **owner, "properties": {"name": name, "value": value, **namespace}} for name, value in values.items()])
 
     def _topics(self, namespace: str) -> list[Topic]:
         require_root(self.layout)

@@ -21,7 +21,7 @@ def trim(layout: Layout, topic: str | None = None, namespace: str | None = None,
          dry_run: bool = False) -> list[dict]:
     """Trim one topic, the topics of a namespace, or all: what every subscription has acknowledged and retention does not keep.
 
-    With *before* (and one partition of a topic) all below that position, whatever retention says. :class:`NotAllowedError` when a subscription needs some of it.
+    With *before* (and one partition of a topic) all below that position, whatever retention says; :class:`NotAllowedError` when a subscription needs it.
     """
     chosen = [resolve_topic(layout, topic)] if topic else [(found, found.partition_indexes) for found in _topics(layout, namespace)]
     if before is not None and (topic is None or len(chosen[0][1]) > 1):

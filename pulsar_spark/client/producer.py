@@ -16,6 +16,7 @@ from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Resul
 from pulsar_spark.client.message import RoutedMessage
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
+from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
@@ -68,6 +69,7 @@ class Producer:
         self._delay = settings.batching_max_publish_delay_ms / 1000
         self._batches = {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
         self._router = self._new_router()
+        self._quota = BacklogQuota(client._layout, topic)
         self._publisher = Publisher(topic, self._name, self._condition, self._due_batches, self._settle, self._answer)
 
     def _new_batches(self) -> BatchContainer[Outgoing]:
@@ -199,6 +201,9 @@ class Producer:
 
     def _enqueue(self, fields: list, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue; the error when it cannot be taken."""
+        refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
+        if refused is not None:
+            return refused
         partition = self._route(fields)
         limit = self._settings.max_pending_messages
         with self._condition:

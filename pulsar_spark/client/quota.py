@@ -1,0 +1,90 @@
+"""The backlog quota, as a producer meets it: held back or refused while the broker says that the topic's backlog is exceeded (semantics 3.30).
+
+What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second, and reads only the rounds since its last look, of these only who has
+which policy; without a broker nothing is ever exceeded.
+"""
+import time
+from collections.abc import Callable
+
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException, PulsarSparkError
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE
+from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import Commit, TableLog
+from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.topics import Topic
+
+LOOK_SECONDS = 1.0
+_POLL_SECONDS = 0.05
+_COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
+
+
+class BacklogQuota:
+    """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same."""
+
+    def __init__(self, layout: Layout, topic: Topic):
+        self._name, self._namespace = str(topic.name), topic.name.namespace_name
+        self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self._log = TableLog(self._path)
+        self._policies: dict[tuple[str, str], str] = {}
+        self._seen = -1
+        self._look_at = 0.0
+
+    def refusal(self, timeout: float, is_closed: Callable[[], bool]) -> PulsarSparkError | None:
+        """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most, or until the producer is closed."""
+        if time.monotonic() >= self._look_at:
+            self._look()
+        if not self._is_exceeded():
+            return None
+        if self._policy() == REFUSE:
+            return ProducerBlockedQuotaExceededException(f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
+                                                         "or raise the quota")
+        deadline = time.monotonic() + timeout
+        while self._is_exceeded() and not is_closed():
+            if time.monotonic() >= deadline:
+                return ProducerBlockedQuotaExceededError(f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
+                                                         "catch up, or raise the quota")
+            time.sleep(_POLL_SECONDS)
+            self._look()
+        return None
+
+    def _is_exceeded(self) -> bool:
+        return self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
+
+    def _policy(self) -> str:
+        name = "backlog_quota_policy"
+        return self._policies.get((self._name, name)) or self._policies.get((self._namespace, name)) or str(POLICIES[name])
+
+    def _look(self) -> None:
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        if self._seen < 0:
+            rounds, seen = self._since_snapshot()
+        else:
+            rounds, seen = [], self._seen
+            for commit in self._log.commits(seen):
+                rounds.append(self._read(commit)[0])
+                seen = commit.version
+        for policies in rounds:
+            self._policies = self._policies | policies
+        self._seen = seen
+
+    def _since_snapshot(self) -> tuple[list[dict[tuple[str, str], str]], int]:
+        """The policies of the latest rounds from the newest snapshot on, and the last version."""
+        rounds, latest = [], self._log.latest()
+        for version in range(latest, 0, -1):
+            policies, is_snapshot = self._read(self._log.commit(version))
+            rounds.insert(0, policies)
+            if is_snapshot:
+                break
+        return rounds, latest
+
+    def _read(self, commit: Commit) -> tuple[dict[tuple[str, str], str], bool]:
+        found, is_snapshot = {}, False
+        for file in commit.added:
+            rows = read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS)
+            is_snapshot |= bool(pc.any(rows["is_snapshot"]).as_py())
+            for row in rows.filter(pc.equal(rows["kind"], "policy")).to_pylist():
+                found |= {(row["topic"], name): value for name, value in row["properties"]}
+        return found, is_snapshot
