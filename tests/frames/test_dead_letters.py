@@ -3,17 +3,18 @@ from datetime import timedelta
 
 import pytest
 from chispa import assert_df_equality
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.frames import reprocess
 from pulsar_spark.client.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.client.frames.reprocess import reprocess_dead_letters
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, OperationNotSupported, TopicNotFound
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, OperationNotSupported, Timeout, TopicNotFound
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.storage.topics import read_topic
 from tests.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 
 
@@ -156,7 +157,12 @@ def test_what_was_sent_back_too_often_or_says_no_origin_is_left(spark, layout, w
 
 def test_to_one_subscription_only_through_its_retry_letter_topic(spark, layout, write, again):
     write(2)
-    retry = create_topic(layout, f"{TOPIC}-{SUBSCRIPTION}-RETRY")
+    with pytest.raises(Timeout, match="no broker"):
+        again(to="subscription", timeout=0.2)
+    retry = read_topic(layout, f"{TOPIC}-{SUBSCRIPTION}-RETRY")
+    [request] = DeltaTable(str(layout.broker_table("requests"))).to_pyarrow_table(columns=["kind", "topic", "subscription"]).to_pylist()
+    assert request == {"kind": "create_subscription", "topic": str(retry.name), "subscription": SUBSCRIPTION}
+    assert_sent(spark, layout, topic=str(retry.name), partitions=0)
     cursor = {"kind": "cursor", "topic": str(retry.name), "topic_id": retry.topic_id, "partition": -1, "subscription": SUBSCRIPTION, "mark_delete_position": -1}
     AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(1, [{"kind": "round"}, cursor], []))
     assert again(to="subscription").sent == 2

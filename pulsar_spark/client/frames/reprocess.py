@@ -180,8 +180,8 @@ class _Run:
         facts = letters.select(*Letter._fields, "is_chunk").toArrow().to_pylist()
         if any(fact.pop("is_chunk") for fact in facts):
             raise OperationNotSupported(f"letters of {str(self._topic.name)!r} are pieces of chunked messages, which cannot be sent back: leave them out")
-        planned = plan_letters((Letter(**fact) for fact in facts), self._table.read_taken(self._topic.topic_id), to=self._settings["to"],
-                               max_replays=self._settings["max_replays"], limit=self._settings["limit"], chunk_letters=selecting.chunk_letters)
+        planned = plan_letters((Letter(**fact) for fact in facts), self._table.read_taken(self._topic.topic_id), topic=str(self._topic.name),
+                               chunk_letters=selecting.chunk_letters, **{name: self._settings[name] for name in ("to", "max_replays", "limit")})
         self._claims = planned.claims
         self._job = Job(self._job_id, str(self._topic.name), self._topic.topic_id, self._clock(), version, self._settings, planned.left)
 

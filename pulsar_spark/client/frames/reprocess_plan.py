@@ -1,14 +1,15 @@
 """Which letters a job sends where, and in which commits: decided once, from a few facts of each letter.
 
 Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A letter is left where it is when a job has
-taken it before, when it was sent back as often as is allowed, or when it does not say where it came from.
+taken it before, when it was sent back as often as is allowed, or when it does not say where it came from. The two letter topics of a subscription of several
+topics are named after the same one of them (semantics 4.22), so the name of the one gives that of the other, unless the dead letter topic's name is another.
 """
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
-from pulsar_spark.protocol.letters import retry_letter_topic
+from pulsar_spark.protocol.letters import DEAD_LETTER_SUFFIX, RETRY_SUFFIX, retry_letter_topic
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.reprocessing import Claim
 
@@ -49,15 +50,16 @@ def checked_target(to: str) -> str:
     return to
 
 
-def plan_letters(letters: Iterable[Letter], taken: set[str], *, to: str, max_replays: int, limit: int | None, chunk_letters: int) -> Plan:
-    """Claim *letters* in order of partition and position, *limit* of them at most; those behind the last one are neither claimed nor counted."""
+def plan_letters(letters: Iterable[Letter], taken: set[str], *, topic: str, to: str, max_replays: int, limit: int | None, chunk_letters: int) -> Plan:
+    """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most; those behind the last one are neither
+    claimed nor counted."""
     claims: list[Claim] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))
     numbers: dict[str, int] = defaultdict(int)
     for letter in sorted(letters):
         if limit is not None and len(claims) >= limit:
             break
-        destination = _destination(letter, to)
+        destination = _destination(letter, topic, to)
         if letter.message_id in taken or letter.replays >= max_replays or destination is None:
             left[letter.cause][TAKEN_BEFORE if letter.message_id in taken else LEFT_BY_GUARD if letter.replays >= max_replays else WITHOUT_ORIGIN] += 1
             continue
@@ -68,7 +70,7 @@ def plan_letters(letters: Iterable[Letter], taken: set[str], *, to: str, max_rep
     return Plan(claims, dict(left))
 
 
-def _destination(letter: Letter, to: str) -> str | None:
+def _destination(letter: Letter, topic: str, to: str) -> str | None:
     if to.startswith(TOPIC):
         return to.removeprefix(TOPIC)
     try:
@@ -79,6 +81,8 @@ def _destination(letter: Letter, to: str) -> str | None:
             return str(origin)
         if letter.subscription is None:
             return None
+        if topic.endswith(f"-{letter.subscription}{DEAD_LETTER_SUFFIX}"):
+            return topic.removesuffix(DEAD_LETTER_SUFFIX) + RETRY_SUFFIX
         return retry_letter_topic(str(origin.partitioned_topic), check_name("subscription", letter.subscription))
     except InvalidTopicName:
         return None
