@@ -33,12 +33,12 @@ class TopicLog:
         self._log = TableLog(topic.path)
         self._publish_ids: OrderedDict[str, int] = OrderedDict()
         self._seen = 0
-        self._trimmed: dict[int, int] = {}
+        self._gone: dict[int, int] = {}
 
     def start_at(self, ledger_id: int) -> list[FileEntries]:
         """Go on with publish commit *ledger_id*; the files of it and later ones that only the ``ledgers`` table still knows."""
         self._publish_ids.clear()
-        self._trimmed = trimmed_ledgers(self._topic.path, self._partitions)
+        self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
         trimmed = [file for partition in self._partitions for file in self._trimmed(partition, first, earliest)] if first < earliest else []
@@ -68,7 +68,7 @@ class TopicLog:
             publish_id = added.min_values.get("publish_id")
             if self._publish_ids.setdefault(publish_id, commit.version) == commit.version and added.rows:
                 file = _published(commit.version, added)
-                if file.partition in self._partitions and file.ledger_id > self._trimmed.get(file.partition, 0):
+                if file.partition in self._partitions and file.ledger_id > self._gone.get(file.partition, 0):
                     files.append(file)
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)
@@ -78,7 +78,7 @@ class TopicLog:
         end = self._ledgers.end(self._topic.topic_id, partition)
         if end:
             for run in self._ledgers.runs(self._topic.topic_id, partition, 0, end - 1):
-                if max(first, self._trimmed.get(partition, 0) + 1) <= run.ledger_id < earliest:
+                if max(first, self._gone.get(partition, 0) + 1) <= run.ledger_id < earliest:
                     yield FileEntries(run.ledger_id, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, run.entries * run.batch_size,
                                       run.path, partition)
 
