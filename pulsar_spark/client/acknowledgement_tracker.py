@@ -1,8 +1,8 @@
 """What one consumer says to the broker about entries of one topic partition: acknowledgements and negative acknowledgements, gathered and sent.
 
-Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements wait for the group time, or until the group is
-full. They go at once with a group time of 0, with properties of their own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names
-an entry; the broker keeps its deadline, and a second one replaces it.
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements wait for the group time, or until the
+group is full. They go at once with a group time of 0, with properties of their own, and where somebody waits for a receipt. A negative acknowledgement
+goes at once and names an entry; the broker keeps its deadline, and a second one replaces it.
 """
 import threading
 from collections.abc import Callable

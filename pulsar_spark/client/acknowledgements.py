@@ -1,7 +1,8 @@
 """What a consumer has acknowledged on one topic partition and not yet sent.
 
-Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Those that gathered go as ranges: the cumulative one first, then whole entries, then batches with the indexes left. The messages of a batch share one set of unacknowledged
-indexes; it is kept here as the bits of an integer. Our difference is semantics 0.23: batch index acknowledgements are on unless switched off.
+Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Those that gathered go as ranges: the cumulative one first, then
+whole entries, then batches with the indexes left. The messages of a batch share one set of unacknowledged indexes; it is kept here as the bits of an
+integer. Our difference is semantics 0.23: batch index acknowledgements are on unless switched off.
 """
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """What an application says about messages it received: done, or not now.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's entry,
-however the subscription shares its messages; what comes along with it is the broker's business. The dead letter policy is the broker's too: it counts.
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's
+entry, however the subscription shares its messages; what comes along with it is the broker's business. The dead letter policy is the broker's too: it
+counts.
 """
 from pulsar_spark.client.arguments import check_properties
 from pulsar_spark.client.consumer_settings import ConsumerSettings

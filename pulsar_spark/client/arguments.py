@@ -1,4 +1,6 @@
 """Checks of arguments. Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that names the argument."""
+from pulsar_spark.errors import InvalidConfiguration
+
 
 
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
@@ -20,3 +22,10 @@ def check_properties(properties: object) -> None:
     for name, value in (properties or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")
+
+
+def refuse_options(why: str, **options) -> None:
+    """:class:`InvalidConfiguration` for the first option (given, default) that is not at its default."""
+    for name, (given, default) in options.items():
+        if given is not None and given != default:
+            raise InvalidConfiguration(f"{name}={given!r} cannot be used here: {why}")

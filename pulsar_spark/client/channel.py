@@ -59,7 +59,10 @@ class Channel:
 
     def submit(self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None,
                replied: dict[str, Callable[[Reply], None]] | None = None) -> None:
-        """Send *rows* in one commit, in order. *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that gets a reply."""
+        """Send *rows* in one commit, in order.
+
+        *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that gets a reply.
+        """
         with self._condition:
             if self._failure is not None:
                 raise self._failure

@@ -11,7 +11,7 @@ import re
 import threading
 import uuid
 
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.arguments import check_type, check_type_or_none, refuse_options
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import check_consumer_settings
@@ -23,7 +23,8 @@ from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.letter_writer import letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message_files import MessageFiles
-from pulsar_spark.client.producer import Producer, ProducerSettings
+from pulsar_spark.client.producer import Producer
+from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, TopicNotFound
 from pulsar_spark.protocol.message_id import MessageId
@@ -47,7 +48,7 @@ class Client:
                  tls_allow_insecure_connection=False, tls_validate_hostname=False, logger=None, connection_timeout_ms=10000, listener_name=None,
                  tls_private_key_file_path=None, tls_certificate_file_path=None, lease_seconds=30):
         check_type(str, service_url, "service_url")
-        _refuse("a folder has no TLS, authentication or listeners; the file system says who may read and write", authentication=(authentication, None),
+        refuse_options("a folder has no TLS, authentication or listeners; the file system says who may read and write", authentication=(authentication, None),
                 use_tls=(use_tls, False), tls_trust_certs_file_path=(tls_trust_certs_file_path, None), tls_validate_hostname=(tls_validate_hostname, False),
                 tls_allow_insecure_connection=(tls_allow_insecure_connection, False), listener_name=(listener_name, None),
                 tls_private_key_file_path=(tls_private_key_file_path, None), tls_certificate_file_path=(tls_certificate_file_path, None))
@@ -90,44 +91,17 @@ class Client:
                         hashing_scheme=HashingScheme.BoostHash) -> Producer:
         """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition keys."""
         check_type(str, topic, "topic")
-        check_type_or_none(str, producer_name, "producer_name")
-        check_type(Schema, schema, "schema")
-        check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
-        for name, value in (("send_timeout_millis", send_timeout_millis), ("max_pending_messages", max_pending_messages),
-                            ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
-                            ("batching_max_messages", batching_max_messages), ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
-                            ("batching_max_publish_delay_ms", batching_max_publish_delay_ms)):
-            check_type(int, value, name)
-            if value < 0:
-                raise ValueError(f"argument {name}: {value} is below 0")
-        for name, value in (("block_if_queue_full", block_if_queue_full), ("batching_enabled", batching_enabled), ("chunking_enabled", chunking_enabled),
-                            ("lazy_start_partitioned_producers", lazy_start_partitioned_producers)):
-            check_type(bool, value, name)
-        check_type(CompressionType, compression_type, "compression_type")
-        check_type(PartitionsRoutingMode, message_routing_mode, "message_routing_mode")
-        check_type(BatchingType, batching_type, "batching_type")
-        check_type(ProducerAccessMode, access_mode, "access_mode")
-        check_type(HashingScheme, hashing_scheme, "hashing_scheme")
-        check_properties(properties)
-        if message_router is not None and not callable(message_router):
-            raise ValueError("argument message_router: a function of a message and the number of partitions expected")
-        if message_routing_mode is PartitionsRoutingMode.CustomPartition and message_router is None:
-            raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
-        _refuse("messages are not encrypted", encryption_key=(encryption_key, None), crypto_key_reader=(crypto_key_reader, None))
-        if batching_enabled and chunking_enabled:
-            raise ValueError("batching_enabled and chunking_enabled exclude each other")
-        if chunking_enabled:
-            raise OperationNotSupported("chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one piece")
-        if access_mode is not ProducerAccessMode.Shared:
-            raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
+        refuse_options("messages are not encrypted", encryption_key=(encryption_key, None), crypto_key_reader=(crypto_key_reader, None))
+        settings = check_producer_settings(
+            producer_name=producer_name, schema=schema, initial_sequence_id=initial_sequence_id, send_timeout_millis=send_timeout_millis,
+            compression_type=compression_type, max_pending_messages=max_pending_messages,
+            max_pending_messages_across_partitions=max_pending_messages_across_partitions, block_if_queue_full=block_if_queue_full,
+            batching_enabled=batching_enabled, batching_max_messages=batching_max_messages,
+            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms=batching_max_publish_delay_ms,
+            chunking_enabled=chunking_enabled, message_routing_mode=message_routing_mode, lazy_start_partitioned_producers=lazy_start_partitioned_producers,
+            properties=properties, batching_type=batching_type, access_mode=access_mode, message_router=message_router, hashing_scheme=hashing_scheme)
         found, partitions, name = self._resolve(topic)
-        limit = max_pending_messages
-        if max_pending_messages_across_partitions and len(partitions) > 1:
-            limit = min(max_pending_messages * len(partitions), max_pending_messages_across_partitions)
-        producer = Producer(self, name, found, partitions, ProducerSettings(
-            schema, producer_name or None, initial_sequence_id, send_timeout_millis, limit, block_if_queue_full, batching_enabled, batching_max_messages,
-            batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms, batching_type, message_routing_mode, message_router, hashing_scheme))
-        return self._keep(producer)
+        return self._keep(Producer(self, name, found, partitions, settings))
 
     def subscribe(self, topic, subscription_name, consumer_type=ConsumerType.Exclusive, schema=BytesSchema(), message_listener=None,
                   receiver_queue_size=1000, max_total_receiver_queue_size_across_partitions=50000, consumer_name=None, unacked_messages_timeout_ms=None,
@@ -140,8 +114,8 @@ class Client:
                   ack_timeout_redelivery_backoff=None, ack_group_time_ms=100, max_ack_group_size=1000, ack_receipt_enabled=False) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing.
 
-        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of a batch is on by default. With ``retry_enable``
-        the subscription's retry letter topic is received from too.
+        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of a batch is on by default. With
+        ``retry_enable`` the subscription's retry letter topic is received from too.
         """
         self._check_open()
         for name, value in (("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
@@ -152,7 +126,7 @@ class Client:
             check_type(bool, value, name)
         check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
         check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        _refuse("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
         settings = check_consumer_settings(
             subscription_name=subscription_name, consumer_type=consumer_type, schema=schema, message_listener=message_listener,
             receiver_queue_size=receiver_queue_size, max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
@@ -201,7 +175,7 @@ class Client:
         check_type(bool, is_read_compacted, "is_read_compacted")
         check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
         check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        _refuse("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
         if is_read_compacted:
             raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         found, partitions, name = self._resolve(topic)
@@ -269,10 +243,3 @@ class Client:
     def _check_open(self) -> None:
         if self._is_closed:
             raise AlreadyClosed("the client is closed: open a new one")
-
-
-def _refuse(why: str, **options) -> None:
-    """:class:`InvalidConfiguration` for the first option (given, default) that is not at its default."""
-    for name, (given, default) in options.items():
-        if given is not None and given != default:
-            raise InvalidConfiguration(f"{name}={given!r} cannot be used here: {why}")

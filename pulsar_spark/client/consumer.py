@@ -3,8 +3,6 @@
 One object, however many topics and partitions; each of these is a :class:`PartitionSubscription`. The application's threads read messages, the channel's
 thread only queues ranges of positions. What Pulsar refuses is refused before anything is sent.
 """
-import time
-
 from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.channel import Channel
@@ -116,23 +114,15 @@ class Consumer:
     def batch_receive(self) -> list[Message]:
         """Messages as the batch receive policy says: enough, large enough, or what came in time, which may be none."""
         self._check_no_listener()
-        policy, messages, size = self._settings.batch_receive_policy, [], 0
-        deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
-        while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
-            message = self._receiver.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if message is None:
-                break
-            messages.append(message)
-            size += message.length()
-        return messages
+        return self._receiver.take_batch(self._settings.batch_receive_policy)
 
     # Acknowledging.
 
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one message, or a list of them; of a batch only that one, unless the id names the whole entry.
 
-        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An acknowledgement with *properties* is sent at
-        once and they are kept with its request.
+        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An acknowledgement with *properties*
+        is sent at once and they are kept with its request.
         """
         self._receiver.check_open()
         self._acknowledger.acknowledge(message, properties)

@@ -1,7 +1,8 @@
 """Who in this client hears what of a round.
 
-Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery says which requests its round had read, so
-that a consumer can tell one that crossed a request of its own. Everything here is called by the channel, which holds its lock for what changes the tables.
+Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery says which requests its round had
+read, so that a consumer can tell one that crossed a request of its own. Everything here is called by the channel, which holds its lock for what changes
+the tables.
 """
 from collections.abc import Callable
 from typing import NamedTuple, Protocol

@@ -1,8 +1,9 @@
 """Letters a consumer writes itself: copies of messages it wants to see later, or not any more.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy has value, key, ordering key, event time and properties of the original, and says where it
-comes from. It goes to the retry letter topic, to be delivered after the delay; a message that was put off as often as the policy allows goes to the dead letter topic
-instead, at once. The producers are made when first needed, and so is the dead letter topic's initial subscription. Dead letters by redelivery count are the broker's.
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy has value, key, ordering key, event time and properties of the original, and says
+where it comes from. It goes to the retry letter topic, to be delivered after the delay; a message that was put off as often as the policy allows goes to
+the dead letter topic instead, at once. The producers are made when first needed, and so is the dead letter topic's initial subscription. Dead letters by
+redelivery count are the broker's.
 """
 import threading
 import time

@@ -8,45 +8,21 @@ import random
 import threading
 import time
 import uuid
-from datetime import timedelta
-from typing import Callable, NamedTuple
 
-from pulsar_spark.client.arguments import check_properties, check_type
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
 from pulsar_spark.client.message import RoutedMessage
+from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
 from pulsar_spark.client.quota import BacklogQuota
-from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.client.send_arguments import outgoing_fields
+from pulsar_spark.errors import AlreadyClosed, ProducerQueueIsFull, PulsarSparkError, Timeout
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.routing import HashingScheme, RoundRobinRouter, SinglePartitionRouter
-from pulsar_spark.schema import Schema
+from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter
 from pulsar_spark.storage.topics import Topic
 
-MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-_MAX_MS = (1 << 63) // 1000 - 1
-_MAX_LONG = (1 << 63) - 1
 _PARTITION_KEY, _SEQUENCE_ID = Outgoing._fields.index("partition_key"), Outgoing._fields.index("sequence_id")
-
-
-class ProducerSettings(NamedTuple):
-    """What ``create_producer`` was asked for, checked."""
-
-    schema: Schema
-    producer_name: str | None
-    initial_sequence_id: int | None
-    send_timeout_millis: int
-    max_pending_messages: int
-    block_if_queue_full: bool
-    batching_enabled: bool
-    batching_max_messages: int
-    batching_max_allowed_size_in_bytes: int
-    batching_max_publish_delay_ms: int
-    batching_type: BatchingType
-    message_routing_mode: PartitionsRoutingMode
-    message_router: Callable | None
-    hashing_scheme: HashingScheme
 
 
 class Producer:
@@ -60,6 +36,7 @@ class Producer:
         self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
         self._condition = threading.Condition()
         self._is_closed = False
+        self._limit = settings.pending_limit(len(partitions))
         self._pending = 0
         self._sent = self._answered = 0
         first = -1 if settings.initial_sequence_id is None else settings.initial_sequence_id
@@ -105,8 +82,8 @@ class Producer:
              disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> MessageId:
         """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
         outcome = _Outcome()
-        message = self._message(content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
-                                event_timestamp, deliver_at, deliver_after, outcome)
+        message = outgoing_fields(self._settings.schema, self._timeout, outcome, content, properties, partition_key, ordering_key, sequence_id,
+                                  replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
         error = self._enqueue(message, is_flush=True)
         if error is not None:
             raise error
@@ -122,8 +99,8 @@ class Producer:
             if callback is not None:
                 callback(Result.Ok if error is None else result_of(error), message_id)
 
-        message = self._message(content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
-                                event_timestamp, deliver_at, deliver_after, done)
+        message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
+                                  replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
         error = self._enqueue(message, is_flush=False)
         if error is not None:
             done(error, None)
@@ -157,37 +134,6 @@ class Producer:
             self._is_closed = True
         self._publisher.abandon()
 
-    def _message(self, content, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication, event_timestamp,
-                 deliver_at, deliver_after, done) -> list:
-        """The arguments of a send, checked, as the fields of a message, sequence id -1 for the next; ValueError, TypeError or :class:`MessageTooBig`."""
-        payload = None if content is None else self._settings.schema.encode(content)
-        if payload is not None:
-            check_type(bytes, payload, "content")
-            if len(payload) > MAX_MESSAGE_SIZE:
-                raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
-        if properties is not None:
-            check_properties(properties)
-        if partition_key is not None:
-            _check_text(partition_key, "partition_key")
-        if ordering_key is not None:
-            _check_text(ordering_key, "ordering_key")
-        if sequence_id is not None:
-            _check_number(sequence_id, "sequence_id", _MAX_LONG)
-        if replication_clusters is not None:
-            check_type(list, replication_clusters, "replication_clusters")
-        if disable_replication is not False:
-            check_type(bool, disable_replication, "disable_replication")
-        if event_timestamp is not None:
-            _check_number(event_timestamp, "event_timestamp", _MAX_MS)
-        if deliver_at is not None:
-            _check_number(deliver_at, "deliver_at", _MAX_MS)
-        now_ms = time.time_ns() // 1_000_000
-        if deliver_after is not None:
-            check_type(timedelta, deliver_after, "deliver_after")
-            deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
-        return [payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
-                deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + self._timeout, done]
-
     def _route(self, fields: list) -> int:
         partitions = self._partitions
         if len(partitions) == 1:
@@ -205,7 +151,7 @@ class Producer:
         if refused is not None:
             return refused
         partition = self._route(fields)
-        limit = self._settings.max_pending_messages
+        limit = self._limit
         with self._condition:
             while limit > 0 and self._pending >= limit and not self._is_closed:
                 if not self._settings.block_if_queue_full:
@@ -293,18 +239,3 @@ class _Outcome:
         if self._error is not None:
             raise self._error
         return self._message_id
-
-
-def _check_text(value: object, name: str) -> None:
-    check_type(str, value, name)
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as broken:
-            raise ValueError(f"argument {name}: {value!r} is no text that UTF-8 can hold") from broken
-
-
-def _check_number(value: object, name: str, highest: int) -> None:
-    check_type(int, value, name)
-    if not 0 <= value <= highest:
-        raise ValueError(f"argument {name}: {value} is not between 0 and {highest}")

@@ -1,7 +1,7 @@
 """Receipts: an acknowledgement that ends when the broker has committed it.
 
-Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt, which is there when all their requests are
-answered. A refusal of one of them is the receipt's error.
+Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt, which is there when all their
+requests are answered. A refusal of one of them is the receipt's error.
 """
 import threading
 from collections.abc import Callable

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
+from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
 
@@ -68,6 +69,18 @@ class Receiver:
             return self._next() or self._wait_for_next(deadline)
         finally:
             self._taking.release()
+
+    def take_batch(self, policy: ConsumerBatchReceivePolicy) -> list[Message]:
+        """As many messages as the policy asks for, or what came in its time."""
+        messages, size = [], 0
+        deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
+        while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
+            message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if message is None:
+                break
+            messages.append(message)
+            size += message.length()
+        return messages
 
     def _wait_for_next(self, deadline: float | None) -> Message | None:
         self._channel.hurry(1)

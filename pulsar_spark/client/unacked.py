@@ -1,8 +1,8 @@
 """Acknowledgement timeouts: which handed-out entries have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the application got it, once per entry, and is found by
-the first tick after its time; with a backoff it has that much longer, by how often it came before. Entries that have equally long are kept in the order they were
-handed out, so a tick looks at the expired ones only.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the application got it, once per entry, and
+is found by the first tick after its time; with a backoff it has that much longer, by how often it came before. Entries that have equally long are kept in
+the order they were handed out, so a tick looks at the expired ones only.
 """
 import threading
 import time

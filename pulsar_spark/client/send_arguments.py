@@ -1,0 +1,59 @@
+"""What ``send`` was asked for, checked, as the fields of a message."""
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from pulsar_spark.client.arguments import check_properties, check_type
+from pulsar_spark.errors import MessageTooBig
+from pulsar_spark.schema import Schema
+
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+_MAX_MS = (1 << 63) // 1000 - 1
+_MAX_LONG = (1 << 63) - 1
+
+
+def outgoing_fields(schema: Schema, timeout: float, done: Callable, content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
+                    disable_replication, event_timestamp, deliver_at, deliver_after) -> list:
+    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError or :class:`MessageTooBig`."""
+    payload = None if content is None else schema.encode(content)
+    if payload is not None:
+        check_type(bytes, payload, "content")
+        if len(payload) > MAX_MESSAGE_SIZE:
+            raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
+    if properties is not None:
+        check_properties(properties)
+    if partition_key is not None:
+        _check_text(partition_key, "partition_key")
+    if ordering_key is not None:
+        _check_text(ordering_key, "ordering_key")
+    if sequence_id is not None:
+        _check_number(sequence_id, "sequence_id", _MAX_LONG)
+    if replication_clusters is not None:
+        check_type(list, replication_clusters, "replication_clusters")
+    if disable_replication is not False:
+        check_type(bool, disable_replication, "disable_replication")
+    if event_timestamp is not None:
+        _check_number(event_timestamp, "event_timestamp", _MAX_MS)
+    if deliver_at is not None:
+        _check_number(deliver_at, "deliver_at", _MAX_MS)
+    now_ms = time.time_ns() // 1_000_000
+    if deliver_after is not None:
+        check_type(timedelta, deliver_after, "deliver_after")
+        deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
+    return [payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
+            deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + timeout, done]
+
+
+def _check_text(value: object, name: str) -> None:
+    check_type(str, value, name)
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as broken:
+            raise ValueError(f"argument {name}: {value!r} is no text that UTF-8 can hold") from broken
+
+
+def _check_number(value: object, name: str, highest: int) -> None:
+    check_type(int, value, name)
+    if not 0 <= value <= highest:
+        raise ValueError(f"argument {name}: {value} is not between 0 and {highest}")
