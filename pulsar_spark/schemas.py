@@ -86,7 +86,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
     ("subscription", pa.string(), "name of the subscription"),
     ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
-    ("first", pa.int64(), "page, range: first position"),
+    ("first", pa.int64(), "page, range: first position; topic: the first one that was not trimmed"),
     ("last", pa.int64(), "page, range: last position, inclusive; of the last page null"),
     ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again)"),
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),

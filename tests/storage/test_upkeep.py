@@ -5,12 +5,14 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.client.frames.delta_sink import History
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, version_of_round
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before, number_commit
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, vacuum
@@ -83,6 +85,19 @@ def test_a_round_s_version_is_found_behind_those_that_change_nothing(engine):
     assert version_of_round(path, 3, after=versions[1]) == versions[2]
     with pytest.raises(CorruptState, match="round 4"):
         version_of_round(path, 4)
+
+
+@pytest.mark.parametrize("steps", [[3], [1, 2, 3], [2, 2, 3, 1]])
+def test_what_was_delivered_is_known_by_round_whatever_lies_between(engine, steps):
+    engine.publish(TOPIC, -1, [1] * 3)
+    for number in range(3):
+        engine.round([ON.subscribe("A"), ON.flow("A", 1)], number)
+        rewrite(engine.layout.broker_table("cursor_ledger"))
+    history = History(engine.layout, engine.topic_ids[TOPIC], "s")
+    for seen, round_number in enumerate(steps):
+        history.read_up_to(round_number)
+        found = history.overlapping(PositionRange(-1, 0, 9), but="B")
+        assert [(sent.round, sent.first) for sent in found] == [(number, number - 1) for number in range(1, max(steps[:seen + 1]) + 1)]
 
 
 def test_a_crash_before_the_letters_and_an_optimize_after_it_lose_no_letter(engine, monkeypatch):

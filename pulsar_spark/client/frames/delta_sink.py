@@ -30,11 +30,11 @@ from pulsar_spark.client.frames.delivery import Delivery, subtract
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.schemas import CURSOR_LEDGER
-from pulsar_spark.storage.cursor_ledger import version_of_round
+from pulsar_spark.storage.cursor_ledger import read_round, version_of_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.tables import append_lock, read_file
+from pulsar_spark.storage.tables import append_lock
 
 FENCED = 2**62
 """Above every round."""
@@ -143,7 +143,6 @@ class History:
     def __init__(self, layout: Layout, topic_id: str, subscription: str):
         self.key = (topic_id, subscription)
         self._path = layout.broker_table(CURSOR_LEDGER.name)
-        self._log = TableLog(self._path)
         self._seen = self._round = -1
         self._mark_delete: dict[int, int] = {}
         self._sent: dict[int, list[Sent]] = defaultdict(list)
@@ -157,9 +156,8 @@ class History:
             until = self._is_mine() & (ds.field("round") <= round_number)
             self._apply(DeltaTable(str(self._path)).to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=until))
         else:
-            for commit in self._log.commits(self._seen, version):
-                for file in commit.added:
-                    self._apply(read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS).filter(self._is_mine()))
+            for each in range(self._seen + 1, version + 1):
+                self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
         self._seen, self._round = version, round_number
 
     def overlapping(self, held: PositionRange, but: str) -> list[Sent]:
