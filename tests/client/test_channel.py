@@ -24,7 +24,7 @@ def test_a_consumer_that_gave_up_is_not_left_behind(tmp_path, lonely_client):
     with pytest.raises(pulsar.Timeout):
         lonely_client.subscribe("t", "s")
     with FakeBroker(tmp_path / "root") as broker:
-        assert len(broker.asked("close")) == 1
+        assert len(eventually(lambda: broker.asked("close"))) == 1
         lonely_client._timeout = 10
         lonely_client.subscribe("t", "s")
 
@@ -144,7 +144,8 @@ def test_a_broken_line_is_told_to_everybody(client, broker):
     consumer = client.subscribe("t", "s")
     with broker.held:
         log = TableLog(client._layout.broker_table("cursor_ledger"))
-        (log.folder / f"{log.latest() + 1:020d}.json").write_text("{not json")
+        (log.folder / "broken").write_text("{not json")
+        (log.folder / "broken").rename(log.folder / f"{log.latest() + 1:020d}.json")
         with pytest.raises(pulsar.CorruptState, match="doctor"):
             consumer.receive(10_000)
         with pytest.raises(pulsar.CorruptState):
