@@ -2,11 +2,12 @@
 from collections import Counter
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
-from pulsar_spark.broker.requests import POLICIES, removed_consumer_row
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.requests import POLICIES
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, skip_unacked
+from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Request, RoundDraft
-from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.gather import Work, gather_work
+from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.protocol.cursor import Range
@@ -64,13 +64,13 @@ class Rounds:
         bundle = self.bundle
         draft = RoundDraft(bundle.round + 1, self._tick())
         intake = Intake(bundle, draft)
-        intake.drop_topics(bundle.scan())
+        intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
         waiting, self._waiting = self._waiting, []
         for request in [*waiting, *requests]:
             intake.take(request)
-        intake.end_leases()
-        intake.pass_trimmed(moved)
+        intake.members.end_leases()
+        intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         for state in moved:
             if state.error:

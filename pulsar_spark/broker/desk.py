@@ -1,0 +1,74 @@
+"""What every kind of request needs: the topic, cursor and consumer it names, refused by name where there is none, and a few ways to move a cursor."""
+from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.errors import ConsumerNotFound, InvalidConfiguration, InvalidMessage, SubscriptionNotFound, TopicNotFound
+from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.storage.cursor_ledger import CursorKey
+
+
+class Desk:
+    """Looks things up in a bundle and notes down in a round's draft."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft):
+        self.bundle, self.draft = bundle, draft
+
+    def policy_value(self, topic: str, name: str) -> int:
+        return self.bundle.policy(topic, name, int(POLICIES[name]))
+
+    def topic_of(self, request: Request) -> TopicState:
+        if not request.topic or request.partition is None:
+            raise TopicNotFound(f"request {request.kind!r} names no topic and partition")
+        state = self.bundle.topic(request.topic)
+        if request.partition not in state.topic.partition_indexes:
+            raise TopicNotFound(f"topic {request.topic!r} has no partition {request.partition}")
+        return state
+
+    def key_of(self, request: Request) -> CursorKey | None:
+        if not request.topic or request.topic not in self.bundle.topics or request.subscription is None:
+            return None
+        return CursorKey(self.bundle.topics[request.topic].topic.topic_id, request.partition, request.subscription)
+
+    def cursor_of(self, request: Request) -> Cursor:
+        self.topic_of(request)
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        if cursor is None:
+            raise SubscriptionNotFound(f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe")
+        return cursor
+
+    def consumer_of(self, request: Request) -> Consumer:
+        consumer = self.cursor_of(request).consumers.get(request.consumer_id)
+        if consumer is None:
+            raise ConsumerNotFound(f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: subscribe again")
+        return consumer
+
+    def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> None:
+        end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
+        if first is None or last is None or not 0 <= first <= last < end:
+            raise InvalidMessage(f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to {end - 1}")
+
+    def mark_deleted(self, cursor: Cursor, last: int) -> None:
+        if last > cursor.mark_delete:
+            self.draft.of(cursor).acks.append((cursor.mark_delete + 1, last))
+
+    def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
+        if initial_position not in ("Earliest", "Latest"):
+            raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
+        first = state.first_position(request.partition) if initial_position == "Earliest" else state.end_position(request.partition)
+        cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
+        self.bundle.cursors[cursor.key] = cursor
+        self.draft.of(cursor).is_changed = True
+        return cursor
+
+
+def removed_consumer_row(cursor: Cursor, removed: Removed) -> dict:
+    """The row that says a consumer is gone, and why."""
+    return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=removed.consumer.consumer_id, consumer_name=removed.consumer.name,
+                client_id=removed.consumer.client_id, is_removed=True, text=removed.why)
+
+
+def number_of(request: Request, name: str) -> int:
+    value = request.properties.get(name, "")
+    if not value.lstrip("-").isdigit():
+        raise InvalidConfiguration(f"{request.kind}: {name} {value!r} is not a whole number")
+    return int(value)

@@ -1,0 +1,129 @@
+"""Who joins and leaves a subscription, who is active on it, and whose lease ended.
+
+Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
+"""
+from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, TopicState
+from pulsar_spark.broker.desk import Desk, removed_consumer_row
+from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.errors import named as error_named
+from pulsar_spark.protocol.failover import Consumer as Candidate
+from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.membership import refusal
+
+DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
+"""Properties of a subscribe request that say what becomes of entries given back too often."""
+
+
+class Members(Desk):
+    """Requests about consumers."""
+
+    def subscribe(self, request: Request) -> str:
+        state, properties = self.topic_of(request), request.properties
+        wanted = properties.get("subscription_type", "Exclusive")
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        present = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
+        if cursor and request.consumer_id in cursor.consumers:
+            return "connected"
+        refused = refusal(wanted, present=present[0], consumers=present[1],
+                          most=self.policy_value(request.topic, "max_consumers_per_subscription"))
+        if refused:
+            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
+        if cursor is None:
+            cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
+        cursor.subscription_type = wanted
+        consumer = Consumer(request.consumer_id, properties.get("consumer_name") or request.consumer_id, request.client_id,
+                            int(properties.get("priority_level", 0)), cursor.joined, properties=dict(properties))
+        cursor.joined += 1
+        policy = {name: properties[name] for name in DEAD_LETTER_POLICY if properties.get(name)}
+        if "max_redeliver_count" in policy:
+            cursor.dead_letters = policy
+        cursor.consumers[consumer.consumer_id] = consumer
+        self.bundle.lease_ms[request.client_id] = int(properties.get("lease_ms", DEFAULT_LEASE_MS))
+        self.renew_lease(request.client_id)
+        draft = self.draft.of(cursor)
+        draft.is_changed = True
+        draft.changed_consumers.add(consumer.consumer_id)
+        self._choose_active(cursor, draft)
+        return "connected"
+
+    def flow(self, request: Request) -> None:
+        consumer = self.consumer_of(request)
+        if not request.permits or request.permits < 0:
+            raise InvalidConfiguration(f"permits {request.permits!r}: a flow asks for 1 message or more")
+        consumer.permits += request.permits
+        self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
+
+    def close(self, request: Request) -> None:
+        if request.consumer_id is None:
+            self._leave_client(request.client_id, "closed")
+            self.bundle.leases.pop(request.client_id, None)
+            return
+        cursor = self.cursor_of(request)
+        if request.consumer_id in cursor.consumers:
+            self._leave(cursor, request.consumer_id, "closed")
+
+    def unsubscribe(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        others = [consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id]
+        if others and request.properties.get("force") != "true":
+            raise SubscriptionBusy(f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or force it")
+        for consumer_id in list(cursor.consumers):
+            self._leave(cursor, consumer_id, "unsubscribed")
+        draft = self.draft.cursors.pop(cursor.key, None)
+        self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
+        self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
+        del self.bundle.cursors[cursor.key]
+
+    def end_leases(self) -> None:
+        """Let go of every consumer whose client was not heard of in time."""
+        for client_id, until in list(self.bundle.leases.items()):
+            if until <= self.draft.now:
+                self._leave_client(client_id, "lease ended")
+                del self.bundle.leases[client_id]
+
+    def drop_topics(self, gone: list[TopicState]) -> None:
+        """Forget topics whose tables are gone, and their subscriptions."""
+        for state in gone:
+            for cursor in self.bundle.cursors_of(state.topic.topic_id):
+                draft = self.draft.of(cursor)
+                for consumer_id in list(cursor.consumers):
+                    self._leave(cursor, consumer_id, "deleted")
+                draft.forget_ranges()
+                self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
+                del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
+            self.draft.facts.append(dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, is_removed=True))
+
+    def _leave_client(self, client_id: str, why: str) -> None:
+        for cursor in self.bundle.cursors.values():
+            for consumer in [consumer for consumer in cursor.consumers.values() if consumer.client_id == client_id]:
+                self._leave(cursor, consumer.consumer_id, why)
+
+    def _leave(self, cursor: Cursor, consumer_id: str, why: str) -> None:
+        draft = self.draft.of(cursor)
+        draft.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
+        draft.left.add(consumer_id)
+        draft.changed_consumers.discard(consumer_id)
+        draft.is_changed = True
+        self._choose_active(cursor, draft)
+        if not cursor.consumers:
+            cursor.subscription_type, cursor.is_blocked = None, False
+
+    def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
+        """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""
+        before, cursor.active_id = cursor.active_id, None
+        if cursor.is_single_active and cursor.consumers:
+            candidates = [Candidate(c.consumer_id, c.name, c.priority_level, c.join_order) for c in cursor.consumers.values()]
+            cursor.active_id = active_consumer(candidates, partition_index=cursor.key.partition, topic_name=cursor.topic).consumer_id
+        if cursor.active_id == before:
+            return
+        draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
+        if before is not None:
+            draft.left.add(before)
+            if cursor.subscription_type == "Failover":
+                cursor.reads_after = self.draft.now + self.policy_value(cursor.topic, "active_consumer_failover_delay_ms") * 1000
+
+    def renew_lease(self, client_id: str | None) -> None:
+        if client_id in self.bundle.lease_ms:
+            self.bundle.leases[client_id] = self.draft.now + self.bundle.lease_ms[client_id] * 1000

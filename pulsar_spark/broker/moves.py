@@ -1,0 +1,59 @@
+"""Moving a cursor: seek, skip, clear, expire, and what trimming took from under it.
+
+Rules: semantics 3.26-3.29.
+"""
+from datetime import datetime, timedelta, timezone
+
+from pulsar_spark.broker.bundle import TopicState
+from pulsar_spark.broker.desk import Desk, number_of
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
+from pulsar_spark.storage.ledgers import first_published_at, last_published_before
+
+
+class Moves(Desk):
+    """Requests that move a cursor."""
+
+    def seek(self, request: Request) -> str:
+        cursor, state = self.cursor_of(request), self.topic_of(request)
+        end = state.end_position(cursor.key.partition)
+        if "publish_time_ms" in request.properties:
+            instant = datetime.fromtimestamp(number_of(request, "publish_time_ms") / 1000, timezone.utc)
+            target = first_published_at(state.topic.path, state.ledgers(cursor.key.partition), instant)
+        else:
+            wanted = request.properties.get("position", "")
+            target = {"earliest": 0, "latest": end}.get(wanted)
+            target = min(max(number_of(request, "position"), 0), end) if target is None else target
+        target = max(target, state.first_position(cursor.key.partition))
+        draft = self.draft.of(cursor)
+        draft.forget_ranges()
+        draft.dropped_pages += cursor.clear()
+        cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
+        draft.is_changed = True
+        for consumer in cursor.consumers.values():
+            consumer.permits, consumer.is_blocked = 0, False
+            draft.changed_consumers.add(consumer.consumer_id)
+            self.draft.facts.append(dict(kind="reply", consumer_id=consumer.consumer_id, topic=cursor.topic, topic_id=cursor.key.topic_id,
+                                         partition=cursor.key.partition, subscription=cursor.key.subscription, text="reset"))
+        return str(target)
+
+    def skip(self, request: Request) -> None:
+        cursor, state = self.cursor_of(request), self.topic_of(request)
+        acknowledged = sorted([(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED] + self.draft.of(cursor).acks)
+        end = state.end_position(cursor.key.partition)
+        self.mark_deleted(cursor, skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages")))
+
+    def clear_backlog(self, request: Request) -> None:
+        cursor = self.cursor_of(request)
+        self.mark_deleted(cursor, self.topic_of(request).end_position(cursor.key.partition) - 1)
+
+    def expire(self, request: Request) -> None:
+        cursor, state = self.cursor_of(request), self.topic_of(request)
+        oldest = datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc) - timedelta(seconds=number_of(request, "seconds"))
+        self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
+
+    def pass_trimmed(self, states: list[TopicState]) -> None:
+        """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""
+        for state in states:
+            for cursor in self.bundle.cursors_of(state.topic.topic_id) if state.trimmed else []:
+                self.mark_deleted(cursor, state.first_position(cursor.key.partition) - 1)
