@@ -182,8 +182,6 @@ class Consumer:
         if self._unacked is not None:
             self._unacked.forget(subscription)
 
-    # The cursor.
-
     def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at or after a time in ms."""
         self._receiver.check_open()
@@ -197,7 +195,7 @@ class Consumer:
         subscription = self._subscriptions[0]
         return last_message_id(subscription.topic, subscription.partition)
 
-    # Leaving.
+    # Leaving and listening.
 
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
@@ -230,8 +228,6 @@ class Consumer:
         if self._letters is not None:
             self._letters.close()
         self._client._forget(self)
-
-    # Listening.
 
     def pause_message_listener(self) -> None:
         """The listener is called no more until resumed; the queue fills up meanwhile."""
