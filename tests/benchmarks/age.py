@@ -20,7 +20,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     def build(age: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"age-{age}"))
         topic = rig.create_topic("t")
-        subscribed = rig.subscribe(topic, 1)
+        subscribed = rig.subscribe([topic])
         rounds, row = rig.rounds, LEDGERS.rows([_GONE])
         for _ in range(age):
             rig.ask([On(topic).policy("max_consumers_per_subscription", 0)])

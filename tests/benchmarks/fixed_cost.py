@@ -19,7 +19,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     for subscriptions in SUBSCRIPTIONS:
         rig = RoundRig(bench.planner, bench.new_folder(f"fixed_cost-{subscriptions}"))
         topic = rig.create_topic("t")
-        subscribed = rig.subscribe(topic, subscriptions)
+        subscribed = rig.subscribe([topic], subscriptions)
         bench.say(f"warming up, {subscriptions} subscriptions")
         warm_up(partial(rig.timed_delivery, topic, 1, subscribed))
         bench.say(f"rounds, {subscriptions} subscriptions")

@@ -22,7 +22,7 @@ def measure_topic_size(bench: Bench) -> Iterator[Figure]:
         rig = RoundRig(bench.planner, bench.new_folder(f"topic_size-{size}"))
         topic = rig.create_topic("t")
         rig.publish(topic, COMMIT, size // COMMIT)
-        return rig, topic, rig.subscribe(topic, 1)
+        return rig, topic, rig.subscribe([topic])
 
     return measure_growth(bench, "topic size", "{:,} messages in the topic", [10**4, 10**5, 10**6] + ([] if bench.is_quick else [10**7]), build)
 
@@ -32,10 +32,9 @@ def measure_topics(bench: Bench) -> Iterator[Figure]:
     def build(size: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"topics-{size}"))
         topics = [rig.create_topic(f"t{number}") for number in range(size)]
-        subscribed = [rig.subscribe(topic, 1) for topic in topics]
-        return rig, topics[0], subscribed[0]
+        return rig, topics[0], rig.subscribe(topics)[:1]
 
-    return measure_growth(bench, "topics", "{:,} topics, one moves", [1, 100] + ([] if bench.is_quick else [1000]), build)
+    return measure_growth(bench, "topics", "{:,} topics, one moves", [1, 100, 1000], build)
 
 
 def measure_subscriptions(bench: Bench) -> Iterator[Figure]:
@@ -43,7 +42,7 @@ def measure_subscriptions(bench: Bench) -> Iterator[Figure]:
     def build(size: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"subscriptions-{size}"))
         topic = rig.create_topic("t")
-        return rig, topic, rig.subscribe(topic, size, with_permits=1)[:1]
+        return rig, topic, rig.subscribe([topic], size, with_permits=1)[:1]
 
     return measure_growth(bench, "subscriptions", "{:,} subscriptions, one moves", [1, 100, 1000], build)
 

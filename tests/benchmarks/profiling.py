@@ -35,7 +35,7 @@ def profile_rounds(bench: Bench) -> Iterator[str]:
         bench.say(f"profiling rounds of {messages:,} messages, {subscriptions} subscriptions")
         rig = RoundRig(bench.planner, bench.new_folder(f"profile-{messages}-{subscriptions}"))
         topic = rig.create_topic("t")
-        subscribed = rig.subscribe(topic, subscriptions)
+        subscribed = rig.subscribe([topic], subscriptions)
         warm_up(partial(rig.timed_delivery, topic, messages, subscribed))
         with rig.phases() as phases:
             runs = [rig.timed_delivery(topic, messages, subscribed) for _ in range(ROUNDS)]

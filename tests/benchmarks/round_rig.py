@@ -22,14 +22,14 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
-from tests.requests import On
+from tests.requests import On, request
 
 PERMITS = 10**9
 _LEASE_MS = 10**9
 
 
 class RoundRig:
-    """A root with topics and Shared subscriptions, whose rounds are run and timed one by one."""
+    """A root with topics and Shared subscriptions, without limits of unacknowledged messages, whose rounds are run and timed one by one."""
 
     def __init__(self, planner: Planner, root: Path):
         self.layout = Layout(root)
@@ -38,18 +38,18 @@ class RoundRig:
         self.rounds.take_over()
         self._tables: dict[str, AppendTable] = {}
         self._publishes = 0
+        self.ask([request("policy", properties={"namespace": "public/default", "name": f"max_unacked_messages_per_{whose}", "value": 0})
+                  for whose in ("consumer", "subscription")])
 
     def create_topic(self, name: str) -> str:
-        """A topic without partitions and without limits of unacknowledged messages; its full name."""
+        """A topic without partitions; its full name."""
         topic = create_topic(self.layout, name)
         self._tables[str(topic.name)] = AppendTable(topic.path)
-        on = On(str(topic.name))
-        self.ask([on.policy(f"max_unacked_messages_per_{whose}", 0) for whose in ("consumer", "subscription")])
         return str(topic.name)
 
-    def subscribe(self, topic: str, subscriptions: int, with_permits: int | None = None) -> list[On]:
-        """That many Shared subscriptions with a consumer each, of which the first *with_permits* (all by default) may be sent messages."""
-        subscribed = [On(topic, subscription=f"s{number}") for number in range(subscriptions)]
+    def subscribe(self, topics: list[str], subscriptions: int = 1, with_permits: int | None = None) -> list[On]:
+        """That many Shared subscriptions of each topic with a consumer each, of which the first *with_permits* (all by default) may be sent messages."""
+        subscribed = [On(topic, subscription=f"s{number}") for topic in topics for number in range(subscriptions)]
         self.ask([on.subscribe("c", initial_position="Latest", lease_ms=_LEASE_MS) for on in subscribed])
         self.ask([on.flow("c", PERMITS) for on in subscribed[:with_permits]])
         return subscribed
