@@ -1,7 +1,9 @@
 """The views for people, as data: one row's meaning, and the columns taken from ``cursor_ledger`` with the meanings its schema gives them."""
 from typing import NamedTuple
 
-from pulsar_spark.schemas import CURSOR_LEDGER, Column
+import pyarrow as pa
+
+from pulsar_spark.schemas import CURSOR_LEDGER, PROPERTIES, TIME, Column, TableSpec
 
 
 class ViewSpec(NamedTuple):
@@ -35,11 +37,31 @@ VIEWS = (
         "round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot")),
 )
 
+HISTORY = TableSpec("history", "something that happened to a run of entries on a subscription", tuple(Column(*c) for c in (
+    ("time", TIME, "when: by the broker's clock for what it did, by the client's for what was asked"),
+    ("event", pa.string(), "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), dead_lettered, consumer_left"),
+    ("topic", pa.string(), "full name of the topic, without a partition"),
+    ("partition", pa.int32(), "partition, -1 where the topic has none"),
+    ("subscription", pa.string(), "name of the subscription"),
+    ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
+    ("last", pa.int64(), "last position, inclusive"),
+    ("ack_set", pa.list_(pa.int64()), "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of a delivery, "
+                                      "none of an acknowledgement"),
+    ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
+    ("consumer_id", pa.string(), "its id"),
+    ("redelivery_count", pa.int32(), "delivered, dead_lettered: how often the entries had been given back"),
+    ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
+    ("round", pa.int64(), "the round in which the broker did it; null for what was asked"),
+    ("request_id", pa.string(), "the request that asked; null for what the broker did"),
+    ("reason", pa.string(), "consumer_left: why"),
+    ("properties", PROPERTIES, "of an acknowledgement, as the consumer gave them"),
+)))
+
 
 def view_documentation() -> str:
     """The views and their columns as Markdown."""
     lines = []
-    for view in VIEWS:
+    for view in (*VIEWS, HISTORY):
         lines += [f"### {view.name}", "", f"One row is {view.row}.", "", "| column | meaning |", "|---|---|"]
         lines += [f"| `{column.name}` | {column.meaning.replace('|', chr(92) + '|')} |" for column in view.columns] + [""]
     return "\n".join(lines)
@@ -51,4 +73,4 @@ def view_lines() -> str:
     >>> view_lines().splitlines()[0]
     'cursors: one row is where a subscription stands on one topic partition'
     """
-    return "\n".join(f"{view.name}: one row is {view.row}" for view in VIEWS)
+    return "\n".join(f"{view.name}: one row is {view.row}" for view in (*VIEWS, HISTORY))

@@ -6,21 +6,24 @@ a snapshot repeats rows, which changes nothing, so rounds before one may be trim
 """
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
+from pulsar_spark.storage.history import all_events
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.view_specs import VIEWS
+from pulsar_spark.storage.view_specs import HISTORY, VIEWS
 
 _CURSOR = ["topic_id", "partition", "subscription"]
 
 
 def create_views(spark: SparkSession, layout: Layout) -> list[str]:
-    """Create or replace the temporary views of ``view_specs.VIEWS`` for one root; their names."""
+    """Create or replace the temporary views of ``view_specs.VIEWS`` and ``history`` for one root; their names."""
     check_delta(spark)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
     frames = {"cursors": latest_cursors, "pending_acks": latest_pending_acks, "consumers": latest_consumers, "rounds": committed_rounds}
     for view in VIEWS:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
-    return [view.name for view in VIEWS]
+    requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
+    all_events(rows, requests).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(HISTORY.name)
+    return [view.name for view in (*VIEWS, HISTORY)]
 
 
 def committed_rounds(rows: DataFrame) -> DataFrame:
