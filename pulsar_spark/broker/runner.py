@@ -103,7 +103,7 @@ class Broker:
         try:
             failure = failure or (None if was_asked else self._query.exception())
             self._query.stop()
-        except Py4JError:
+        except (Py4JError, ConnectionError):
             log.info("Spark was stopped before the broker")  # a service manager ends all processes of a service at once
         self._lease.let_go()
         if failure is not None:

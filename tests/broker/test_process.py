@@ -1,4 +1,5 @@
 """Brokers as processes: killed, replaced by a standby, started without their checkpoint, stopped."""
+import os
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,12 @@ class BrokerProcess:
 
     def __init__(self, root, log):
         self.log = open(log, "w")
-        self.process = subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(root)], stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(root)], stdout=self.log, stderr=subprocess.STDOUT,
+                                        start_new_session=True)
 
     def stop(self, number: signal.Signals) -> int:
-        self.process.send_signal(number)
+        """Signal the process and its JVM together, as a service manager does; the exit code."""
+        os.killpg(self.process.pid, number)
         self.log.close()
         return self.process.wait(timeout=90)
 
@@ -41,6 +44,7 @@ def values(messages: list) -> list[str]:
     return [message.data().decode() for message in messages]
 
 
+@pytest.mark.spark
 def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path):
     first = BrokerProcess(root, tmp_path / "first.log")
     consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
