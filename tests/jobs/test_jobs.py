@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import prepare_root, read_topic
+from tests.letters import SUBSCRIPTION, TOPIC, write_letters
+
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
@@ -50,3 +54,16 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     assert code in (0, 128 + signal.SIGTERM), log.read_text()[-2000:]
     written = DeltaTable(str(target)).to_pyarrow_table(columns=["payload", "partition_key"]).to_pylist()
     assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [(number, f"c{number % 3}") for number in range(50)]
+
+
+def test_dead_letters_are_sent_back_once_per_job(tmp_path):
+    layout = Layout(tmp_path / "root")
+    prepare_root(layout)
+    write_letters(layout, range(4))
+    arguments = ("--root", str(layout.root), "--topic", "orders", "--subscription", SUBSCRIPTION, "--job-id", "2024-05-02", "--where", "attempts > 0",
+                 "--until", "2024-05-01T00:03:00Z", "--json")
+    for _ in range(2):
+        report = json.loads(run("reprocess_dead_letters", *arguments).splitlines()[-1])
+        assert (report["matched"], report["sent"]) == (2, 2)
+    sent = DeltaTable(str(read_topic(layout, TOPIC).path)).to_pyarrow_table(columns=["payload", "partition"]).to_pylist()
+    assert sorted((row["payload"], int(row["partition"])) for row in sent) == [(b"1", 1), (b"2", 0)]

@@ -1,0 +1,126 @@
+"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Each starts Spark, which is imported only then. Payloads are never printed."""
+import datetime
+import importlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, print_json, print_table
+from pulsar_spark.errors import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from pulsar_spark.client.frames.reprocess import Reprocessed
+
+app = typer.Typer(no_args_is_help=True)
+
+DeadLetterTopic = Annotated[str, typer.Argument(help="The dead letter topic; with --subscription, the topic the letters died on.")]
+DiedOn = Annotated[str | None, typer.Option("--subscription", "-s", help="The subscription whose dead letter topic is meant.")]
+Where = Annotated[str | None, typer.Option("--where", help="SQL condition, such as \"cause = 'max_redeliver_count' and properties['tail'] is null\".")]
+
+
+@app.command("list")
+def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where: Where = None,
+          limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Letters to list.")] = 20, as_json: Json = False):
+    """List letters, the oldest first; with --json one line of JSON each."""
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as F
+
+    from pulsar_spark.client.frames.dead_letters import dead_letters
+
+    letters = dead_letters(_spark(), root, topic, subscription=subscription).withColumn("size", F.octet_length("payload")).drop("payload")
+    try:
+        rows = (letters.filter(where) if where else letters).orderBy("partition", "position").limit(limit).toArrow().to_pylist()
+    except (AnalysisException, ParseException) as wrong:
+        raise InvalidConfiguration(f"--where {where!r}: {str(wrong).splitlines()[0]}") from wrong
+    if as_json:
+        for row in rows:
+            print_json({name: value.isoformat() if isinstance(value, datetime.datetime) else value for name, value in {
+                **row, "properties": dict(row["properties"] or [])}.items()})
+        return
+    print_table(["letter", "written", "cause", "attempts", "replays", "key", "size", "sent by"], [
+        (row["message_id"], _seconds(row["publish_time"]), row["cause"], row["attempts"], row["replays"], row["partition_key"], row["size"], row["sent_by"])
+        for row in rows])
+
+
+@app.command()
+def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_json: Json = False):
+    """Count letters by cause."""
+    from pulsar_spark.client.frames.dead_letters import count_by_cause
+
+    rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
+    if as_json:
+        print_json([{"cause": row["cause"], "letters": row["letters"], "sent": row["sent"], "firstTime": row["first_time"] and row["first_time"].isoformat(),
+                     "lastTime": row["last_time"] and row["last_time"].isoformat()} for row in rows])
+    else:
+        print_table(["cause", "letters", "sent back", "first", "last"], [
+            (row["cause"], row["letters"], row["sent"], _seconds(row["first_time"]), _seconds(row["last_time"])) for row in rows])
+
+
+@app.command()
+def reprocess(topic: DeadLetterTopic, root: Root,
+              job_id: Annotated[str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")],
+              subscription: DiedOn = None, where: Where = None,
+              since: Annotated[str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")] = None,
+              until: Annotated[str | None, typer.Option("--until", help="Letters written before this time.")] = None,
+              key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters with this key; repeatable.")] = None,
+              to: Annotated[str, typer.Option("--to", help="'origin', 'subscription' (its retry letter topic) or 'topic:<name>'.")] = "origin",
+              fix: Annotated[str | None, typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send.")] = None,
+              rate: Annotated[float | None, typer.Option("--rate", "-r", help="Messages a second at most.")] = None,
+              max_replays: Annotated[int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")] = 3,
+              limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Letters to send at most.")] = None,
+              dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+              timeout: TimeoutSeconds = 30, as_json: Json = False):
+    """Send letters back."""
+    from pulsar_spark.client.frames.reprocess import reprocess_dead_letters
+
+    function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
+    report = reprocess_dead_letters(_spark(), root, topic, job_id=job_id, subscription=subscription, where=where, since=first, until=last,
+                                    keys=key or None, fix=function, to=to, rate=rate, max_replays=max_replays, limit=limit, dry_run=dry_run, timeout=timeout)
+    print_report(report, as_json)
+
+
+def print_report(report: "Reprocessed", as_json: bool) -> None:
+    """What became of the letters, in all and by cause."""
+    if as_json:
+        print_json(report._asdict())
+        return
+    typer.echo(f"job {report.job_id}: " + (f"{report.selected} of {report.matched} letters would be sent" if report.is_dry_run
+                                           else f"{report.sent} of {report.matched} letters sent"))
+    names = ["matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"]
+    print_table(["cause", *(name.replace("_", " ") for name in names)], [(cause, *(counts[name] for name in names)) for cause, counts in report.causes.items()])
+
+
+def load_function(option: str, text: str | None) -> Callable | None:
+    """The function ``module:function`` names, modules of the working folder included."""
+    if text is None:
+        return None
+    module, _, name = text.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as missing:
+        raise InvalidConfiguration(f"{option} {text!r}: give module:function, of a module that can be imported here ({missing})") from missing
+
+
+def parse_time(option: str, text: str | None) -> datetime.datetime | None:
+    """The time *text* names; one without a zone is UTC."""
+    if text is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidConfiguration(f"{option} {text!r}: give a time such as 2026-01-31T12:00:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
+def _seconds(time: datetime.datetime | None) -> str:
+    return "" if time is None else time.isoformat(" ", "seconds").removesuffix("+00:00")
+
+
+def _spark():
+    from pulsar_spark.storage.session import spark_session
+
+    return spark_session("pulsar_spark dlq")

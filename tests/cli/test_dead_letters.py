@@ -1,0 +1,59 @@
+"""``pulsar-spark dlq`` over hand-made letters: listed, counted, tried out, sent back; no payload is printed."""
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from pulsar_spark.cli import app
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
+from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, write_letters
+
+SECRET = "the payload nobody prints"
+
+
+@pytest.fixture
+def dlq(spark, layout, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(command, *arguments):
+        done = CliRunner().invoke(app, ["dlq", command, *arguments, "--root", str(layout.root)])
+        if done.exception is not None:
+            raise done.exception
+        return done.stdout
+    return run
+
+
+def test_letters_are_listed_counted_and_sent_back(dlq, layout, tmp_path, monkeypatch):
+    write_letters(layout, range(1, 4), payload=SECRET.encode())
+    (tmp_path / "repairs.py").write_text("def all_but_the_first(letters):\n    return letters.filter('position > 0')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    job = ("orders", "-s", SUBSCRIPTION, "--job-id", "j", "--fix", "repairs:all_but_the_first")
+    tried = json.loads(dlq("reprocess", *job, "--dry-run", "--json"))
+    assert (tried["is_dry_run"], tried["selected"], tried["dropped_by_fix"], tried["sent"]) == (True, 3, 1, 0)
+    assert TableLog(read_topic(layout, TOPIC).path).latest() == 0
+    said = dlq("reprocess", *job)
+    assert "2 of 3 letters sent" in said
+    lines = dlq("list", LETTERS, "--json", "--where", "cause = 'max_reconsume_times'") + dlq("list", LETTERS, "--json", "-n", "1")
+    listed = [json.loads(line) for line in lines.splitlines()]
+    assert [(row["message_id"], row["cause"], row["size"], row["sent_by"]) for row in listed] == [
+        ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None), ("(1,2,-1,-1)", RECONSUMED, len(SECRET), "j"), ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None)]
+    counted = json.loads(dlq("count", LETTERS, "--json"))
+    assert [(row["cause"], row["letters"], row["sent"]) for row in counted] == [(RECONSUMED, 2, 1), (REDELIVERED, 1, 1)]
+    people = dlq("list", LETTERS) + dlq("count", LETTERS)
+    assert REDELIVERED in people
+    assert SECRET not in said + lines + people
+    assert listed[0]["publish_time"].endswith("+00:00")
+    assert listed[0]["properties"]["colour"] == "red"
+    assert not any("payload" in row for row in listed)
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (("list", "--where", "shape = 1"), "shape"), (("reprocess", "--job-id", "j", "--since", "yesterday"), "--since 'yesterday'"),
+    (("reprocess", "--job-id", "j", "--fix", "nowhere:f"), "nowhere"), (("reprocess", "--job-id", "j", "--to", "x"), "'x'")])
+def test_what_cannot_be_is_named(dlq, layout, arguments, says):
+    write_letters(layout, range(1))
+    command, *options = arguments
+    with pytest.raises(InvalidConfiguration, match=says):
+        dlq(command, LETTERS, *options)
