@@ -80,7 +80,7 @@ class JvmSamples:
     def __init__(self, spark: SparkSession):
         jvm = spark.sparkContext._jvm
         self._threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
-        self._to_text = jvm.java.util.Arrays.toString
+        self._to_text = jvm.org.apache.commons.lang3.ArrayUtils.toString
         self._found: Counter[str] = Counter()
         self._is_over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
