@@ -70,7 +70,7 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
         asked.changed_consumers.add(consumer_id)
     cursor.msg_out_counter += delivered.total()
     cursor.msg_redeliver_counter += redelivered.total()
-    if cursor.is_single_active or not cursor.consumers:
+    if not cursor.has_unacked_limits or not cursor.consumers:
         return
     limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer", POLICIES["max_unacked_messages_per_consumer"])
     for consumer in cursor.consumers.values():

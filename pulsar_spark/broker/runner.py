@@ -38,6 +38,9 @@ from pulsar_spark.storage.topics import prepare_root
 
 WATCH_SECONDS = 10.0
 LOOK_SECONDS = 0.01
+LOOK_SHARE = 9
+"""How many times longer than a look at all logs the pause between two of them is at least: a tenth of a core for a broker of thousands of topics."""
+
 STOP_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
@@ -136,12 +139,13 @@ class Broker:
     def _run_rounds(self, watch_until: float) -> None:
         is_settled = False
         while not self._stopping.is_set():
+            looked = time.monotonic()
             if not is_settled or self._has_news():
                 is_settled = not self._run_round()
-            elif time.monotonic() > watch_until:
+            elif looked > watch_until:
                 return
             else:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
 
     def _has_news(self) -> bool:
         bundle = self.rounds.bundle

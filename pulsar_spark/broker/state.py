@@ -69,6 +69,11 @@ class Cursor:
         return self.subscription_type in ("Exclusive", "Failover")
 
     @property
+    def has_unacked_limits(self) -> bool:
+        """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too large for them (DataFrame consumers)."""
+        return not self.is_single_active and all(consumer.properties.get("max_unacked_messages") != "0" for consumer in self.consumers.values())
+
+    @property
     def max_redeliver_count(self) -> int:
         """How often an entry is given back before it is dead; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))

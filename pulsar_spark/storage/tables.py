@@ -46,14 +46,17 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
         yield
 
 
-def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = ()) -> bool:
-    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition."""
+def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
+                 statistics_of: tuple[str, ...] = ()) -> bool:
+    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
+    the columns *statistics_of*, or, without them, of all."""
     description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
+    configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
     with append_lock(path):
         if TableLog(path).latest() >= 0:
             return False
         DeltaTable.create(str(path), spec.schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
-                          configuration=_CONFIGURATION)
+                          configuration=configuration)
         return True
 
 

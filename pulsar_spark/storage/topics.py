@@ -15,6 +15,9 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition
 
 MAX_PARTITIONS = 10_000
+COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid", "partition_key", "ordering_key")
+"""What numbering reads from the log's statistics. Collecting those of all columns takes a quarter of the time of a publish by Spark."""
+
 
 
 class Topic(NamedTuple):
@@ -58,7 +61,7 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}")
     prepare_root(layout)
     created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
-                           partition_by=("partition",) if partitions else ())
+                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS)
     return read_topic(layout, name) if created else None
 
 

@@ -29,7 +29,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
-MAX_MESSAGES = 200_000
+MAX_MESSAGES = 1_000_000
 SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
 INITIAL_POSITIONS = ("Latest", "Earliest")
 ON_ERROR = ("give_back", "stop")

@@ -26,7 +26,7 @@ class SubscribeOptions(NamedTuple):
 
     def properties(self) -> dict[str, str]:
         return {"consumer_name": self.consumer_name, "subscription_type": self.subscription_type, "priority_level": str(self.priority_level),
-                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS)}
+                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS), "max_unacked_messages": "0"}
 
 
 class Lost(NamedTuple):
