@@ -7,7 +7,6 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
-from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
 
@@ -72,13 +71,13 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
     cursor.msg_redeliver_counter += redelivered.total()
     if not cursor.has_unacked_limits or not cursor.consumers:
         return
-    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer", POLICIES["max_unacked_messages_per_consumer"])
+    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer")
     for consumer in cursor.consumers.values():
         is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in asked.asked_back)
         if is_blocked != consumer.is_blocked:
             consumer.is_blocked = is_blocked
             asked.changed_consumers.add(consumer.consumer_id)
-    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_subscription", POLICIES["max_unacked_messages_per_subscription"])
+    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_subscription")
     total, given = cursor.unacked.total(), delivered.total()
     is_blocked = limit > 0 and (total >= limit or (cursor.is_blocked and total - given >= limit // 2))
     asked.is_changed |= is_blocked != cursor.is_blocked

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
+from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.discovery import TopicFolders
@@ -73,16 +74,16 @@ class Bundle:
     def topic_by_id(self, topic_id: str) -> TopicState | None:
         return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
 
-    def policy(self, topic: str, name: str, default: int) -> int:
-        """A number's policy: the topic's own, else its namespace's, else *default*."""
-        return int(self.policy_text(topic, name, str(default)))
+    def policy(self, topic: str, name: str) -> int:
+        """A number's policy: the topic's own, else its namespace's, else the default of :data:`POLICIES`."""
+        return int(self.policy_text(topic, name))
 
-    def policy_text(self, topic: str, name: str, default: str) -> str:
+    def policy_text(self, topic: str, name: str) -> str:
         """Likewise, as it was set."""
         for owner in (topic, parse_topic_name(topic).namespace_name):
             if (owner, name) in self.policies:
                 return self.policies[owner, name]
-        return default
+        return str(POLICIES[name])
 
     def cursors_of(self, topic_id: str) -> list[Cursor]:
         return [cursor for key, cursor in self.cursors.items() if key.topic_id == topic_id]

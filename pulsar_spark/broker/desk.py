@@ -3,7 +3,6 @@ from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import ConsumerNotFound, InvalidConfiguration, InvalidMessage, SubscriptionNotFound, TopicNotFound
-from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
 
@@ -12,9 +11,6 @@ class Desk:
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
-
-    def policy_value(self, topic: str, name: str) -> int:
-        return self.bundle.policy(topic, name, int(POLICIES[name]))
 
     def topic_of(self, request: Request) -> TopicState:
         if not request.topic or request.partition is None:

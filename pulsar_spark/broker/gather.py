@@ -10,7 +10,6 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, skip_unacked
-from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
@@ -98,7 +97,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     here = sum((page.unacked for page in held_in[1:]), start=held_in[0].unacked.copy()) if held_in else {}
     elsewhere = {consumer_id: held - here.get(consumer_id, 0) for consumer_id, held in cursor.unacked.items()}
     consumer_limit, subscription_limit = (0, 0) if not cursor.has_unacked_limits else (
-        bundle.policy(cursor.topic, name, POLICIES[name]) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
+        bundle.policy(cursor.topic, name) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
     asked.asked_back |= asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now} | {
         held.consumer_id for page in held_in if page.returns_at is not None and page.returns_at <= now
         for held in page.ranges if held.status == PENDING and held.due_time is not None and held.due_time <= now}

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, POLICIES, Delayed, Stretch, backlog_bytes, evicted_up_to, expired
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, Delayed, Stretch, backlog_bytes, evicted_up_to, expired
 from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, last_published_before
 
@@ -42,14 +42,14 @@ def _exceeded(bundle: Bundle) -> dict[str, bool]:
 def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
     """Look at the topic if it is time; when to look next, None when there is nothing to look after any more."""
     name = str(state.topic.name)
-    ttl, size, seconds, every = (int(bundle.policy(name, policy, POLICIES[policy])) for policy in (*CHECKED, "ttl_check_seconds"))
+    ttl, size, seconds, every = (bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds"))
     if state.checked_at is None or state.checked_at + _interval(bundle, name, every) <= draft.now:
         state.checked_at = draft.now
         cursors = bundle.cursors_of(state.topic.topic_id)
         if ttl:
             for cursor in cursors:
                 _expire(draft, state, cursor, draft.now - ttl * SECOND)
-        is_evicting = bundle.policy_text(name, "backlog_quota_policy", str(POLICIES["backlog_quota_policy"])) == EVICT
+        is_evicting = bundle.policy_text(name, "backlog_quota_policy") == EVICT
         is_over = [_check_quota(draft, state, cursors, partition, size, seconds, is_evicting) for partition in state.topic.partition_indexes]
         if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
             _say_exceeded(bundle, draft, name, any(is_over) and not is_evicting)

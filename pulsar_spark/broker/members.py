@@ -27,7 +27,7 @@ class Members(Desk):
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
         refused = refusal(wanted, present=present[0], consumers=present[1],
-                          most=self.policy_value(request.topic, "max_consumers_per_subscription"))
+                          most=self.bundle.policy(request.topic, "max_consumers_per_subscription"))
         if refused:
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         if cursor is None:
@@ -122,7 +122,7 @@ class Members(Desk):
         if before is not None:
             draft.left.add(before)
             if cursor.subscription_type == "Failover":
-                cursor.reads_after = self.draft.now + self.policy_value(cursor.topic, "active_consumer_failover_delay_ms") * 1000
+                cursor.reads_after = self.draft.now + self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms") * 1000
 
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:

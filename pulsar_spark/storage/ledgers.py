@@ -9,17 +9,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import PublishedFile, Run, number_files
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import AddedFile, Commit, TableLog
+from pulsar_spark.storage.log import AddedFile, Commit
 from pulsar_spark.storage.published import read_published
-
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
@@ -125,15 +122,8 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
     return [dict(run._asdict(), topic=topic, topic_id=topic_id, partition=partition) for partition, runs in numbered.items() for run in runs]
 
 
-def read_ledgers(path: Path, *, after: int = -1, topic_id: str | None = None) -> tuple[pa.Table, int]:
-    """All rows of the table (of one topic), and the version they were read at. With *after*, only rows of later commits."""
-    log = TableLog(path)
-    if after >= 0:
-        latest = log.latest(after)
-        files = [file for commit in log.commits(after, latest) for file in commit.added]
-        tables = [pq.read_table(f"{path}/{file.path}", schema=LEDGERS.schema, partitioning=None) for file in files]
-        rows = pa.concat_tables(tables) if tables else LEDGERS.schema.empty_table()
-        return (rows.filter(pc.equal(rows["topic_id"], topic_id)) if topic_id else rows), latest
+def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
+    """All rows of the table (of one topic), and the version they were read at."""
     table = DeltaTable(str(path))
     filters = [("topic_id", "=", topic_id)] if topic_id else None
     return table.to_pyarrow_table(filters=filters).select(LEDGERS.schema.names).cast(LEDGERS.schema), table.version()
