@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "client": GROUND | {"storage", "schema", "client"},
     "client/frames": GROUND | {"storage", "schema", "client", "columns", "transforms", "client/frames"},
     "__init__": GROUND | {"client", "exceptions", "schema"},
-    "admin": BROKER | {"client", "admin"},
+    "admin": BROKER | {"schema", "client", "admin"},
     "cli": BROKER | {"client", "client/frames", "admin", "cli", "demo", "__init__"},
     "demo": BROKER | {"client", "client/frames", "admin", "demo", "__init__"},
     "__main__": {"cli"},

@@ -1,14 +1,18 @@
 """Class :class:`Admin`: see the package's docstring for what it does by itself and what it asks of the broker."""
 import datetime
+import itertools
 
+from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
-from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_topic
+from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_partition, resolve_topic
 
 POSITIONS = ("earliest", "latest")
 
@@ -105,11 +109,8 @@ class Admin:
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> None:
         """Acknowledge the next *messages* of the backlog unseen. Of a partitioned topic, name one partition."""
-        if not isinstance(messages, int) or isinstance(messages, bool) or messages < 1:
-            raise InvalidConfiguration(f"messages {messages!r}: give a number of at least 1")
-        found, partitions = resolve_topic(self.layout, topic)
-        if len(partitions) > 1:
-            raise NotAllowedError(f"topic {str(found.name)!r} is partitioned: skip on one partition, such as {str(found.name.partition(0))!r}")
+        _check_count("messages", messages)
+        resolve_partition(self.layout, topic, "skip on")
         self._ask(topic, subscription, "skip", {"messages": str(messages)})
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
@@ -118,8 +119,7 @@ class Admin:
 
     def expire_messages(self, topic: str, subscription: str, seconds: int) -> None:
         """Acknowledge what was published more than *seconds* ago."""
-        if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 1:
-            raise InvalidConfiguration(f"seconds {seconds!r}: give a number of at least 1")
+        _check_count("seconds", seconds)
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
     def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
@@ -131,6 +131,33 @@ class Admin:
         else:
             raise InvalidConfiguration(f"position {to!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a datetime")
         self._ask(topic, subscription, "seek", properties)
+
+    # Messages
+
+    def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
+        """The next *messages* of the subscription's backlog, fewer where it ends; with *at* only from that position or entry on.
+
+        Nothing is acknowledged or moved, and what a consumer holds is shown too. Of a partitioned topic, name one partition, or give an id of one.
+        """
+        check_name("subscription", subscription)
+        _check_count("messages", messages)
+        found, first = place_of(self.layout, topic, at)
+        return list(itertools.islice(found.backlog(subscription, first), messages))
+
+    def get_message_by_id(self, topic: str, ledger_id: int, entry_id: int) -> Message:
+        """One message, acknowledged or not; of a batch the first. Of a partitioned topic, name one partition."""
+        return self.get_messages_by_id(topic, ledger_id, entry_id)[0]
+
+    def get_messages_by_id(self, topic: str, ledger_id: int, entry_id: int) -> list[Message]:
+        """All messages of one entry. Of a partitioned topic, name one partition."""
+        return self.get_messages_at(topic, MessageId(-1, ledger_id, entry_id))
+
+    def get_messages_at(self, topic: str, at: int | MessageId) -> list[Message]:
+        """All messages of the entry at a position, or of the entry that *at* names."""
+        found, position = place_of(self.layout, topic, at)
+        return found.at(position)
+
+    # Stats
 
     def stats(self, topic: str) -> dict:
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
@@ -203,6 +230,11 @@ class Admin:
         found, partitions = resolve_topic(self.layout, topic)
         self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
                               "properties": properties} for partition in partitions])
+
+
+def _check_count(name: str, count: int) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidConfiguration(f"{name} {count!r}: give a number of at least 1")
 
 
 def _limit(limit: int) -> int:

@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import pulsar_spark
 from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
+from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
 
 MAX_PENDING_MESSAGES = 20_000
@@ -113,23 +114,20 @@ def consume(topic: Topic, subscription: Subscription, root: Root,
             position: Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")] = "latest",
             ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
             timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")] = None,
-            output: Annotated[Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")] = None,
+            output: Output = None,
             as_json: Json = False):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each."""
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
     received = size = 0
     with ExitStack() as stack:
-        payloads = stack.enter_context(output.open("ab")) if output else None
+        payloads = stack.enter_context(open_payloads(output))
         client = pulsar_spark.Client(service_url(root))
         stack.callback(client.close)
         consumer = client.subscribe(topic, subscription, consumer_type=consumer_type, initial_position=initial_position,
                                     receiver_queue_size=min(count, 1000) or 1000)
         for message in itertools.islice(_receive(consumer, timeout), count or None):
-            _print_message(message, as_json)
-            if payloads:
-                payloads.write(message.data() + b"\n")
-                payloads.flush()
+            show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
             if ack:
                 consumer.acknowledge(message)
             received, size = received + 1, size + len(message.data())
@@ -143,17 +141,6 @@ def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None) -> Iterat
             yield consumer.receive() if timeout is None else consumer.receive(timeout_millis=max(1, int(timeout * 1000)))
         except Timeout:
             return
-
-
-def _print_message(message: "pulsar_spark.Message", as_json: bool) -> None:
-    facts = {"messageId": str(message.message_id()), "key": message.partition_key() or None, "properties": dict(message.properties()),
-             "size": len(message.data()), "redeliveryCount": message.redelivery_count(), "publishTimeMs": message.publish_timestamp(),
-             "eventTimeMs": message.event_timestamp() or None, "topic": message.topic_name()}
-    if as_json:
-        print_json(facts)
-    else:
-        properties = " ".join(f"{name}={value!r}" for name, value in facts["properties"].items())
-        typer.echo(f"{facts['messageId']} key={facts['key']!r} size={facts['size']} redelivered={facts['redeliveryCount']} {properties}".rstrip())
 
 
 def _member(enum, option: str, text: str):

@@ -1,10 +1,11 @@
-"""``pulsar-spark subscriptions ...``: all but ``list`` ask the broker and wait for its answer."""
+"""``pulsar-spark subscriptions ...``: all but ``list`` and ``peek`` ask the broker and wait for its answer."""
 import datetime
 from typing import Annotated
 
 import typer
 
 from pulsar_spark.cli.common import Json, Root, Subscription, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 
 app = typer.Typer(no_args_is_help=True)
@@ -42,6 +43,15 @@ def skip(topic: Topic, subscription: Subscription, root: Root, count: Annotated[
     """Acknowledge the next messages of the backlog unseen."""
     admin(root, timeout).skip_messages(topic, subscription, count)
     typer.echo(f"skipped {count}")
+
+
+@app.command()
+def peek(topic: Topic, subscription: Subscription, root: Root,
+         count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to show.")] = 1,
+         at: Annotated[str, typer.Option("--at", help="Only from here on: a position, or ledger:entry:partition.")] = "0",
+         output: Output = None, as_json: Json = False):
+    """Show the next messages of the backlog without acknowledging or moving anything; with --json one line of JSON each."""
+    show_all(admin(root).peek_messages(topic, subscription, count, parse_place(at)), output, as_json)
 
 
 @app.command("clear-backlog")

@@ -4,6 +4,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.cli.shown import Output, parse_place, show_all
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -55,6 +56,13 @@ def delete(topic: Topic, root: Root, force: Annotated[bool, typer.Option("--forc
     """Delete a topic with its messages and subscriptions."""
     admin(root).delete_topic(topic, force)
     typer.echo(f"deleted {topic}")
+
+
+@app.command("get-message-by-id")
+def get_message_by_id(topic: Topic, place: Annotated[str, typer.Argument(help="ledger:entry:partition, or a position.")], root: Root, output: Output = None,
+                      as_json: Json = False):
+    """Show a message, acknowledged or not; of a batch all of it. With --json one line of JSON each."""
+    show_all(admin(root).get_messages_at(topic, parse_place(place)), output, as_json)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each range says what became of its entries; positions
 at or above the read position that no range names were never delivered. Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set as ack_sets
@@ -50,6 +50,25 @@ def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, i
             break
         mark_delete, passed = max(mark_delete, held.last), passed + 1
     return mark_delete, passed
+
+
+def unacknowledged(mark_delete: int, end: int, ranges: Iterable[Range]) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and what of each entry's batch is left, None = all.
+
+    >>> list(unacknowledged(0, 9, [Range(2, 3, "acknowledged"), Range(5, 5, "pending", ack_set=(2,), batch_size=2)]))
+    [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
+    """
+    at = mark_delete + 1
+    for held in ranges:
+        if held.status != ACKNOWLEDGED and held.ack_set is None:
+            continue
+        if at < held.first:
+            yield at, held.first - 1, None
+        if held.status != ACKNOWLEDGED:
+            yield held.first, held.last, held.ack_set
+        at = held.last + 1
+    if at < end:
+        yield at, end - 1, None
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:

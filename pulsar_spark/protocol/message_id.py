@@ -7,6 +7,7 @@ two partitions have no order in Pulsar, here they get one so that sorting agrees
 
 Left out: the ids of chunked messages (first and last chunk) and the batch's ack set, which Pulsar keeps in the same message.
 """
+import re
 from collections.abc import Iterator
 from functools import total_ordering
 
@@ -15,6 +16,7 @@ from pulsar_spark.errors import InvalidMessage
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _UINT64 = 1 << 64
 _MAX_LONG = (1 << 63) - 1
+_PRINTED = re.compile(r"\(?([0-9]{1,18})[:,]([0-9]{1,18})(?:[:,](-1|[0-9]{1,9}))?(?:[:,](-1|[0-9]{1,9}))?\)?")
 _ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}
 
 
@@ -100,6 +102,19 @@ class MessageId:
 
     def __hash__(self) -> int:
         return hash(self._place)
+
+
+def parse_message_id(text: str) -> MessageId:
+    """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``; :class:`InvalidMessage` for another text.
+
+    >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)"))
+    ('(5,7,-1,-1)', '(5,7,3,-1)')
+    """
+    found = _PRINTED.fullmatch(text.strip())
+    if not found:
+        raise InvalidMessage(f"message id {text!r}: give ledger:entry, ledger:entry:partition or ledger:entry:partition:batch, such as 5:0:-1")
+    ledger_id, entry_id, partition, batch_index = (-1 if number is None else int(number) for number in found.groups())
+    return MessageId(partition, ledger_id, entry_id, batch_index)
 
 
 MessageId.earliest = MessageId()

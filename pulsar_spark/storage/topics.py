@@ -101,6 +101,14 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
     return topic, topic.partition_indexes
 
 
+def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
+    """The topic behind *name* and its only partition, or the one that is named; :class:`NotAllowedError`, which says "*verb* one partition", for several."""
+    topic, partitions = resolve_topic(layout, name)
+    if len(partitions) > 1:
+        raise NotAllowedError(f"topic {str(topic.name)!r} is partitioned: {verb} one partition, such as {str(topic.name.partition(0))!r}")
+    return topic, partitions[0]
+
+
 def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
     """Topics of a namespace, by name; tables that are not topics are left out."""
     topics = []

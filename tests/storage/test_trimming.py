@@ -199,3 +199,21 @@ def test_a_reader_starts_behind_what_was_trimmed(engine, is_vacuumed):
         assert [(each.ledger_id(), each.entry_id()) for each in ids] == [(5, 0), (5, 1)]
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("is_vacuumed", [False, True])
+def test_a_reader_on_its_way_reads_what_files_there_are_and_passes_over_the_rest(engine, is_vacuumed):
+    engine.round([ON.create_subscription("Earliest")], 1)
+    client = pulsar.Client(f"delta:{engine.layout.root}")
+    try:
+        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+        seen = [reader.read_next(timeout_millis=5000).message_id().ledger_id()]
+        engine.round([ON.clear_backlog()], 2)
+        assert trim(engine).trim.kept_by == "subscription s", "a reader keeps nothing"
+        if is_vacuumed:
+            DeltaTable(str(engine.tables[TOPIC].path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        while reader.has_message_available():
+            seen.append(reader.read_next(timeout_millis=5000).message_id().ledger_id())
+        assert seen == ([1, 1, 5, 5] if is_vacuumed else [1, 1, 2, 2, 3, 3, 4, 4, 5, 5])
+    finally:
+        client.close()

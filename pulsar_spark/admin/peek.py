@@ -1,0 +1,80 @@
+"""Looking at messages without moving anything: those of a subscription's backlog, and any that is named by its place. It needs no broker.
+
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies behind mark-delete and is not acknowledged,
+whether or not a consumer holds it. Ours: of a batch, messages that were acknowledged singly are left out. What no broker has numbered yet is not there yet.
+"""
+from collections.abc import Iterator
+
+from pulsar_spark.client.ledgers import LedgerIndex
+from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.message_files import MessageFiles
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import unacknowledged
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.schema import BytesSchema
+from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
+from pulsar_spark.storage.trimmed import trimmed_ledgers
+
+
+class PartitionMessages:
+    """The messages of one topic partition, as far as a broker has numbered them."""
+
+    def __init__(self, layout: Layout, topic: Topic, partition: int):
+        self._layout, self._topic, self._partition = layout, topic, partition
+        self._name = str(topic.name.partition(partition))
+        self._ledgers, self._files = LedgerIndex(layout), MessageFiles()
+
+    def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
+        """What the subscription has not acknowledged of the entries from position *first* on, by position; :class:`SubscriptionNotFound` without it."""
+        latest = read_latest(self._layout)
+        key = CursorKey(self._topic.topic_id, self._partition, subscription)
+        if key not in latest.cursors:
+            raise SubscriptionNotFound(f"topic {self._name!r} has no subscription {subscription!r}: create it, or look at 'pulsar-spark subscriptions list'")
+        ranges = sorted(held for page in latest.pages[key].values() for held in page)
+        end = self._ledgers.end(self._topic.topic_id, self._partition)
+        for low, high, left in unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges):
+            if high >= first:
+                kept = None if left is None else set(ack_sets.indexes(left))
+                yield from (message for message in self._read(max(low, first), high) if kept is None or message._field("batch_index") in kept)
+
+    def position_of(self, ledger_id: int, entry_id: int) -> int:
+        """Position of an entry; :class:`InvalidMessage` for one that is not there."""
+        found = self._ledgers.find(self._topic.topic_id, self._partition, ledger_id, entry_id)
+        if found is None:
+            raise InvalidMessage(f"topic {self._name!r} has no message {MessageId(self._partition, ledger_id, entry_id)}, or no broker has seen it yet")
+        return found[0]
+
+    def at(self, position: int) -> list[Message]:
+        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` for a position that has none, or has none any more."""
+        end = self._ledgers.end(self._topic.topic_id, self._partition)
+        if not 0 <= position < end:
+            raise InvalidMessage(f"topic {self._name!r} has no position {position}: " + (f"give one from 0 to {end - 1}" if end else "it has no messages yet"))
+        found = list(self._read(position, position))
+        if not found or found[0].message_id().ledger_id() <= trimmed_ledgers(self._topic.path, [self._partition])[self._partition]:
+            raise InvalidMessage(f"position {position} of topic {self._name!r} was trimmed: give a later one")
+        return found
+
+    def _read(self, first: int, last: int) -> Iterator[Message]:
+        for run in self._ledgers.runs(self._topic.topic_id, self._partition, first, last):
+            for rows in self._files.read(self._topic.path, self._partition, run):
+                block = Block(rows, self._name, self._partition, run.ledger_id)
+                for index, entry_id in enumerate(block.column("entry_id")):
+                    yield Message(block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None)
+
+
+def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:
+    """The partition that *topic* names, or else the id *at*, and the position that *at* is, or means."""
+    is_id = isinstance(at, MessageId)
+    if not is_id and (not isinstance(at, int) or isinstance(at, bool) or at < 0):
+        raise InvalidConfiguration(f"position {at!r}: give a position (0, 1, 2...) or a MessageId")
+    if is_id and at.partition() >= 0:
+        partition, (found, partitions) = at.partition(), resolve_topic(layout, topic)
+        if partition not in partitions:
+            raise InvalidMessage(f"message id {at} is of another partition than {topic!r}")
+    else:
+        found, partition = resolve_partition(layout, topic, "look at")
+    messages = PartitionMessages(layout, found, partition)
+    return messages, messages.position_of(at.ledger_id(), at.entry_id()) if is_id else at

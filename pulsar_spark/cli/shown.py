@@ -1,0 +1,46 @@
+"""Showing messages: a line of facts each, for people or programs. Payloads are never printed; they go to a file, if one is given."""
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from pulsar_spark.cli.common import print_json
+from pulsar_spark.client.message import Message
+from pulsar_spark.protocol.message_id import MessageId, parse_message_id
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")]
+
+
+def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
+    """The file that payloads are appended to; none without *output*."""
+    return output.open("ab") if output else contextlib.nullcontext()
+
+
+def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
+    """Print what is known of *message* and *more*, and append its payload to *payloads*, a line, where there is such a file."""
+    facts = {"messageId": str(message.message_id()), **more, "key": message.partition_key() or None, "properties": dict(message.properties()),
+             "size": len(message.data()), "publishTimeMs": message.publish_timestamp(), "eventTimeMs": message.event_timestamp() or None,
+             "topic": message.topic_name()}
+    if as_json:
+        print_json(facts)
+    else:
+        extra = " ".join(f"{name}={value}" for name, value in more.items())
+        properties = " ".join(f"{name}={value!r}" for name, value in facts["properties"].items())
+        typer.echo(f"{facts['messageId']} {extra} key={facts['key']!r} size={facts['size']} {properties}".rstrip())
+    if payloads:
+        payloads.write(message.data() + b"\n")
+        payloads.flush()
+
+
+def show_all(messages: Iterable[Message], output: Path | None, as_json: bool) -> None:
+    """Show messages that nobody received."""
+    with open_payloads(output) as payloads:
+        for message in messages:
+            show_message(message, payloads, as_json, position=message._position)
+
+
+def parse_place(text: str) -> int | MessageId:
+    """A position, or a message id as it is printed."""
+    return int(text) if text.isascii() and text.isdecimal() else parse_message_id(text)
