@@ -16,7 +16,7 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         if request.ack_set is None:
-            draft.acks.append((request.first, request.last))
+            draft.acks.add(request.first, request.last)
             return
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")

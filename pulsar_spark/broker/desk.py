@@ -45,7 +45,7 @@ class Desk:
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
         if last > cursor.mark_delete:
-            self.draft.of(cursor).acks.append((cursor.mark_delete + 1, last))
+            self.draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
 
     def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
         if initial_position not in ("Earliest", "Latest"):

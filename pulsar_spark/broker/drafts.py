@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
@@ -49,7 +50,7 @@ class CursorDraft:
     """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4)."""
 
     cursor: Cursor
-    acks: list[tuple[int, int]] = field(default_factory=list)
+    acks: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[tuple[int, ...], bool]] = field(default_factory=dict)
     returns: list[tuple[int, int, str, int]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
@@ -67,7 +68,7 @@ class CursorDraft:
 
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""
-        self.acks, self.ack_sets, self.returns, self.left, self.redelivered = [], {}, [], set(), set()
+        self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
 
 
 @dataclass

@@ -148,7 +148,7 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
         return []
     ledgers = topic.ledgers(cursor.key.partition)
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0):] for held in page.ranges]
-    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead + asked.acks), most)
+    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted([*ahead, *asked.acks]), most)
     runs: list[UnreadRun] = []
     if last < cursor.read_position:
         return runs

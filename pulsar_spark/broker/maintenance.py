@@ -73,7 +73,8 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
         return
     delayed = [Delayed(*times) for run in ledgers.overlapping(cursor.mark_delete + 1, last) if run.has_delayed
                for times in deliver_times(state.topic.path, run) if times[2] is not None]
-    draft.of(cursor).acks += expired(cursor.mark_delete, last, delayed, dead_before=dead_before)
+    for stretch in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
+        draft.of(cursor).acks.add(*stretch)
 
 
 def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], partition: int, size: int, seconds: int, is_evicting: bool) -> bool:
@@ -90,7 +91,7 @@ def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], pa
         for cursor in here:
             last = max(too_old, evicted_up_to(stretches, cursor.mark_delete, size) if is_too_big else -1)
             if last > cursor.mark_delete:
-                draft.of(cursor).acks.append((cursor.mark_delete + 1, last))
+                draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
     return is_too_big or too_old > slowest
 
 

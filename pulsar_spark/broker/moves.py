@@ -39,7 +39,7 @@ class Moves(Desk):
 
     def skip(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acknowledged = sorted([(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED] + self.draft.of(cursor).acks)
+        acknowledged = sorted([*((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED), *self.draft.of(cursor).acks])
         end = state.end_position(cursor.key.partition)
         self.mark_deleted(cursor, skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages")))
 

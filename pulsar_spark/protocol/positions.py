@@ -1,0 +1,42 @@
+"""Sets of positions, as disjoint ranges in order.
+
+Rule: LongPairRangeSet of ManagedCursorImpl. What requests name one by one becomes as few ranges as there are gaps, whatever order they come in; adding and asking take
+a binary search each.
+"""
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class Positions:
+    """Positions, given as inclusive ranges.
+
+    >>> found = Positions([(5, 5), (1, 2), (3, 3)])
+    >>> list(found), 4 in found, bool(found)
+    ([(1, 3), (5, 5)], False, True)
+    """
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()):
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in ranges:
+            self.add(first, last)
+
+    def add(self, first: int, last: int) -> None:
+        """Add *first*..*last*; nothing where *last* is below *first*."""
+        if last < first:
+            return
+        begin, end = bisect_left(self._lasts, first - 1), bisect_right(self._firsts, last + 1)
+        if begin < end:
+            first, last = min(first, self._firsts[begin]), max(last, self._lasts[end - 1])
+        self._firsts[begin:end], self._lasts[begin:end] = [first], [last]
+
+    def __contains__(self, position: int) -> bool:
+        index = bisect_left(self._lasts, position)
+        return index < len(self._firsts) and self._firsts[index] <= position
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """The ranges, in order; none adjoins the next."""
+        return zip(self._firsts, self._lasts)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
