@@ -231,10 +231,13 @@ class Model:
 
     def _policy(self, request: dict, properties: dict) -> None:
         try:
-            check_policy(properties["name"], properties["value"])
+            check_policy(properties["name"], properties.get("value"))
         except InvalidConfiguration as refused:
             raise Refused("InvalidConfiguration") from refused
-        self.policies.setdefault(request.get("topic") or properties["namespace"], {})[properties["name"]] = properties["value"]
+        policies = self.policies.setdefault(request.get("topic") or properties["namespace"], {})
+        policies.pop(properties["name"], None)
+        if "value" in properties:
+            policies[properties["name"]] = properties["value"]
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:

@@ -68,8 +68,9 @@ class On:
     def expire(self, seconds: int) -> dict:
         return self._ask("expire", properties={"seconds": seconds})
 
-    def policy(self, name: str, value: int | str) -> dict:
-        return request("policy", client="admin", topic=self.where["topic"], properties={"name": name, "value": value})
+    def policy(self, name: str, value: int | str | None = None) -> dict:
+        """Set the topic's policy, or remove it."""
+        return request("policy", client="admin", topic=self.where["topic"], properties={"name": name} | ({} if value is None else {"value": value}))
 
 
 def keep_alive(consumer: str) -> dict:

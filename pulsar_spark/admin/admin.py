@@ -3,11 +3,11 @@ import datetime
 import itertools
 
 from pulsar_spark.admin.peek import place_of
+from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
@@ -17,15 +17,15 @@ from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_
 POSITIONS = ("earliest", "latest")
 
 
-class Admin:
+class Admin(Policies):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
-        self.layout = Layout(parse_service_url(service_url))
-        self._requester = Requester(self.layout, timeout_seconds=timeout_seconds)
+        layout = Layout(parse_service_url(service_url))
+        super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
 
     # Topics
 
@@ -79,15 +79,13 @@ class Admin:
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
-        """Delete all topics of ``tenant/namespace`` and set its policies back to their defaults; the namespace exists afterwards."""
+        """Delete all topics of ``tenant/namespace`` and remove its policies; the namespace exists afterwards."""
         tenant, name = parse_namespace(namespace)
         prepare_root(self.layout)
         for topic in list_topics(self.layout, tenant, name):
             delete_topic(self.layout, topic.name)
         (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
-        for policy, value in self.get_policies(namespace).items():
-            if value != str(POLICIES[policy]):
-                self.set_policy(namespace, policy, None)
+        self.remove_policies(namespace, *self.get_policies(namespace))
 
     # Subscriptions
 
@@ -168,58 +166,6 @@ class Admin:
             return parts[partitions[0]]
         return {**sum_stats(parts), "partitions": {str(found.name.partition(index)): part for index, part in parts.items()}}
 
-    # Policies
-
-    def set_policy(self, scope: str, name: str, value: str | int | None) -> None:
-        """Set a policy of a namespace (``tenant/namespace``) or of a topic (``persistent://...``), which goes before; None = its default."""
-        self._set_policies(scope, {name: value})
-
-    def get_policies(self, scope: str) -> dict[str, str]:
-        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a topic."""
-        wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
-        require_root(self.layout)
-        policies = read_latest(self.layout).policies
-        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES}
-
-    def set_message_ttl(self, scope: str, seconds: int) -> None:
-        """Entries older than so many seconds are acknowledged unseen, none before its deliver time; 0 = never. *scope*: a namespace or a topic."""
-        self._set_policies(scope, {"message_ttl_seconds": _limit(seconds)})
-
-    def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
-        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
-        limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
-        self._set_policies(scope, {"backlog_quota_policy": policy, **limits})
-
-    def set_retention(self, scope: str, seconds: int, size: int) -> None:
-        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever."""
-        self._set_policies(scope, {"retention_seconds": seconds, "retention_bytes": size})
-
-    def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
-        """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
-        self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
-
-    def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
-        """Messages a Shared subscription of the namespace may have unacknowledged; 0 = no limit."""
-        self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
-
-    def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
-        """Consumers a subscription of the namespace may have; 0 = no limit."""
-        self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
-
-    def _set_policies(self, scope: str, policies: dict[str, str | int | None]) -> None:
-        """All of them in one round, or none where one is wrong."""
-        values = {name: str(POLICIES.get(name) if value is None else value) for name, value in policies.items()}
-        for name, value in values.items():
-            check_policy(name, value)
-        if "://" in scope:
-            owner = {"topic": str(read_topic(self.layout, scope).name)}
-        else:
-            parse_namespace(scope)
-            prepare_root(self.layout)
-            owner = {}
-        namespace = {} if owner else {"namespace": scope}
-        self._requester.ask([{"kind": "policy", **owner, "properties": {"name": name, "value": value, **namespace}} for name, value in values.items()])
-
     def _topics(self, namespace: str) -> list[Topic]:
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
@@ -235,9 +181,3 @@ class Admin:
 def _check_count(name: str, count: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise InvalidConfiguration(f"{name} {count!r}: give a number of at least 1")
-
-
-def _limit(limit: int) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise InvalidConfiguration(f"limit {limit!r}: give a number, 0 for no limit")
-    return limit

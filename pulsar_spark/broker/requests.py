@@ -5,10 +5,10 @@ is answered with an error by name.
 """
 from collections.abc import Callable
 
-from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError
@@ -22,10 +22,11 @@ class Intake(Desk):
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         super().__init__(bundle, draft)
-        self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), Acknowledgements(bundle, draft)
+        self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), LetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
             "subscribe": self.members.subscribe, "flow": self.members.flow, "close": self.members.close, "unsubscribe": self.members.unsubscribe,
             "ack": entries.ack, "cumulative_ack": entries.cumulative_ack, "negative_ack": entries.negative_ack, "redeliver_all": entries.redeliver_all,
+            "reconsume_later": entries.reconsume_later,
             "seek": self.moves.seek, "skip": self.moves.skip, "clear_backlog": self.moves.clear_backlog, "expire": self.moves.expire,
             "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload, "keep_alive": lambda request: None}
 
@@ -50,13 +51,16 @@ class Intake(Desk):
         self.new_cursor(self.topic_of(request), request, request.properties.get("initial_position", "Latest"))
 
     def _policy(self, request: Request) -> None:
-        name, value = request.properties.get("name"), request.properties.get("value", "")
+        """Set a policy; without a value, remove it, so that the namespace's or the default applies again."""
+        name, value = request.properties.get("name"), request.properties.get("value")
         check_policy(name, value)
         owner = request.topic or request.properties.get("namespace")
         if not owner:
             raise InvalidConfiguration(f"policy {name}: name the topic or the namespace it is for")
-        self.bundle.policies[owner, name] = value
-        self.draft.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)]))
+        self.bundle.policies.pop((owner, name), None)
+        if value is not None:
+            self.bundle.policies[owner, name] = value
+        self.draft.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)], is_removed=value is None))
 
     def _unload(self, request: Request) -> None:
         """Nothing to do: what a broker holds in memory is what it committed."""

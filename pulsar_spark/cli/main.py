@@ -8,7 +8,7 @@ app = typer.Typer(help="Apache Pulsar's broker semantics on Delta tables, execut
                   pretty_exceptions_enable=False, rich_markup_mode=None)
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
-app.add_typer(policies.app, name="policies", help="Show and set the policies of a namespace or a topic.")
+app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
 app.add_typer(dead_letters.app, name="dlq", help="List, count and send back dead letters.")
 app.add_typer(maintain.app, name="maintain", help="Trim topics; optimize, vacuum and checkpoint tables.")
 app.command()(messages.produce)

@@ -28,7 +28,7 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
 
 
 @app.command()
-def reset(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
-    """Set a policy back to its default."""
-    admin(root, timeout).set_policy(scope, name, None)
-    typer.echo(f"reset {name}")
+def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
+    """Remove a policy, so that the namespace's or the default applies again."""
+    admin(root, timeout).remove_policy(scope, name)
+    typer.echo(f"removed {name}")

@@ -22,13 +22,13 @@ _COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
 
 
 class BacklogQuota:
-    """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same."""
+    """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same. A policy that was removed is None."""
 
     def __init__(self, layout: Layout, topic: Topic):
         self._name, self._namespace = str(topic.name), topic.name.namespace_name
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._log = TableLog(self._path)
-        self._policies: dict[tuple[str, str], str] = {}
+        self._policies: dict[tuple[str, str], str | None] = {}
         self._seen = -1
         self._look_at = 0.0
 
@@ -70,7 +70,7 @@ class BacklogQuota:
             self._policies = self._policies | policies
         self._seen = seen
 
-    def _since_snapshot(self) -> tuple[list[dict[tuple[str, str], str]], int]:
+    def _since_snapshot(self) -> tuple[list[dict[tuple[str, str], str | None]], int]:
         """The policies of the latest rounds from the newest snapshot on, and the last version."""
         rounds, latest = [], self._log.latest()
         for version in range(latest, 0, -1):
@@ -80,7 +80,7 @@ class BacklogQuota:
                 break
         return rounds, latest
 
-    def _read(self, commit: Commit) -> tuple[dict[tuple[str, str], str], bool]:
+    def _read(self, commit: Commit) -> tuple[dict[tuple[str, str], str | None], bool]:
         found, is_snapshot = {}, False
         for file in commit.added:
             rows = read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS)

@@ -29,8 +29,8 @@ EVICTION_TARGET = 0.9
 _LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1}
 
 
-def check_policy(name: str | None, value: str) -> None:
-    """:class:`InvalidConfiguration` for a policy that does not exist, or a value it cannot have.
+def check_policy(name: str | None, value: str | None) -> None:
+    """:class:`InvalidConfiguration` for a policy that does not exist, or a value it cannot have; None, which removes a policy, any can.
 
     >>> check_policy("backlog_quota_policy", "drop")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -38,6 +38,8 @@ def check_policy(name: str | None, value: str) -> None:
     """
     if name not in POLICIES:
         raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
+    if value is None:
+        return
     if name == "backlog_quota_policy":
         if value not in QUOTA_POLICIES:
             raise InvalidConfiguration(f"policy {name}: {value!r} is none of {', '.join(QUOTA_POLICIES)}")

@@ -86,7 +86,9 @@ class LatestRows:
                 self.pages[key][row["page"]] = []
         elif kind == "policy":
             for name, value in row["properties"]:
-                self.policies[row["topic"], name] = value
+                self.policies.pop((row["topic"], name), None)
+                if not row["is_removed"]:
+                    self.policies[row["topic"], name] = value
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}

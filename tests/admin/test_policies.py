@@ -1,7 +1,9 @@
 """Policies as an administrator sets them: by name or by verb, together or not at all."""
 import pytest
+from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES
 from tests.admin.broker_double import BrokerDouble
@@ -30,18 +32,33 @@ def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
         (TOPIC, {"name": "retention_bytes", "value": "0"})]
 
 
-def test_a_policy_set_to_nothing_gets_its_default(admin, layout):
+def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
     with BrokerDouble(layout) as broker:
         for name in POLICIES:
-            admin.set_policy(TOPIC, name, None)
-    assert [dict(request["properties"]) for request in broker.asked] == [{"name": name, "value": str(POLICIES[name])} for name in POLICIES]
+            admin.remove_policy(TOPIC, name)
+        admin.remove_message_ttl("public/default")
+        admin.remove_backlog_quota(TOPIC)
+        admin.remove_retention(TOPIC)
+    assert [dict(request["properties"]) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
+        {"name": "message_ttl_seconds", "namespace": "public/default"},
+        {"name": "backlog_quota_policy"}, {"name": "backlog_quota_bytes"}, {"name": "backlog_quota_seconds"},
+        {"name": "retention_seconds"}, {"name": "retention_bytes"}]
+
+
+def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
+    with BrokerDouble(layout) as broker:
+        broker.commit_round([{"kind": "policy", "topic": owner, "properties": [("message_ttl_seconds", "0")]}
+                             for owner in ("public/default", "public/other")])
+        admin.reset_namespace("public/default")
+    assert [dict(request["properties"]) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
 
 
 def test_wrong_values_are_not_sent(admin, layout):
     with BrokerDouble(layout) as broker:
         for wrong in (lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"), lambda: admin.set_backlog_quota(TOPIC, -1),
                       lambda: admin.set_retention(TOPIC, -2, 0), lambda: admin.set_message_ttl(TOPIC, "1h"),
-                      lambda: admin.set_policy(TOPIC, "colour", None), lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true")):
+                      lambda: admin.set_policy(TOPIC, "colour", 1), lambda: admin.remove_policy(TOPIC, "colour"), lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
+                      lambda: admin.set_policy(TOPIC, "message_ttl_seconds", None), lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true")):
             with pytest.raises(InvalidConfiguration):
                 wrong()
     assert broker.asked == []
@@ -51,3 +68,10 @@ def test_what_the_broker_says_of_a_topic_is_no_policy_of_it(admin, layout):
     BrokerDouble(layout).commit_round([{"kind": "policy", "topic": TOPIC, "properties": [pair]}
                                        for pair in ((BACKLOG_EXCEEDED, "true"), ("message_ttl_seconds", "1"))])
     assert admin.get_policies(TOPIC) == {"message_ttl_seconds": "1"}
+
+
+def test_the_command_line_removes_one(admin, layout):
+    with BrokerDouble(layout) as broker:
+        done = CliRunner().invoke(app, ["policies", "remove", "public/default", "message_ttl_seconds", "--root", str(layout.root)], catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (0, "removed message_ttl_seconds\n")
+    assert [dict(request["properties"]) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]

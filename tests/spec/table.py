@@ -148,5 +148,5 @@ ADMIN_VERBS = {
     "skip": lambda on, words: on.skip(int(words[0])),
     "clear": lambda on, words: on.clear_backlog(),
     "expire": lambda on, words: on.expire(int(words[0])),
-    "policy": lambda on, words: on.policy(words[0], words[1]),
+    "policy": lambda on, words: on.policy(*words),
 }

@@ -57,6 +57,16 @@ CASES = [
         | 2 |         |                                                                                 |           | -1          |
         | 3 |         |                                                                                 |           | -1          |
     """),
+    Case("removed", source="pulsar-admin remove-message-ttl", says="""
+        A policy that is removed is as if it had never been set; to remove what is not set is no error, to remove what does not exist is.""", table="""
+ | s | publish | requests | delivered | refused | mark-delete |
+ | 0 | 1*2 | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1; policy message_ttl_seconds | | | -1 |
+ | 1 | | policy message_ttl_seconds | | | -1 |
+ | 2 | | policy colour | | admin InvalidConfiguration | -1 |
+ | 3 | 1 | policy message_ttl_seconds 1 | | | 1 |
+ | 4 | | policy message_ttl_seconds | | | 1 |
+ | 5 | | | | | 1 |
+    """),
     Case("no policy it could be", source="3.30", says="""
         A value that a policy cannot have is refused and changes nothing.""", table="""
  | s | publish | requests | delivered | refused | mark-delete |

@@ -1,0 +1,95 @@
+"""Policies of namespaces and topics, with the verbs of ``pulsar-admin``: set, get, remove.
+
+A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next of these apply again. To set or remove
+one is a request to the broker; several that belong together are asked for at once and done in one round, or not at all where one of them is wrong.
+"""
+from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
+from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import prepare_root, read_topic
+
+
+class Policies:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace (``tenant/namespace``) or a topic
+    (``persistent://...``)."""
+
+    def __init__(self, layout: Layout, requester: Requester):
+        self.layout, self._requester = layout, requester
+
+    def set_policy(self, scope: str, name: str, value: str | int) -> None:
+        """Set a policy of a namespace or a topic."""
+        self._ask_policies(scope, {name: str(value)})
+
+    def get_policies(self, scope: str) -> dict[str, str]:
+        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a topic."""
+        wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
+        require_root(self.layout)
+        policies = read_latest(self.layout).policies
+        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES}
+
+    def remove_policy(self, scope: str, name: str) -> None:
+        """Remove a policy, so that the namespace's or the default applies again; one that is not set stays so."""
+        self.remove_policies(scope, name)
+
+    def remove_policies(self, scope: str, *names: str) -> None:
+        """Remove several."""
+        self._ask_policies(scope, dict.fromkeys(names))
+
+    def set_message_ttl(self, scope: str, seconds: int) -> None:
+        """Entries older than so many seconds are acknowledged unseen, none before its deliver time; 0 = never."""
+        self.set_policy(scope, "message_ttl_seconds", _limit(seconds))
+
+    def remove_message_ttl(self, scope: str) -> None:
+        """Undo :meth:`set_message_ttl`."""
+        self.remove_policy(scope, "message_ttl_seconds")
+
+    def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
+        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
+        limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
+        self._ask_policies(scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}})
+
+    def remove_backlog_quota(self, scope: str) -> None:
+        """Undo :meth:`set_backlog_quota`."""
+        self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
+
+    def set_retention(self, scope: str, seconds: int, size: int) -> None:
+        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever."""
+        self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
+
+    def remove_retention(self, scope: str) -> None:
+        """Undo :meth:`set_retention`."""
+        self.remove_policies(scope, "retention_seconds", "retention_bytes")
+
+    def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
+        """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
+        self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))
+
+    def set_max_unacked_per_subscription(self, namespace: str, limit: int) -> None:
+        """Messages a Shared subscription of the namespace may have unacknowledged; 0 = no limit."""
+        self.set_policy(namespace, "max_unacked_messages_per_subscription", _limit(limit))
+
+    def set_max_consumers_per_subscription(self, namespace: str, limit: int) -> None:
+        """Consumers a subscription of the namespace may have; 0 = no limit."""
+        self.set_policy(namespace, "max_consumers_per_subscription", _limit(limit))
+
+    def _ask_policies(self, scope: str, policies: dict[str, str | None]) -> None:
+        """Ask for all of them, None for those to remove."""
+        for name, value in policies.items():
+            check_policy(name, value)
+        if "://" in scope:
+            owner, where = {"topic": str(read_topic(self.layout, scope).name)}, {}
+        else:
+            parse_namespace(scope)
+            prepare_root(self.layout)
+            owner, where = {}, {"namespace": scope}
+        self._requester.ask([{"kind": "policy", **owner, "properties": {"name": name} | ({} if value is None else {"value": value}) | where}
+                             for name, value in policies.items()])
+
+
+def _limit(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+        raise InvalidConfiguration(f"limit {limit!r}: give a number, 0 for no limit")
+    return limit
