@@ -3,6 +3,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pulsar_spark.demo.consumers import REDELIVERIES
+
+
+class Letters(NamedTuple):
+    """The dead letters of a subscription: the flights that must have died, how many letters there were, how many were sent back, and how many
+    of these are acknowledged."""
+
+    expected: np.ndarray
+    dead: int
+    sent: int
+    acknowledged: int
+
 
 class Account(NamedTuple):
     """The figures of one subscription, and one sentence for each broken promise. ``redelivered`` are the deliveries after a message's first."""
@@ -12,22 +24,43 @@ class Account(NamedTuple):
     published: int
     delivered: int
     redelivered: int
+    dead: int
+    repaired: int
     acknowledged: int
     left: int
     defects: list[str]
 
 
-def make_account(name: str, kind: str, published: int, stats: dict, notes: list[np.ndarray], closed_after: dict[int, int]) -> Account:
+def make_account(name: str, kind: str, published: int, stats: dict, notes: list[np.ndarray], closed_after: dict[int, int],
+                 letters: Letters | None = None) -> Account:
     """The account of a subscription from the broker's *stats* of it and its consumers' *notes*.
 
     *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had acknowledged.
     """
     delivered = stats["msgOutCounter"]
-    account = Account(name, kind, published, delivered, delivered - published, stats["ackedEntries"], stats["msgBacklog"], [])
+    account = Account(name, kind, published, delivered, delivered - published, letters.dead if letters else 0, letters.acknowledged if letters else 0,
+                      stats["ackedEntries"], stats["msgBacklog"], _letter_defects(letters, np.concatenate(notes)) if letters else [])
+    notes = [part[~part["is_repaired"]] for part in notes]
     defects = [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
     if kind in ("Exclusive", "Failover"):
         defects += _disorder(notes) + _repeats(notes, closed_after)
-    return account._replace(defects=defects)
+    return account._replace(defects=account.defects + defects)
+
+
+def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
+    """Every flight that must die did, after exactly its attempts, and was handled once it was repaired; no other flight did."""
+    repaired, attempted = notes[notes["is_repaired"]], notes[~notes["is_repaired"]]
+    found = []
+    if not letters.dead == letters.sent == letters.acknowledged == len(letters.expected):
+        found.append(f"{len(letters.expected)} flights must die, {letters.dead} did, {letters.sent} were sent back, {letters.acknowledged} of these acknowledged")
+    if wrong := len(np.setxor1d(repaired["flight"], letters.expected)):
+        found.append(f"{wrong} flights were repaired that need not be, or were not although they had to be")
+    for count in range(1, REDELIVERIES + 1):
+        if wrong := len(np.setxor1d(attempted["flight"][attempted["redelivery_count"] == count], letters.expected)):
+            found.append(f"{wrong} flights came with redelivery count {count} that must not, or did not although they had to")
+    if wrong := int((attempted["redelivery_count"] > REDELIVERIES).sum()):
+        found.append(f"{wrong} deliveries came after the last attempt")
+    return found
 
 
 def _losses(published: int, notes: list[np.ndarray]) -> list[str]:

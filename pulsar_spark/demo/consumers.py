@@ -3,8 +3,12 @@
 Its notes are fixed-size records in a file, written before the acknowledgement, so that a process killed at any moment leaves a true account behind.
 A consumer with ``pause_at`` stops before acknowledging the batch that reaches that many messages, and waits for word: ``leave`` closes it with that
 batch unacknowledged, ``go on`` lets it go on. Killing it instead is the third possibility.
+
+A consumer with a ``handler`` acknowledges message by message what the handler takes, and gives back what makes it raise; after :data:`REDELIVERIES` more
+attempts such a message is a dead letter. It reads the subscription's retry letter topic as well, to which repaired letters are sent back.
 """
 import json
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +18,7 @@ import numpy as np
 import pulsar_spark as pulsar
 from pulsar_spark.errors import PulsarSparkError
 
-NOTE = np.dtype([("flight", "i8"), ("ledger", "i8"), ("entry", "i8"), ("partition", "i4"), ("redelivery_count", "i4")])
+NOTE = np.dtype([("flight", "i8"), ("ledger", "i8"), ("entry", "i8"), ("partition", "i4"), ("redelivery_count", "i4"), ("is_repaired", "?")])
 
 
 class Assignment(NamedTuple):
@@ -29,6 +33,7 @@ class Assignment(NamedTuple):
     batch: int
     pause_at: int
     is_cumulative: bool
+    handler: Callable[[dict], None] | None = None
 
 
 class Pause(NamedTuple):
@@ -40,6 +45,9 @@ class Pause(NamedTuple):
 
 QUEUE_SIZE = 50_000
 CONNECT_SECONDS = 180
+LEASE_SECONDS = 10
+REDELIVERIES = 2
+_REDELIVERY_DELAY_MS = 300
 READY = "ready"
 
 
@@ -52,25 +60,31 @@ def run_consumer(assignment: Assignment, parent: Connection) -> None:
 
 
 def _run(assignment: Assignment, parent: Connection) -> None:
-    client = pulsar.Client(assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS)
+    client = pulsar.Client(assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS, lease_seconds=LEASE_SECONDS)
+    letters = {} if assignment.handler is None else {
+        "dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(REDELIVERIES), "retry_enable": True, "negative_ack_redelivery_delay_ms": _REDELIVERY_DELAY_MS}
     consumer = client.subscribe(
         assignment.topic, assignment.subscription, consumer_type=pulsar.ConsumerType[assignment.subscription_type],
         consumer_name=assignment.name, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=QUEUE_SIZE,
-        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100))
+        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100), **letters)
     parent.send(READY)
     received = acknowledged = 0
     pause_at = assignment.pause_at
     with assignment.notes.open("ab", buffering=0) as notes:
         while not parent.poll():
             messages = consumer.batch_receive()
-            notes.write(_notes(messages))
+            flights = [json.loads(message.data()) for message in messages]
+            notes.write(_notes(messages, flights))
             received += len(messages)
             if pause_at and received >= pause_at:
                 pause_at = 0
                 parent.send(Pause(received, acknowledged))
                 if parent.recv() == "leave":
                     break
-            _acknowledge(consumer, messages, assignment.is_cumulative)
+            if assignment.handler is None:
+                _acknowledge(consumer, messages, assignment.is_cumulative)
+            else:
+                _handle(consumer, messages, flights, assignment.handler)
             acknowledged += len(messages)
     consumer.close()
     client.close()
@@ -82,12 +96,12 @@ def read_notes(path: Path) -> np.ndarray:
     return np.frombuffer(data[:len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
 
 
-def _notes(messages: list["pulsar.Message"]) -> bytes:
-    def note(message):
+def _notes(messages: list["pulsar.Message"], flights: list[dict]) -> bytes:
+    def note(message, flight):
         message_id = message.message_id()
-        return (json.loads(message.data())["id"], message_id.ledger_id(), message_id.entry_id(), message_id.partition(), message.redelivery_count())
+        return (flight["id"], message_id.ledger_id(), message_id.entry_id(), message_id.partition(), message.redelivery_count(), "repaired" in flight)
 
-    return np.array([note(message) for message in messages], NOTE).tobytes()
+    return np.array(list(map(note, messages, flights)), NOTE).tobytes()
 
 
 def _acknowledge(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], is_cumulative: bool) -> None:
@@ -96,4 +110,14 @@ def _acknowledge(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], 
             consumer.acknowledge_cumulative(message)
     else:
         for message in messages:
+            consumer.acknowledge(message)
+
+
+def _handle(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], flights: list[dict], handler: Callable[[dict], None]) -> None:
+    for message, flight in zip(messages, flights):
+        try:
+            handler(flight)
+        except ValueError:
+            consumer.negative_acknowledge(message)
+        else:
             consumer.acknowledge(message)

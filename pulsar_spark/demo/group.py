@@ -1,6 +1,7 @@
 """The consumers of one subscription, each in a process, and the accident that befalls one of them."""
 import multiprocessing
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,18 @@ class ConsumerGroup:
     """A context: the consumers run inside it.
 
     With *leave_at* the first consumer that received so many messages leaves, closing with a batch unacknowledged. With *kill_at* the first
-    consumer is killed at that point, without a word to the broker.
+    consumer is killed at that point, without a word to the broker. With a *handler* messages that make it raise are given back (see ``consumers``).
     """
 
     def __init__(self, subscription: str, kind: str, topic: str, consumers: int, *, service_url: str, work: Path, batch: int, is_cumulative: bool,
-                 leave_at: int = 0, kill_at: int = 0):
+                 leave_at: int = 0, kill_at: int = 0, handler: Callable[[dict], None] | None = None):
         self.subscription, self.kind, self.topic = subscription, kind, topic
         self.closed_after: dict[int, int] = {}
         self._kill_at = kill_at
         self.is_waiting = bool(leave_at or kill_at)
         pauses = [kill_at] + [0] * (consumers - 1) if kill_at else [leave_at] * consumers
         self._assignments = [Assignment(service_url, topic, subscription, kind, f"{subscription}-{index}", work / f"{subscription}-{index}.notes", batch, pause,
-                                        is_cumulative) for index, pause in enumerate(pauses)]
+                                        is_cumulative, handler) for index, pause in enumerate(pauses)]
         self._processes: list[multiprocessing.Process] = []
         self._links: list = []
         self._gone: set[int] = set()

@@ -1,27 +1,33 @@
-"""The course of the demo: session, broker, consumers, publishing, the two accidents, the account."""
+"""The course of the demo: session, broker, consumers, publishing, the two accidents, the dead letters and their repair, the account."""
 import datetime
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.frames import publish
-from pulsar_spark.demo.account import Account, make_account
+from pulsar_spark.demo import billing
+from pulsar_spark.demo.account import Account, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.flights import flight_messages, read_flights, write_flights
+from pulsar_spark.demo.consumers import REDELIVERIES
 from pulsar_spark.demo.group import ConsumerGroup
+from pulsar_spark.demo.handler import bill
 from pulsar_spark.errors import Timeout
+from pulsar_spark.protocol.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import prepare_root
@@ -89,12 +95,14 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
             group.wait_ready(broker, PATIENCE_SECONDS)
             progress.advance(waiting)
         _publish(spark, place.root, partitioned, paths, progress)
-        spark.stop()
         stats = _consume(place, groups, flights.num_rows, broker, progress)
+        letters = {billing.SUBSCRIPTION: _repair(spark, place, plain, billing.unbillable(flights), broker, progress)}
+    spark.stop()
     for group in groups:
         group.stop()
     broker.stop()
-    return [make_account(group.subscription, group.kind, flights.num_rows, stats[group.subscription], group.notes(), group.closed_after) for group in groups]
+    return [make_account(group.subscription, group.kind, flights.num_rows, stats[group.subscription], group.notes(), group.closed_after,
+                         letters.get(group.subscription)) for group in groups]
 
 
 def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
@@ -105,6 +113,7 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
         ConsumerGroup("audit", "Exclusive", partitioned, 1, is_cumulative=True, **shared),
         ConsumerGroup("archive", "Failover", plain, 2, is_cumulative=True, leave_at=rows // 2, **shared),
         ConsumerGroup("workers", "Shared", partitioned, 3, is_cumulative=False, kill_at=max(1, rows // 20), **shared),
+        ConsumerGroup(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill, **shared),
     ]
 
 
@@ -117,18 +126,44 @@ def _publish(spark: SparkSession, root: Path, topic: str, paths: list[Path], pro
 
 def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress) -> dict[str, dict]:
     """Wait until every subscription has nothing left, causing the accidents on the way; the final stats of each subscription."""
-    admin = Admin(place.service_url)
     tasks = {group.subscription: progress.add_task(f"{group.kind} {group.subscription} of {_short(group.topic)}", total=rows) for group in groups}
-    last_change, before = time.monotonic(), None
-    while True:
-        broker.check()
+
+    def look_after() -> None:
         for group in groups:
             if happened := group.watch():
                 progress.console.print(happened, highlight=False, soft_wrap=True)
-        stats = {group.subscription: admin.stats(group.topic)["subscriptions"][group.subscription] for group in groups}
-        _show(progress, tasks, stats)
+
+    topics = {group.subscription: group.topic for group in groups}
+    for stats in _watch(place, topics, broker, look_after):
+        for name, task in tasks.items():
+            progress.update(task, completed=stats[name]["ackedEntries"])
         if all(_is_done(sub, rows) for sub in stats.values()) and not any(group.is_waiting for group in groups):
             return stats
+
+
+def _repair(spark: SparkSession, place: _Place, topic: str, expected: np.ndarray, broker: BrokerProcess, progress: Progress) -> Letters | None:
+    """Repair what died on the billing subscription, send it back and wait until it is billed; None where nothing had to die."""
+    if not len(expected):
+        return None
+    progress.console.print(f"{len(expected)} flights without a tail number could not be billed: they are dead letters after {REDELIVERIES + 1} attempts each",
+                           highlight=False, soft_wrap=True)
+    task = progress.add_task("repaired, sent back and billed", total=len(expected))
+    report = billing.send_back(spark, place.root, topic)
+    for stats in _watch(place, {billing.SUBSCRIPTION: retry_letter_topic(topic, billing.SUBSCRIPTION)}, broker):
+        progress.update(task, completed=stats[billing.SUBSCRIPTION]["ackedEntries"])
+        if _is_done(stats[billing.SUBSCRIPTION], report.sent):
+            return Letters(expected, report.matched, report.sent, stats[billing.SUBSCRIPTION]["ackedEntries"])
+
+
+def _watch(place: _Place, topics: dict[str, str], broker: BrokerProcess, look_after: Callable[[], None] = lambda: None) -> Iterator[dict[str, dict]]:
+    """The stats of each subscription (by the topic it is on), again and again; :class:`Timeout` when they do not change any more."""
+    admin = Admin(place.service_url)
+    last_change, before = time.monotonic(), None
+    while True:
+        broker.check()
+        look_after()
+        stats = {name: admin.stats(topic)["subscriptions"][name] for name, topic in topics.items()}
+        yield stats
         now = {name: (sub["msgOutCounter"], sub["ackedEntries"]) for name, sub in stats.items()}
         if now != before:
             last_change, before = time.monotonic(), now
@@ -141,11 +176,6 @@ def _is_done(stats: dict, rows: int) -> bool:
     return stats["msgBacklog"] == 0 and stats["unackedMessages"] == 0 and stats["ackedEntries"] >= rows
 
 
-def _show(progress: Progress, tasks: dict[str, TaskID], stats: dict[str, dict]) -> None:
-    for name, task in tasks.items():
-        progress.update(task, completed=stats[name]["ackedEntries"])
-
-
 def _short(topic: str) -> str:
     return topic.rpartition("/")[2]
 
@@ -153,15 +183,16 @@ def _short(topic: str) -> str:
 def _print_table(accounts: list[Account], console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("subscription", no_wrap=True)
-    for column in ("published", "delivered", "redelivered", "acknowledged", "left"):
+    for column in ("published", "delivered", "re-\ndelivered", "dead", "repaired", "acknow-\nledged", "left"):
         table.add_column(column, justify="right")
     table.add_column("ok")
     for account in accounts:
-        figures = (account.published, account.delivered, account.redelivered, account.acknowledged, account.left)
+        figures = (account.published, account.delivered, account.redelivered, account.dead, account.repaired, account.acknowledged, account.left)
         table.add_row(f"{account.kind} {account.subscription}", *(f"{figure:,}" for figure in figures), "no" if account.defects else "yes")
     console.print(table)
     for account in accounts:
         for defect in account.defects:
             console.print(f"{account.subscription}: {defect}", style="red", highlight=False, soft_wrap=True)
     if not any(account.defects for account in accounts):
-        console.print("Nothing was lost, and order held on every partition of the Exclusive and the Failover subscription.", soft_wrap=True)
+        console.print("Nothing was lost, order held on every partition of the Exclusive and the Failover subscription, and every dead letter was repaired.",
+                      soft_wrap=True)

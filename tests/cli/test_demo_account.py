@@ -2,14 +2,14 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.demo.account import make_account
+from pulsar_spark.demo.account import Letters, make_account
 from pulsar_spark.demo.consumers import NOTE
 
 DONE = {"msgOutCounter": 4, "ackedEntries": 4, "msgBacklog": 0}
 
 
-def notes(*flights, partition=0):
-    return np.array([(flight, 1, flight, partition, 0) for flight in flights], NOTE)
+def notes(*flights, partition=0, count=0, is_repaired=False):
+    return np.array([(flight, 1, flight, partition, count, is_repaired) for flight in flights], NOTE)
 
 
 def account(*parts, kind="Exclusive", stats=None, closed_after=None):
@@ -40,3 +40,29 @@ def test_what_a_shared_consumer_left_unacknowledged_may_come_again_in_any_order(
 
 def test_order_is_per_partition():
     assert account(np.concatenate([notes(2, partition=1), notes(0), notes(3, partition=1), notes(1)])).defects == []
+
+
+def billed(*parts, dead=1, sent=1, acknowledged=1):
+    """The account of four flights of which number 2 must die."""
+    letters = Letters(np.array([2]), dead, sent, acknowledged)
+    return make_account("s", "Shared", 4, {**DONE, "msgOutCounter": 6}, [np.concatenate([notes(0, 1, 2, 3), *parts])], {}, letters)
+
+
+ATTEMPTS = [notes(2, count=1), notes(2, count=2)]
+REPAIRED = notes(2, is_repaired=True)
+
+
+def test_dead_letters_that_were_all_repaired_are_no_defect():
+    found = billed(*ATTEMPTS, REPAIRED)
+    assert (found.defects, found.dead, found.repaired, found.redelivered) == ([], 1, 1, 2)
+
+
+@pytest.mark.parametrize(("found", "defect"), [
+    (billed(*ATTEMPTS, REPAIRED, dead=2), "1 flights must die, 2 did, 1 were sent back, 1 of these acknowledged"),
+    (billed(*ATTEMPTS), "1 flights were repaired that need not be, or were not although they had to be"),
+    (billed(ATTEMPTS[0], REPAIRED), "1 flights came with redelivery count 2 that must not, or did not although they had to"),
+    (billed(*ATTEMPTS, notes(1, count=1), REPAIRED), "1 flights came with redelivery count 1 that must not, or did not although they had to"),
+    (billed(*ATTEMPTS, notes(2, count=3), REPAIRED), "1 deliveries came after the last attempt"),
+])
+def test_a_dead_letter_out_of_account_is_named(found, defect):
+    assert defect in found.defects

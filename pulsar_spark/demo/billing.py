@@ -1,0 +1,34 @@
+"""The demo's dead letters: flights without a tail number cannot be billed, die after some attempts, are repaired by a Spark job and sent back.
+
+``billing`` is a Shared subscription whose consumers call ``bill`` for each flight. What makes it raise is given back, delivered again with a higher
+redelivery count, and after the last attempt written to the dead letter topic by the broker. :func:`send_back` repairs the letters and sends them to this
+subscription alone, by its retry letter topic: the other subscriptions of the topic have had these flights already.
+"""
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from pulsar_spark.client.frames import Reprocessed, reprocess_dead_letters
+
+SUBSCRIPTION = "billing"
+JOB_ID = "repair"
+
+
+def unbillable(flights: pa.Table) -> np.ndarray:
+    """The ids of the flights that ``bill`` refuses."""
+    return flights.filter(pc.is_null(flights["tailnum"]))["id"].to_numpy()
+
+
+def repair(letters: DataFrame) -> DataFrame:
+    """The letters with a tail number, in the payload and as key."""
+    number = F.concat(F.lit("unknown of "), F.col("properties")["carrier"])
+    payload = F.concat(F.lit('{"repaired":true,"tailnum":"'), number, F.lit('",'), F.substr(F.col("payload").cast("string"), F.lit(2)))
+    return letters.withColumns({"payload": payload.cast("binary"), "partition_key": number})
+
+
+def send_back(spark: SparkSession, root: Path, topic: str) -> Reprocessed:
+    """Repair the dead letters of *topic* and send them back to the subscription."""
+    return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair, to="subscription")

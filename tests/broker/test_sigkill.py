@@ -1,0 +1,100 @@
+"""Brokers killed with SIGKILL, at each of their writes and at random times, while a workload goes on; and the account of every message."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.broker.workload import Account, Workload
+
+NOTHING_WRONG = Account(lost=[], unexpected=[], letters=[], left={})
+WRITES = int(os.environ.get("PULSAR_SPARK_KILLS_AT_WRITES", "12"))
+KILLS = int(os.environ.get("PULSAR_SPARK_KILLS", "2"))
+SEED = int(os.environ.get("PULSAR_SPARK_SEED", "1"))
+LONGEST_LIFE_SECONDS = 60
+
+
+def start(log, *arguments: str) -> subprocess.Popen:
+    with open(log, "ab") as output:
+        return subprocess.Popen([sys.executable, "-m", *arguments], stdout=output, stderr=output, start_new_session=True)
+
+
+def kill(process: subprocess.Popen) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_workload(root, brokers, patience_seconds: int) -> Account:
+    """The account of a workload that goes on while *brokers* (a generator that ends when the last one runs) come and go."""
+    done, failures = threading.Event(), []
+
+    def succession() -> None:
+        try:
+            for _ in brokers:
+                pass
+        except BaseException as failure:
+            failures.append(failure)
+            raise
+        finally:
+            done.set()
+
+    threading.Thread(target=succession, name="brokers", daemon=True).start()
+    with Workload(root, patience_seconds) as workload:
+        while not done.is_set():
+            workload.step()
+        assert not failures, failures
+        workload.settle()
+        return workload.account()
+
+
+def test_killed_at_every_write(tmp_path):
+    root, log = tmp_path / "root", tmp_path / "brokers.log"
+    last = []
+
+    def brokers():
+        for write in range(1, WRITES + 1):
+            process = start(log, "tests.broker.mortal_broker", str(root), str(write))
+            assert process.wait(LONGEST_LIFE_SECONDS) == -signal.SIGKILL, log.read_text()
+            yield
+        last.append(start(log, "tests.broker.mortal_broker", str(root), "0"))
+
+    try:
+        assert run_workload(root, brokers(), LONGEST_LIFE_SECONDS) == NOTHING_WRONG
+    finally:
+        for process in last:
+            kill(process)
+
+
+@pytest.mark.spark
+def test_killed_at_random_times(tmp_path):
+    root, log = tmp_path / "root", tmp_path / "brokers.log"
+    chance, alive = random.Random(SEED), []
+
+    def brokers():
+        for _ in range(KILLS):
+            alive.append(start(log, "pulsar_spark.cli", "broker", "--root", str(root)))
+            wait_until_serving(alive[-1], log)
+            time.sleep(chance.uniform(0, 3))
+            kill(alive.pop())
+            yield
+        alive.append(start(log, "pulsar_spark.cli", "broker", "--root", str(root)))
+
+    def wait_until_serving(process, log) -> None:
+        """Until the broker said so, which is when rounds begin."""
+        before, until = served(log), time.monotonic() + 2 * LONGEST_LIFE_SECONDS
+        while served(log) == before:
+            assert process.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.02)
+
+    def served(log) -> int:
+        return log.read_text().count(" serves ") if log.exists() else 0
+
+    try:
+        assert run_workload(root, brokers(), 3 * LONGEST_LIFE_SECONDS) == NOTHING_WRONG, f"seed {SEED}"
+    finally:
+        for process in alive:
+            kill(process)
