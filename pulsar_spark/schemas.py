@@ -62,7 +62,7 @@ MESSAGES = TableSpec("messages", "a message", tuple(Column(*c) for c in (
 
 REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(Column(*c) for c in (
     ("request_id", pa.string(), "names the request; its reply carries it"),
-    ("kind", pa.string(), "subscribe, flow, ack, cumulative_ack, negative_ack, redeliver_all, seek, unsubscribe, keep_alive, close, "
+    ("kind", pa.string(), "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, unsubscribe, keep_alive, close, "
                           "create_subscription, skip, clear_backlog, expire, policy, unload"),
     ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
     ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
@@ -75,7 +75,7 @@ REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(
     ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
     ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
     ("request_time", TIME, "the client's clock"),
-    ("properties", PROPERTIES, "what only one kind of request needs; see protocol.requests"),
+    ("properties", PROPERTIES, "what only one kind of request needs"),
 )))
 
 CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (
@@ -88,12 +88,12 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
     ("first", pa.int64(), "page, range: first position; topic: the first one that was not trimmed"),
     ("last", pa.int64(), "page, range: last position, inclusive; of the last page null"),
-    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again)"),
+    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); letter: retry or dead"),
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
     ("delivery_round", pa.int64(), "pending: the round that delivered the entries"),
-    ("redelivery_count", pa.int32(), "pending, replay: how often the entries were given back by a negative acknowledgement or a timeout"),
+    ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
     ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before"),
-    ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; null = all"),
+    ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
     ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
     ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
     ("read_position", pa.int64(), "cursor: first position never delivered"),
@@ -111,7 +111,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("msg_redeliver_counter", pa.int64(), "cursor, consumer: messages among them that had been delivered before"),
     ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
-    ("request_id", pa.string(), "reply: the request it answers"),
+    ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries given back too often"),
     ("error", pa.string(), "reply: name of the refusal; null = done"),
     ("text", pa.string(), "reply: the refusal in words, or the result as JSON"),
     ("round_time", TIME, "round: its clock"),
@@ -119,7 +119,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
     ("broker_id", pa.string(), "round: the broker that committed it"),
     ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
-    ("properties", PROPERTIES, "cursor, consumer, policy: settings as asked for; letter: the dead letter policy"),
+    ("properties", PROPERTIES, "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the request says"),
 )))
 
 LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file of a publish commit", tuple(Column(*c) for c in (

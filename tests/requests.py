@@ -1,6 +1,11 @@
 """Requests as clients write them, one function a kind: rows of ``schemas.REQUESTS`` as dicts, named after their kind."""
 from itertools import count
 
+from pulsar_spark.protocol.letters import ATTEMPTS, RECONSUME_TIMES, ReconsumeLater, dead_letter_topic, retry_letter_topic
+
+PLACE = "PLACE"
+"""The property in which letters asked for here say which message they are of: partition, position and batch index."""
+
 _numbers = count(1)
 
 
@@ -42,6 +47,17 @@ class On:
 
     def negative_ack(self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0) -> dict:
         return self._ask("negative_ack", consumer, first=first, last=first if last is None else last, delay_ms=delay_ms)
+
+    def reconsume_later(self, position: int, *, consumer: str | None = None, batch_index: int | None = None, ack_set: list[int] | None = None, times: int = 1,
+                        letter_topic: str | None = None, is_dead: bool = False, receipt: bool = False, **asked) -> dict:
+        """Put a message off the *times*-th time; the letter goes to the subscription's retry or dead letter topic unless one is named."""
+        topic_of = dead_letter_topic if is_dead else retry_letter_topic
+        index = -1 if batch_index is None else batch_index
+        said = {PLACE: f"{self.where['partition']},{position},{index}", RECONSUME_TIMES: str(times)} | ({ATTEMPTS: str(times)} if is_dead else {})
+        letter = ReconsumeLater(letter_topic or topic_of(self.where["topic"], self.where["subscription"]), asked.pop("properties", {}) | said, is_dead,
+                                batch_index=batch_index, **asked)
+        return self._ask("reconsume_later", consumer, first=position, last=position, ack_set=ack_set,
+                         properties=letter.request_properties() | ({"receipt": "true"} if receipt else {}))
 
     def redeliver_all(self, consumer: str) -> dict:
         return self._ask("redeliver_all", consumer)

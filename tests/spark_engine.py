@@ -17,7 +17,7 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, dead_letter_topic
+from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, RECONSUME_TIMES, dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, ranges_of, read_round
@@ -28,6 +28,7 @@ from pulsar_spark.storage.topics import create_topic, prepare_root
 from tests.model import Reply
 from tests.model_cursor import Delivery, Letter
 from tests.plain_planner import PlainPlanner
+from tests.requests import PLACE
 
 
 @cache
@@ -79,8 +80,21 @@ class SparkEngine:
         return list(range(before, before + len(entries)))
 
     def round(self, requests: list[dict], now_ms: int) -> dict:
+        self.run(requests, now_ms)
+        return self.committed()
+
+    def run(self, requests: list[dict], now_ms: int) -> None:
         self.now_ms = now_ms
         self.rounds.run([_request(row) for row in requests], self.rounds.bundle.requests_version)
+
+    def restart(self, now_ms: int) -> None:
+        """Another broker takes over."""
+        self.now_ms = now_ms
+        self.start()
+        self.rounds.take_over()
+
+    def committed(self) -> dict:
+        """What the rounds committed since the last look say: deliveries and replies."""
         deliveries, replies = [], []
         path = self.layout.broker_table("cursor_ledger")
         for version in range(self.read_version + 1, TableLog(path).latest(self.read_version) + 1):
@@ -124,6 +138,10 @@ class SparkEngine:
         state = self.rounds.bundle.topic(topic)
         return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
 
+    def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
+        """What its retry letter topic holds."""
+        return sorted(self._letter(None, row) for row in self.rows(retry_letter_topic(topic, subscription)))
+
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""
         path = self.layout.topic(parse_topic_name(topic))
@@ -133,6 +151,8 @@ class SparkEngine:
         return [row | {"properties": dict(row["properties"] or [])} for row in rows]
 
     def _letter(self, state, row: dict) -> Letter:
+        if PLACE in row["properties"]:
+            return Letter(*map(int, row["properties"][PLACE].split(",")), int(row["properties"][RECONSUME_TIMES]))
         ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
         run, = (run for run in state.ledgers(partition).runs if run.ledger_id == ledger_id and 0 <= entry_id - run.first_entry_id < run.entries)
         return Letter(partition, run.first_position + entry_id - run.first_entry_id, batch_index, int(row["properties"][ATTEMPTS]))

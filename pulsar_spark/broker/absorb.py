@@ -7,6 +7,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.letters import DEAD_LETTER
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
 
@@ -93,7 +94,7 @@ def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is
 
 def letter_row(cursor: Cursor, held: Range) -> dict:
     """The row that says entries are dead: from it the dead letters are written."""
-    return dict(kind="letter", topic=cursor.topic, **cursor.key._asdict(), first=held.first, last=held.last, consumer_id=held.consumer_id,
+    return dict(kind="letter", status=DEAD_LETTER, topic=cursor.topic, **cursor.key._asdict(), first=held.first, last=held.last, consumer_id=held.consumer_id,
                 redelivery_count=held.redelivery_count, ack_set=held.ack_set, batch_size=held.batch_size,
                 properties=list(cursor.dead_letters.items()))
 

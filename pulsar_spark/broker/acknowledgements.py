@@ -4,8 +4,10 @@ Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21.
 """
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import CursorDraft, Request
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 
 
 class Acknowledgements(Desk):
@@ -26,21 +28,27 @@ class Acknowledgements(Desk):
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        if cursor.subscription_type and not cursor.is_single_active:
-            raise CumulativeAcknowledgementNotAllowedError(f"subscription {request.subscription!r} is {cursor.subscription_type}: acknowledge individually")
+        self.check_cumulative(cursor)
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
         if request.ack_set is not None:
-            draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self._kept_ack_set(draft, request), request.ack_set), True)
+            draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), request.ack_set), True)
             last -= 1
         self.mark_deleted(cursor, last)
 
-    def _kept_ack_set(self, draft: CursorDraft, request: Request) -> tuple[int, ...]:
-        """What is unacknowledged of entry ``last``, with what this round has brought so far."""
-        held = draft.cursor.find(request.last)
-        kept = held.ack_set if held and held.ack_set is not None else ack_sets.full(held.batch_size) if held and held.batch_size else tuple(request.ack_set)
-        given, replaces = draft.ack_sets.get(request.last, (kept, True))
+    def check_cumulative(self, cursor: Cursor) -> None:
+        if cursor.subscription_type and not cursor.is_single_active:
+            raise CumulativeAcknowledgementNotAllowedError(f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually")
+
+    def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
+        """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is index 0."""
+        cursor = draft.cursor
+        held = cursor.find(position)
+        if position <= cursor.mark_delete or position in draft.acks or (held and held.status == ACKNOWLEDGED):
+            return ()
+        kept = held.ack_set if held and held.ack_set is not None else ack_sets.full(self.bundle.batch_size(cursor, position))
+        given, replaces = draft.ack_sets.get(position, (kept, True))
         return given if replaces else ack_sets.intersect(kept, given)
 
     def negative_ack(self, request: Request) -> None:

@@ -88,6 +88,10 @@ class Bundle:
     def cursors_of(self, topic_id: str) -> list[Cursor]:
         return [cursor for key, cursor in self.cursors.items() if key.topic_id == topic_id]
 
+    def batch_size(self, cursor: Cursor, position: int) -> int:
+        """Messages of an entry that is numbered and not trimmed."""
+        return next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position)).batch_size
+
     # Finding topics and numbering what is new in them
 
     def scan(self) -> list[TopicState]:

@@ -117,7 +117,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
         if position > cursor.mark_delete:
             row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
             if cursor.find(position) is None:
-                row("unread", position, position, batch_size=_batch_size(bundle, cursor, position))
+                row("unread", position, position, batch_size=bundle.batch_size(cursor, position))
     for first, last, consumer_id, due in asked.returns:
         row("return", first, last, consumer_id=consumer_id, due_time=due)
     for first, last, batch_size, due in unread:
@@ -163,10 +163,6 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
             else:
                 runs.append(UnreadRun(first, until, run.batch_size, due))
     return runs
-
-
-def _batch_size(bundle: Bundle, cursor: Cursor, position: int) -> int:
-    return next(bundle.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position)).batch_size
 
 
 def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[UnreadRun]) -> set[int]:

@@ -5,10 +5,10 @@ is answered with an error by name.
 """
 from collections.abc import Callable
 
-from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError
@@ -22,10 +22,11 @@ class Intake(Desk):
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         super().__init__(bundle, draft)
-        self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), Acknowledgements(bundle, draft)
+        self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), LetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
             "subscribe": self.members.subscribe, "flow": self.members.flow, "close": self.members.close, "unsubscribe": self.members.unsubscribe,
             "ack": entries.ack, "cumulative_ack": entries.cumulative_ack, "negative_ack": entries.negative_ack, "redeliver_all": entries.redeliver_all,
+            "reconsume_later": entries.reconsume_later,
             "seek": self.moves.seek, "skip": self.moves.skip, "clear_backlog": self.moves.clear_backlog, "expire": self.moves.expire,
             "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload, "keep_alive": lambda request: None}
 

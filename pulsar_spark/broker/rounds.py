@@ -4,7 +4,8 @@ The writes, in order, and what a crash between them leaves:
 
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
-3. letters of entries the round declared dead, as transactions of the round's number (see letters): missing ones are written at the next start;
+3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see letters): missing ones are written at the
+   next start;
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).

@@ -5,6 +5,9 @@ original, and says where it came from, why it is here and after how many attempt
 they name the first one.
 """
 from collections.abc import Mapping
+from typing import NamedTuple
+
+from pulsar_spark.errors import InvalidConfiguration
 
 RETRY_SUFFIX, DEAD_LETTER_SUFFIX = "-RETRY", "-DLQ"
 DEFAULT_MAX_REDELIVER_COUNT = 16
@@ -20,6 +23,55 @@ BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
 
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"
+
+RETRY_LETTER, DEAD_LETTER = "retry", "dead"
+"""Kinds of letters, as the rows of a round name them."""
+
+_OWN = "property."
+"""Before the names of the letter's own properties in those of a request."""
+
+
+class ReconsumeLater(NamedTuple):
+    """What a ``reconsume_later`` request says beside the entry it names: the letter, whose properties are final, and of which message of a batch it is."""
+
+    letter_topic: str
+    properties: Mapping[str, str]
+    is_dead: bool = False
+    is_cumulative: bool = False
+    batch_index: int | None = None
+    deliver_at_ms: int | None = None
+    producer_name: str | None = None
+    initial_subscription_name: str | None = None
+
+    def request_properties(self) -> dict[str, str]:
+        """The properties of the request; :func:`reconsume_later_of` reads them.
+
+        >>> asked = ReconsumeLater("t-s-RETRY", {"colour": "red"}, batch_index=0)
+        >>> asked.request_properties()
+        {'letter_topic': 't-s-RETRY', 'batch_index': '0', 'property.colour': 'red'}
+        >>> reconsume_later_of(asked.request_properties()) == asked
+        True
+        """
+        said = {name: value for name, value in self._asdict().items() if name != "properties" and value is not None and value is not False}
+        written = {name: "true" if value is True else str(value) for name, value in said.items()}
+        return {**written, **{_OWN + name: value for name, value in self.properties.items()}}
+
+
+def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
+    """The request with these properties; :class:`InvalidConfiguration` for what none can have. Others than its own are passed over."""
+    if not properties.get("letter_topic"):
+        raise InvalidConfiguration("reconsume_later: name the letter topic")
+    own = {name.removeprefix(_OWN): value for name, value in properties.items() if name.startswith(_OWN)}
+    return ReconsumeLater(properties["letter_topic"], own, properties.get("is_dead") == "true", properties.get("is_cumulative") == "true",
+                          _number(properties, "batch_index"), _number(properties, "deliver_at_ms"), properties.get("producer_name"),
+                          properties.get("initial_subscription_name"))
+
+
+def _number(properties: Mapping[str, str], name: str) -> int | None:
+    value = properties.get(name)
+    if value is not None and not value.isdecimal():
+        raise InvalidConfiguration(f"reconsume_later: {name} {value!r} is not a number")
+    return None if value is None else int(value)
 
 
 def dead_letter_topic(topic: str, subscription: str) -> str:

@@ -1,8 +1,10 @@
 """Reading entries by position without a JVM: for small amounts, such as letters and deliver times. Large ones go through Spark (see slices)."""
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.numbering import Run
@@ -11,13 +13,15 @@ from pulsar_spark.storage.published import read_published
 
 
 def read_entries(table: Path, ledgers: PartitionLedgers, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, pa.Table]]:
-    """The messages of the entries at positions first..last of each span: run by run, the rows of MESSAGES in order of position and batch index."""
-    for first, last in spans:
-        for run in ledgers.overlapping(first, last):
-            low = run.first_entry_id + max(first - run.first_position, 0)
-            high = run.first_entry_id + min(last, run.last_position) - run.first_position
-            rows = read_published(table, run.path, run.publish_id, low, high)
-            yield run, rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
+    """The messages of the entries at positions first..last of each span, of which none overlaps the next: run by run, the rows of MESSAGES in order of position
+    and batch index. A run is read once, however many spans lie in it."""
+    parts = ((run, max(first, run.first_position), min(last, run.last_position)) for first, last in spans for run in ledgers.overlapping(first, last))
+    for run, group in groupby(parts, key=lambda part: part[0]):
+        firsts, lasts = (np.array(ends) - run.first_position + run.first_entry_id for ends in list(zip(*group))[1:])
+        rows = read_published(table, run.path, run.publish_id, int(firsts[0]), int(lasts[-1]))
+        entry_ids = rows["entry_id"].to_numpy()
+        is_inside = entry_ids <= lasts[np.searchsorted(firsts, entry_ids, side="right") - 1]
+        yield run, rows.filter(pa.array(is_inside)).sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
 
 
 @lru_cache(maxsize=1024)

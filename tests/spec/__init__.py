@@ -12,6 +12,7 @@ column. What is asked stands left, what must come of it right:
 | `refused` | who is refused, and how; empty is nobody |
 | `reset` | the consumers told to forget what they have received |
 | `letters` | all dead letters of the subscription so far, by the entry they are of; the count is the number of attempts |
+| `later` | likewise its retry letters; the count is how often the message was put off with that |
 | `due`, `waits` | pending entries that come back then; replay entries that are not delivered before |
 | the rest | the subscription after the round: `mark-delete`, `read`, `acked`, `pending`, `replay`, `permits`, `unacked`, `blocked`, `active`, `type` |
 

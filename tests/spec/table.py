@@ -1,5 +1,6 @@
 """Reading a case's table: cells to requests and expectations. The notation is described in ``tests.spec``."""
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -58,7 +59,7 @@ class Case:
 
     def published(self, row: dict[str, str]) -> list[tuple[int, int | None]]:
         """Messages and deliver time (milliseconds, or None) of each entry."""
-        return [entry for token in row.get("publish", "").split() for entry in _repeated(token)]
+        return entries(row.get("publish", ""))
 
     def requests(self, row: dict[str, str]) -> list[dict]:
         """The requests of a round; on a partitioned topic each is made of every partition, as consumers of the whole topic do."""
@@ -84,15 +85,27 @@ class Case:
 
     def _request(self, words: list[str], partition: int) -> dict:
         if words[0] in ADMIN_VERBS:
-            return ADMIN_VERBS[words[0]](On(self.topic, partition), words[1:])
-        consumer, verb, arguments = words[0], words[1], words[2:]
+            return asked(On(self.topic, partition), words)
+        consumer, *rest = words
         subscription, _, name = consumer.rpartition("/")
-        on = On(self.topic, partition, subscription or "s")
-        return CONSUMER_VERBS[verb](on, self.consumer_id(consumer), [*arguments, "name", name] if verb == "subscribe" else arguments)
+        return asked(On(self.topic, partition, subscription or "s"), [name, *rest], self.consumer_id)
+
+
+def asked(on: On, words: list[str], consumer_id: Callable[[str], str] = str) -> dict:
+    """``A ack 0-3 receipt`` or ``skip 2`` as the request about *on*; *consumer_id* gives a consumer's id by its name in the table."""
+    if words[0] in ADMIN_VERBS:
+        return ADMIN_VERBS[words[0]](on, words[1:])
+    consumer, verb, *arguments = words
+    return CONSUMER_VERBS[verb](on, consumer_id(consumer), [*arguments, "name", consumer] if verb == "subscribe" else arguments)
 
 
 def _parts(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(";") if part.strip()]
+
+
+def entries(cell: str) -> list[tuple[int, int | None]]:
+    """``1*2 4 1@7`` as messages and deliver time (milliseconds, or None) of each entry."""
+    return [entry for token in cell.split() for entry in _repeated(token)]
 
 
 def _repeated(token: str) -> list[tuple[int, int | None]]:
@@ -124,6 +137,13 @@ def _left(words: list[str]) -> dict:
     return {"ack_set": None if left is None else list(ack_set.of_indexes(left)), "receipt": "receipt" in words}
 
 
+def _later(on: On, consumer: str, words: list[str]) -> dict:
+    """``3``, or ``0 index 1 left 0,2`` of a batch; ``times 2`` for the second time, ``dead`` for a dead letter, ``cumulative`` with all before it."""
+    options = {word: int(words[words.index(word) + 1]) for word in ("index", "times") if word in words}
+    return on.reconsume_later(int(words[0]), consumer=consumer, batch_index=options.get("index"), times=options.get("times", 1), is_dead="dead" in words,
+                              is_cumulative="cumulative" in words, **_left(words))
+
+
 def _seek(on: On, consumer: str | None, words: list[str]) -> dict:
     return on.seek(publish_time_ms=1000 * int(words[1]), consumer=consumer) if words[0] == "second" else on.seek(words[0], consumer=consumer)
 
@@ -134,6 +154,7 @@ CONSUMER_VERBS = {
     "ack": lambda on, consumer, words: on.ack(*_span(words), consumer=consumer, **_left(words)),
     "cumulative": lambda on, consumer, words: on.cumulative_ack(int(words[0]), consumer=consumer, **_left(words)),
     "nack": lambda on, consumer, words: on.negative_ack(consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))),
+    "later": _later,
     "redeliver": lambda on, consumer, words: on.redeliver_all(consumer),
     "close": lambda on, consumer, words: on.close(consumer),
     "leaves": lambda on, consumer, words: leave(consumer),
