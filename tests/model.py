@@ -4,9 +4,12 @@ A round takes the requests written since the last one and does, for all subscrip
 membership and the requests that move a cursor, one after another; then all acknowledgements; then all returns; then one dispatch. Policies are those
 of semantics 0 where they differ from Pulsar. Letters are noted, not published. Not modelled: chunks, keys, the delay index.
 """
+from collections import defaultdict
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 
@@ -37,6 +40,8 @@ class Model:
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
         self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
         self.cursors: dict[tuple[str, int, str], Cursor] = {}
+        self.dead_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
+        self.retry_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
         self.number = 0
         self.now_ms = 0
 
@@ -63,11 +68,19 @@ class Model:
         deliveries = []
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
+            has_work = cursor.has_work(now_ms)
             cursor.apply_acks(batches)
             asked = cursor.apply_returns(now_ms, batches)
-            cursor.set_aside_delayed(self.deliver_ms[cursor.topic, cursor.partition], now_ms)
-            deliveries += cursor.dispatch(batches, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
+            unread = cursor.read(self.deliver_ms[cursor.topic, cursor.partition], now_ms, has_work=has_work)
+            deliveries += cursor.dispatch(batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
+
+    def restart(self, now_ms: int) -> None:
+        """Another broker takes over: it knows all that was committed, hears of every client anew, and looks after backlogs at once."""
+        for cursor in self.cursors.values():
+            for consumer in cursor.consumers.values():
+                consumer.heard_ms = now_ms
+        self.checked_ms = {}
 
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         """The cursor as plain values; positions are numbers, ranges inclusive pairs, times milliseconds."""
@@ -86,7 +99,11 @@ class Model:
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """The dead letters of a subscription, of all partitions."""
-        return sorted(letter for (name, _, other), cursor in self.cursors.items() if (name, other) == (topic, subscription) for letter in cursor.letters)
+        return sorted(self.dead_letters[topic, subscription])
+
+    def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
+        """The retry letters of a subscription, of all partitions; *attempts* is how often the message was put off with that."""
+        return sorted(self.retry_letters[topic, subscription])
 
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({subscription for name, _, subscription in self.cursors if name == topic})
@@ -143,7 +160,7 @@ class Model:
         if key[:2] not in self.batches:
             raise Refused("TopicNotFound")
         start = 0 if initial_position == "Earliest" else len(self.batches[key[:2]])
-        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start))
+        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start, letters=self.dead_letters[key[0], key[2]]))
 
     def _subscribe(self, request: dict, properties: dict) -> None:
         asked = properties["subscription_type"]
@@ -184,6 +201,26 @@ class Model:
         cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None, False))
         if left:
             cursor.acks.append((last, last, tuple(left), True))
+
+    def _reconsume_later(self, request: dict, properties: dict) -> None:
+        """A letter, unless the message is acknowledged already, be it in this round; and the acknowledgement (4.23, 0.27)."""
+        asked = reconsume_later_of(properties)
+        if asked.is_cumulative and self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
+            raise Refused("CumulativeAcknowledgementNotAllowedError")
+        cursor, first, position = self._checked(request, request["first"], request["last"])
+        batch_size = self.batches[cursor.topic, cursor.partition][position]
+        index = 0 if batch_size == 1 else asked.batch_index
+        kept = ack_sets.indexes(cursor.kept(position, self.batches[cursor.topic, cursor.partition]))
+        if first != position or (kept and (index not in range(batch_size) or index in ack_sets.indexes(request.get("ack_set") or ()))):
+            raise Refused("InvalidMessage")
+        if index in kept:
+            letters = self.dead_letters if asked.is_dead else self.retry_letters
+            letters[cursor.topic, cursor.subscription].append(
+                Letter(cursor.partition, position, index if batch_size > 1 else -1, int(asked.properties[RECONSUME_TIMES])))
+        if asked.is_cumulative:
+            self._cumulative_ack(request, properties)
+        else:
+            self._ack(request, properties)
 
     def _negative_ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])

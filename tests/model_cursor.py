@@ -4,6 +4,7 @@ A dict per status and position, and one method per step of a round. Where the ru
 round itself: who stands where in line, how wide a turn is. Slow on purpose; nothing here is shared with the package but the pure rules.
 """
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set as ack_sets
@@ -159,6 +160,16 @@ class Cursor:
                     self.replay.setdefault(position, Replay(0))
         self._advance()
 
+    def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
+        """What is unacknowledged of an entry after the acknowledgements that this round has brought so far."""
+        if self.is_done(position):
+            return ()
+        kept = self.ack_sets.get(position, ack_sets.full(batches[position]))
+        for first, last, left, is_cumulative in self.acks:
+            if first <= position <= last:
+                kept = (ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect)(kept, left or ())
+        return kept
+
     def _done(self, position: int) -> None:
         self.acknowledged.add(position)
         for known in (self.pending, self.replay, self.ack_sets):
@@ -193,20 +204,35 @@ class Cursor:
     def _die(self, position: int, attempts: int, batches: list[int]) -> None:
         """A letter for each message of the entry that is not acknowledged; then the entry is (4.27)."""
         left = ack_sets.indexes(self.ack_sets.get(position, ack_sets.full(batches[position])))
-        self.letters += [Letter(self.partition, position, index if batches[position] > 1 else -1, attempts) for index in left]
+        self.letters.extend(Letter(self.partition, position, index if batches[position] > 1 else -1, attempts) for index in left)
         self._done(position)
 
-    def set_aside_delayed(self, deliver_ms: list[int | None], now_ms: int) -> None:
-        """On Shared, entries that a read would meet before their deliver time wait for it as replay; the others get them at once (2.6, 4.9)."""
-        receivers = [consumer for consumer in self.consumers.values() if consumer.permits > 0]
-        if self.is_single_active() or not receivers or all(consumer.is_blocked for consumer in receivers):
-            return
+    def has_work(self, now_ms: int) -> bool:
+        """Was anything asked about its entries, or has one fallen due?"""
+        asked = self.acks or self.negative_acks or self.redeliver_all or self.left
+        return bool(asked) or any(held.due_ms is not None and held.due_ms <= now_ms for held in self.pending.values())
+
+    def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool) -> list[int]:
+        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared those that it meets before their deliver time do not go
+        out, and wait for it as replay; the other types know none (2.6, 4.9). Nothing is read while consumers or subscription are blocked and nothing happens."""
+        receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
-        for position in range(self.read_position, min(self.read_position + sum(consumer.permits for consumer in receivers), len(deliver_ms))):
-            due_ms = deliver_ms[position]
-            if due_ms is not None and due_ms > now_ms and not self._is_known(position):
-                self.replay[position] = Replay(0, due_ms)
+        is_held_back = all(consumer.is_blocked for consumer in receivers) or (self.is_blocked and not self._due_replay(now_ms))
+        if is_held_back and not has_work and not self.is_single_active():
+            return []
+        unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
+        met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
+        early = [] if self.is_single_active() else [position for position in met if deliver_ms[position] is not None and deliver_ms[position] > now_ms]
+        self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
+        return [position for position in met if position not in early]
+
+    def _due_replay(self, now_ms: int) -> list[int]:
+        return sorted(position for position, back in self.replay.items() if self.is_single_active() or back.due_ms is None or back.due_ms <= now_ms)
+
+    def _receivers(self, now_ms: int) -> list[Consumer]:
+        return [consumer for consumer in self.consumers.values()
+                if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)]
 
     def _is_known(self, position: int) -> bool:
         return self.is_done(position) or position in self.pending or position in self.replay
@@ -215,18 +241,16 @@ class Cursor:
         while self.read_position < end and self._is_known(self.read_position):
             self.read_position += 1
 
-    def dispatch(self, batches: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
-        """Hand out candidates; sets the blocked flags. Positions ascend within a consumer."""
+    def dispatch(self, batches: list[int], unread: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
+        """Hand out what is to come again and *unread*; sets the blocked flags. Positions ascend within a consumer."""
         limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_consumer"]
         unacked = {consumer_id: self.unacked(batches, consumer_id) for consumer_id in self.consumers}
         blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (
             consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)) for consumer_id, consumer in self.consumers.items()}
-        receivers = [consumer for consumer in self.consumers.values()
-                     if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)]
+        receivers = self._receivers(now_ms)
         total_permits = sum(consumer.permits for consumer in receivers)
 
-        replay = sorted(position for position, back in self.replay.items() if self.is_single_active() or back.due_ms is None or back.due_ms <= now_ms)
-        unread = [position for position in range(self.read_position, len(batches)) if not self._is_known(position)]
+        replay = self._due_replay(now_ms)
         in_line = sorted(replay + unread) if self.is_single_active() else replay + unread
         heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
         offered = len(replay + unread)

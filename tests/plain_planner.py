@@ -1,11 +1,13 @@
-"""A planner without Spark, position by position, for tests of what lies around the plan: numbering, letters, maintenance, trimming.
+"""A planner without Spark, position by position: for tests of what lies around the plan, and the plan's twin where histories are many.
 
-It knows acknowledgements, returns, deaths and deliver times as the plan does, but hands out by permits alone: no fair shares, no unacknowledged limits. Who
-gets what is the specification's business, which runs on the real plan.
+It does what the transforms do, from the same rows, but an entry at a time and without their algebra.
 """
+from collections import Counter
+
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
 
@@ -21,7 +23,7 @@ def _plan(rows: list[dict]) -> list[Range]:
     limits = next(row for row in rows if row["kind"] == "cursor")
     held: dict[int, Range] = {}
     for row in _of(rows, "unread"):
-        _put(held, Range(row["first"], row["last"], UNREAD, redelivery_count=0, due_time=row["due_time"], batch_size=row["batch_size"]))
+        _put(held, Range(row["first"], row["last"], UNREAD, redelivery_count=0, due_time=row.get("due_time"), batch_size=row["batch_size"]))
     for row in _of(rows, "range"):
         _put(held, Range(**{name: row[name] for name in Range._fields}))
     for row in _of(rows, "ack"):
@@ -75,13 +77,39 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
 
 
 def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    due = [entry for entry in held.values() if entry.status == UNREAD or (
-        entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["now"]))]
-    in_line = sorted(due, key=lambda entry: (entry.status == UNREAD and not limits["is_single_active"], entry.first))
-    for row in _of(rows, "consumer"):
-        if row["lap"] == 0:
-            permits = row["permits"]
-            while permits > 0 and in_line:
-                entry = in_line.pop(0)
-                held[entry.first] = entry._replace(status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None)
-                permits -= entry.unacked_messages
+    waiting = [entry.first for entry in sorted(held.values()) if entry.status == REPLAY and (
+        limits["is_single_active"] or (entry.due_time or 0) <= limits["now"])]
+    unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
+    in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
+    heaviest = max((held[position].unacked_messages for position in in_line[:limits["permits"]]), default=1)
+    out = Counter()
+    for entry in held.values():
+        out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
+    offered = min(len(in_line), limits["permits"])
+    in_line = in_line[:len(waiting) + _readable(limits, out.total(), heaviest)] if limits["limit"] > 0 else in_line
+    for row in sorted(_of(rows, "consumer"), key=lambda row: row["ordinal"]):
+        width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], heaviest)
+        share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
+        width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
+        for position in in_line[:width]:
+            held[position] = held[position]._replace(status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None)
+        in_line = in_line[width:]
+
+
+def _readable(limits: dict, out: int, heaviest: int) -> int:
+    """How many entries never delivered the limit of the subscription leaves room for."""
+    limit, out = limits["limit"], out + limits["unacked_elsewhere"]
+    if out >= (limit // 2 if limits["is_blocked"] else limit):
+        return 0
+    return max(1, (limit - out) // heaviest)
+
+
+def _width(row: dict, limits: dict, unacked: int, heaviest: int) -> int:
+    """How many entries the consumer may take in its two turns together."""
+    limit, room = row["limit"], row["permits"]
+    if limit > 0:
+        room = min(room, limit - unacked)
+        if unacked > limit // 2 if row["is_blocked"] else unacked >= limit:
+            return 0
+    least = min(room, READ_BATCH) if limits["is_single_active"] else 1
+    return max(least, room // heaviest) if room > 0 else 0
