@@ -12,6 +12,7 @@ from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement, rang
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.protocol.letters import ReconsumeLater
 
 
 class Grouping(NamedTuple):
@@ -48,6 +49,16 @@ class AcknowledgementTracker:
     def acknowledge_cumulative(self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None) -> tuple[int, Receipt | None]:
         """Acknowledge up to and including a message; the last position nothing of which is left, and what to wait for."""
         return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
+
+    def reconsume_later(self, position: int, batch_index: int, bits: int, letter: ReconsumeLater) -> tuple[bool | int, list[dict]]:
+        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or :meth:`acknowledge_cumulative` say first, and
+        the rows to send, in order and at once: the request is the last, behind what was acknowledged before."""
+        with self._lock:
+            earlier = self._take()
+            result, ack_set = self.group.acknowledge_apart(position, batch_index, bits, is_cumulative=letter.is_cumulative)
+        receipt = {"receipt": "true"} if self._grouping.has_receipts else {}
+        return result, [*earlier, self._make("reconsume_later", first=position, last=position, ack_set=ack_set,
+                                             properties=letter.request_properties() | receipt)]
 
     def _add(self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None) -> tuple[bool | int, Receipt | None]:
         with self._lock:

@@ -73,6 +73,16 @@ class AckGroup:
             self._unacked_bits = {entry: left for entry, left in self._unacked_bits.items() if entry > done}
         return self._cumulative - bool(self._cumulative_bits)
 
+    def acknowledge_apart(self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool) -> tuple[bool | int, list[int] | None]:
+        """Acknowledge a message in a request of its own, with nothing waiting: what :meth:`acknowledge` or :meth:`acknowledge_cumulative` say, and the ack set
+        of the request. It names the message's index also where acknowledgements of single messages of a batch are off."""
+        known, left = self._unacked_bits.get(position, delivered_bits), 0
+        if batch_index >= 0:
+            left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)
+        done = (self.acknowledge_cumulative if is_cumulative else self.acknowledge)(position, batch_index, delivered_bits)
+        self.take()
+        return done, _words(left) if left else None
+
     def is_duplicate(self, position: int, batch_index: int) -> bool:
         """Whether a message that arrives was acknowledged before."""
         if position < self._cumulative or position in self._entries:

@@ -1,16 +1,20 @@
-"""What an application says about messages it received: done, or not now.
+"""What an application says about messages it received: done, or not now, or later.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's
 entry, however the subscription shares its messages; what comes along with it is the broker's business. The dead letter policy is the broker's too: it
-counts.
+counts. Messages put off wait until their requests are committed: what becomes of them is settled then.
 """
+from collections.abc import Callable
+
 from pulsar_spark.client.arguments import check_properties
+from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.message import Message
-from pulsar_spark.client.places import Places
+from pulsar_spark.client.places import Place, Places
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError
+from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.message_id import MessageId
 
 MIN_NEGATIVE_ACK_MS = 100
@@ -19,7 +23,8 @@ MIN_NEGATIVE_ACK_MS = 100
 class Acknowledger:
     """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* is how many seconds a receipt is waited for."""
 
-    def __init__(self, places: Places, settings: ConsumerSettings, unacked: UnackedTracker | None, timeout: float):
+    def __init__(self, channel: Channel, places: Places, settings: ConsumerSettings, unacked: UnackedTracker | None, timeout: float):
+        self._channel = channel
         self._places = places
         self._settings = settings
         self._unacked = unacked
@@ -63,6 +68,31 @@ class Acknowledger:
         subscription.tracker.give_back({position}, delay_ms)
         if self._unacked is not None:
             self._unacked.remove(subscription, position)
+
+    def reconsume_later(self, messages: list[Message], letter_of: Callable[[Message, Place], ReconsumeLater]) -> None:
+        """Acknowledge messages, each in the request that asks for its letter, in one commit; nothing when one of them cannot be put off."""
+        if not messages:
+            return
+        places = [self._places.find(message) for message in messages]
+        letters = [letter_of(message, place) for message, place in zip(messages, places)]
+        earlier, asked = [], []
+        for (subscription, position, batch_index, bits), letter in zip(places, letters):
+            result, rows = subscription.tracker.reconsume_later(position, batch_index, bits, letter)
+            earlier += rows[:-1]
+            asked.append(rows[-1])
+            if self._unacked is None:
+                continue
+            if letter.is_cumulative:
+                self._unacked.remove_up_to(subscription, result)
+            elif result:
+                self._unacked.remove(subscription, position)
+        if not self._settings.grouping.has_receipts:
+            self._channel.post(earlier + asked, self._timeout)
+            return
+        self._channel.submit(earlier)
+        for reply in self._channel.ask(asked, self._timeout):
+            if reply.error is not None:
+                raise reply.error
 
     def give_back_expired(self) -> None:
         """Give back at once what was not acknowledged in time."""

@@ -20,7 +20,7 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.client.letter_writer import letter_topics
+from pulsar_spark.client.letters import letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer

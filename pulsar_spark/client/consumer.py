@@ -7,7 +7,7 @@ from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
-from pulsar_spark.client.letter_writer import LetterTopics, LetterWriter
+from pulsar_spark.client.letters import Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Places
@@ -58,10 +58,8 @@ class Consumer:
         if not queue_size:
             self._receiver.set_without_queue(self._subscriptions[0])
         self._places = Places(self._subscriptions, self._ledgers, topic_name)
-        self._acknowledger = Acknowledger(self._places, settings, self._unacked, client._timeout)
-        self._letters = None
-        if letter_topics is not None:
-            self._letters = LetterWriter(client, letter_topics, settings.subscription_name, settings.consumer_name)
+        self._acknowledger = Acknowledger(self._channel, self._places, settings, self._unacked, client._timeout)
+        self._letters = letter_topics and Letters(letter_topics, settings.subscription_name, settings.consumer_name)
 
     def _connect(self) -> None:
         """Join the subscription on every partition, or on none."""
@@ -140,30 +138,33 @@ class Consumer:
         self._receiver.check_open()
         self._acknowledger.negative_acknowledge(message)
 
-    def reconsume_later(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
-        """Publish a copy to the retry letter topic, to come again after the delay, then acknowledge the message; needs ``retry_enable``.
+    def reconsume_later(self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None) -> None:
+        """Put a message, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after the delay; needs ``retry_enable``.
 
-        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead. *properties* are added to the copy's.
+        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead. *properties* are added to the copy's. It
+        returns when the request is stored: then there will be one copy, whatever crashes when.
         """
-        self._write_letter(message, delay_millis, properties)
-        self.acknowledge(message)
+        self._put_off(message, delay_millis, properties, is_cumulative=False)
 
     def reconsume_later_cumulative(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
         """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not on Shared and Key_Shared."""
         self._receiver.check_open()
         self._acknowledger.check_cumulative()
-        self._write_letter(message, delay_millis, properties)
-        self.acknowledge_cumulative(message)
+        check_type(Message, message, "message")
+        self._put_off(message, delay_millis, properties, is_cumulative=True)
 
-    def _write_letter(self, message: Message, delay_millis: int | None, properties: dict | None) -> None:
+    def _put_off(self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool) -> None:
         self._receiver.check_open()
         if self._letters is None:
             raise InvalidConfiguration(f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True")
-        check_type(Message, message, "message")
+        messages = message if isinstance(message, list) else [message]
+        for each in messages:
+            check_type(Message, each, "message")
         check_type_or_none(int, delay_millis, "delay_millis")
         check_properties(properties)
-        topic = str(self._places.find(message).subscription.topic.name)
-        self._letters.write(message, topic, max(0, delay_millis or 0), properties)
+        delay_ms = max(0, delay_millis or 0)
+        self._acknowledger.reconsume_later(messages, lambda each, place: self._letters.of(
+            each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative))
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
@@ -225,8 +226,6 @@ class Consumer:
         self._receiver.close()
         for subscription in self._subscriptions:
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
-        if self._letters is not None:
-            self._letters.close()
         self._client._forget(self)
 
     def pause_message_listener(self) -> None:

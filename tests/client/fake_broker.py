@@ -1,17 +1,19 @@
 """A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
 
 Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a
-consumer as if its lease had ended, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy are only noted, in ``dead``.
+consumer as if its lease had ended, refuse requests of a kind, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy are only noted, in ``dead``.
 """
 import threading
 import time
+import uuid
 
-from pulsar_spark.protocol.ack_set import count, full, intersect
+from pulsar_spark.protocol.ack_set import count, full, indexes, intersect
+from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
 from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_file
-from pulsar_spark.storage.topics import Topic, prepare_root, read_topic
+from pulsar_spark.storage.topics import Topic, prepare_root, read_topic, resolve_topic
 from tests.client.waiting import eventually
 
 
@@ -83,11 +85,13 @@ class FakeBroker:
         self._publish_ids: set[str] = set()
         self._ends: dict[tuple[str, int], int] = {}
         self._batch_sizes: dict[tuple[str, int], list[int]] = {}
+        self._files: dict[tuple[str, int], list[tuple[str, int]]] = {}
         self._tables = {spec.name: AppendTable(self.layout.broker_table(spec.name)) for spec in (CURSOR_LEDGER, LEDGERS)}
         self._log = TableLog(self.layout.broker_table("requests"))
         self._seen = 0
         self._round = 0
         self._dropped: list[tuple[str, str]] = []
+        self._refused: dict[str, str] = {}
         self._stop = threading.Event()
         self.held = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -109,6 +113,10 @@ class FakeBroker:
     def drop(self, consumer_id: str, text: str = "lease ended") -> None:
         """Let go of a consumer in the next round."""
         self._dropped.append((consumer_id, text))
+
+    def refuse(self, kind: str, error: str) -> None:
+        """Refuse requests of a kind from now on."""
+        self._refused[kind] = error
 
     def _run(self) -> None:
         while not self._stop.wait(0.003):
@@ -141,6 +149,8 @@ class FakeBroker:
             self._topics[request["topic"]] = read_topic(self.layout, request["topic"])
         self._number()
         try:
+            if kind in self._refused:
+                raise Refused(self._refused[kind], "the test says so")
             handler = getattr(self, f"_{kind}", None)
             if handler is not None:
                 handler(self.cursors.get(key), request, properties, facts)
@@ -189,6 +199,26 @@ class FakeBroker:
             last -= 1
         for position in range(cursor.first_unacked, last + 1):
             cursor.acknowledge(position)
+
+    def _reconsume_later(self, cursor, request, properties, facts) -> None:
+        asked, position = reconsume_later_of(properties), request["last"]
+        kept = cursor.ack_sets.get(position, full(self._batch_size(cursor, position)))
+        if position >= cursor.first_unacked and position not in cursor.acked and (asked.batch_index or 0) in indexes(kept):
+            self._write_letter(cursor, position, asked)
+        (self._cumulative_ack if asked.is_cumulative else self._ack)(cursor, request, properties, facts)
+
+    def _write_letter(self, cursor: Cursor, position: int, asked: ReconsumeLater) -> None:
+        path, entry_id = self._files[str(cursor.topic.name), cursor.partition][position]
+        row, = (row for row in read_file(cursor.topic.path, path, MESSAGES.schema).to_pylist()
+                if (row["entry_id"], row["batch_index"]) == (entry_id, asked.batch_index))
+        topic, partitions = resolve_topic(self.layout, asked.letter_topic, create=True)
+        own = dict(publish_id=uuid.uuid4().hex, entry_id=0, batch_index=None, batch_size=1, partition=partitions[0], properties=list(asked.properties.items()),
+                   publish_time=time.time_ns() // 1000, deliver_at_time=asked.deliver_at_ms and asked.deliver_at_ms * 1000, producer_name=asked.producer_name)
+        AppendTable(topic.path).append(MESSAGES.rows([row | own]))
+        if asked.initial_subscription_name:
+            self._topics[str(topic.name)] = topic
+            key = str(topic.name), partitions[0], asked.initial_subscription_name
+            self.cursors.setdefault(key, Cursor(topic, partitions[0], asked.initial_subscription_name, 0))
 
     def _negative_ack(self, cursor, request, properties, facts) -> None:
         due = time.monotonic() + (request["delay_ms"] or 0) / 1000
@@ -246,6 +276,7 @@ class FakeBroker:
             position = self._ends.get((name, partition), 0)
             self._ends[name, partition] = position + 1
             self._batch_sizes.setdefault((name, partition), []).append(batch_size)
+            self._files.setdefault((name, partition), []).append((file.path, entry_id))
             if runs and runs[-1]["batch_size"] == batch_size:
                 runs[-1]["entries"] += 1
             else:

@@ -2,7 +2,10 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.letter_writer import letter_topics
+from pulsar_spark.client.letters import letter_topics
+from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import append_lock, read_file
 from pulsar_spark.storage.topics import create_topic
 from tests.client.waiting import eventually, nothing_comes, receive_values
 
@@ -18,6 +21,13 @@ def short(topic: str) -> str:
 @pytest.fixture
 def consumer(client):
     return client.subscribe("orders", "my-sub", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), **SHARED, **EARLIEST)
+
+
+def read_rows(broker, version: int) -> list[dict]:
+    """The requests of a commit."""
+    path = broker.layout.broker_table("requests")
+    file, = TableLog(path).commit(version).added
+    return read_file(path, file, REQUESTS.schema).to_pylist()
 
 
 def letter(client, topic: str) -> pulsar.Message:
@@ -72,18 +82,103 @@ def test_own_properties_may_name_another_origin_and_seed_the_counter(client, con
         "a": "1", "b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "2", "DELAY_TIME": "0"}
 
 
-def test_the_original_is_acknowledged_only_when_the_letter_is_there(client, broker, consumer, monkeypatch):
+def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consumer):
+    """So it is both or neither, and when the call returns it is stored: nothing that crashes afterwards undoes or repeats it."""
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
-
-    def fail(*arguments, **options):
-        raise pulsar.Timeout("the disk is slow")
-
-    monkeypatch.setattr(pulsar.Producer, "send", fail)
-    with pytest.raises(pulsar.Timeout):
-        consumer.reconsume_later(message)
+    with broker.held:
+        consumer.reconsume_later(message, 60_000)
+        version = TableLog(broker.layout.broker_table("requests")).latest()
+        rows = read_rows(broker, version)
+    assert [(row["kind"], row["first"], row["last"], row["ack_set"]) for row in rows] == [("reconsume_later", 0, 0, None)]
     consumer.close()
     assert broker.asked("ack") == []
+
+
+def test_a_request_that_cannot_be_stored_is_an_error(broker, service_url):
+    client = pulsar.Client(service_url, operation_timeout_seconds=1)
+    consumer = client.subscribe("orders", "my-sub", retry_enable=True, **SHARED, **EARLIEST)
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    with append_lock(broker.layout.broker_table("requests")), pytest.raises(pulsar.Timeout, match="could not be written"):
+        consumer.reconsume_later(message)
+    assert eventually(lambda: broker.asked("reconsume_later")), "it may still take effect"
+    client.close()
+
+
+def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
+    producer = client.create_producer("orders")
+    for number in range(4):
+        producer.send(f"m{number}".encode())
+    messages = [consumer.receive(5000) for _ in range(4)]
+    consumer.acknowledge(messages[3])
+    with broker.held:
+        consumer.reconsume_later(messages[:3], properties={"why": "later"})
+        rows = read_rows(broker, TableLog(broker.layout.broker_table("requests")).latest())
+    assert [(row["kind"], row["first"]) for row in rows] == [("ack", 3), *(("reconsume_later", position) for position in range(3))]
+    letters = [consumer.receive(5000) for _ in range(3)]
+    assert sorted((copy.data(), copy.properties()["why"]) for copy in letters) == [(b"m0", "later"), (b"m1", "later"), (b"m2", "later")]
+    consumer.reconsume_later([])
+    with pytest.raises(ValueError):
+        consumer.reconsume_later([letters[0], letters[1].message_id()])
+    consumer.close()
+    assert len(broker.asked("reconsume_later")) == 3
+
+
+def test_put_off_twice_there_is_one_letter(client, broker, consumer):
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    consumer.reconsume_later(message)
+    consumer.reconsume_later(message)
+    assert consumer.receive(5000).data() == b"m0"
+    assert len(broker.asked("reconsume_later")) == 2
+    assert nothing_comes(consumer)
+
+
+def test_what_is_acknowledged_is_not_put_off(client, broker, consumer):
+    """In the order of the calls, though acknowledgements wait for each other."""
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    consumer.acknowledge(message)
+    consumer.reconsume_later(message)
+    assert nothing_comes(consumer)
+
+
+def test_with_receipts_it_returns_when_the_broker_has_done_it(client, broker):
+    consumer = client.subscribe("orders", "s", retry_enable=True, ack_receipt_enabled=True, **SHARED, **EARLIEST)
+    client.create_producer("orders").send(b"m0")
+    message = consumer.receive(5000)
+    consumer.reconsume_later(message)
+    assert broker.cursors[ORDERS, -1, "s"].first_unacked == 1
+    broker.refuse("reconsume_later", "InvalidMessage")
+    with pytest.raises(pulsar.InvalidMessage):
+        consumer.reconsume_later(message)
+
+
+@pytest.mark.parametrize("is_batch_index", [True, False])
+def test_what_is_put_off_is_not_waited_for_any_more(client, broker, is_batch_index):
+    """The acknowledgement timeout forgets it, of a batch when nothing is left; the letter is of one message of a batch in any case."""
+    consumer = client.subscribe("orders", "s", retry_enable=True, unacked_messages_timeout_ms=10_000, batch_index_ack_enabled=is_batch_index, **EARLIEST)
+    producer = client.create_producer("orders", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for entry in ([b"b0", b"b1"], [b"m1"], [b"m2"]):
+        for content in entry:
+            producer.send_async(content, None)
+        producer.flush()
+    messages = [consumer.receive(5000) for _ in range(4)]
+
+    def waiting() -> set[int]:
+        return {position for _, position in consumer._unacked._timeouts}
+
+    consumer.reconsume_later(messages[0], 60_000)
+    assert waiting() == {0, 1, 2}
+    consumer.reconsume_later(messages[1], 60_000)
+    assert waiting() == {1, 2}
+    consumer.reconsume_later_cumulative(messages[3], 60_000)
+    assert waiting() == set()
+    assert [request["ack_set"] for request in broker.asked("reconsume_later")] == [[0b10], None, None]
+    assert broker.asked("ack") + broker.asked("cumulative_ack") == []
+    reader = client.create_reader("orders-s-RETRY", pulsar.MessageId.earliest)
+    assert [reader.read_next(5000).data() for _ in range(3)] == [b"b0", b"b1", b"m2"]
 
 
 def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
@@ -96,7 +191,7 @@ def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
     copy = consumer.receive(5000)
     assert (copy.data(), copy.partition_key(), copy.properties()["ORIGIN_MESSAGE_ID"]) == (b"b1", "k1", str(messages[1].message_id()))
     consumer.close()
-    assert [list(request["ack_set"]) for request in broker.asked("ack")] == [[0b101]]
+    assert [list(request["ack_set"]) for request in broker.asked("reconsume_later")] == [[0b101]]
 
 
 def test_cumulative_acknowledges_all_and_copies_one(client, broker):
@@ -140,7 +235,7 @@ def test_what_cannot_be_put_off(client, broker, consumer):
         with pytest.raises(error):
             consumer.reconsume_later(wrong, **options)
     consumer.close()
-    assert broker.asked("ack") == []
+    assert broker.asked("ack") + broker.asked("reconsume_later") == []
 
 
 def test_letter_topics_are_named_after_the_first_topic_or_as_the_policy_says():
@@ -182,17 +277,15 @@ def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
         producer.send(b"m0", properties={"RECONSUMETIMES": "1"})
         consumer.reconsume_later(consumer.receive(5000))
         consumer.close()
-    assert [(short(request["topic"]), request["subscription"]) for request in broker.asked("create_subscription")] == [("dead", "repair")] * 2
+    assert [dict(request["properties"])["initial_subscription_name"] for request in broker.asked("reconsume_later")] == ["repair"] * 2
     assert receive_values(client.subscribe("dead", "repair"), 2) == ["m0", "m0"]
 
 
-def test_letter_producers_close_with_their_consumer(client, broker, consumer):
-    client.create_producer("orders").send(b"m0")
-    before = len(client._open)
-    consumer.reconsume_later(consumer.receive(5000))
-    assert [producer.producer_name() for producer in client._open[before:]] == [f"{ORDERS}-my-sub-{consumer.consumer_name()}-RETRY"]
-    consumer.close()
-    assert len(client._open) == before - 1
+def test_the_letter_names_its_consumer_as_its_producer(client, broker, consumer):
+    client.create_producer("orders").send(b"m0", properties={"RECONSUMETIMES": "1"})
+    for suffix in ("RETRY", "DLQ"):
+        consumer.reconsume_later(consumer.receive(5000))
+        assert letter(client, f"orders-my-sub-{suffix}").producer_name() == f"{ORDERS}-my-sub-{consumer.consumer_name()}-{suffix}"
 
 
 def test_a_client_closes_with_letters_about(client, broker, consumer):
