@@ -181,9 +181,9 @@ def _short(topic: str) -> str:
 
 
 def _print_table(accounts: list[Account], console: Console) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("subscription", no_wrap=True)
-    for column in ("published", "delivered", "re-\ndelivered", "dead", "repaired", "acknow-\nledged", "left"):
+    for column in ("published", "delivered", "re-\ndelivered", "dead", "re-\npaired", "acknow-\nledged", "left"):
         table.add_column(column, justify="right")
     table.add_column("ok")
     for account in accounts:
