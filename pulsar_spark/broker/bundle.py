@@ -22,11 +22,12 @@ DEFAULT_LEASE_MS = 30_000
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered. ``trimmed`` holds the first position left of partitions that lost some,
-    ``error`` says why numbering stopped, if it did, ``checked_at`` when maintenance looked at it last."""
+    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the first position left of partitions that lost
+    some, ``error`` says why numbering stopped, if it did, ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
+    life: tuple[int, int] | None
     version: int = 0
     partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
     publish_ids: set[str] = field(default_factory=set)
@@ -143,14 +144,22 @@ class Bundle:
         return any(not state.error and state.log.has(state.version + 1) for state in self.topics.values()) or bool(self._folders.changed())
 
     def _is_other_life(self, state: TopicState) -> bool:
+        """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's definition is read."""
         try:
-            return read_topic(self.layout, state.topic.name).topic_id != state.topic.topic_id
-        except (NotARoot, TopicNotFound, CorruptState):
+            life = state.log.life()
+            if life is not None and life == state.life:
+                return False
+            found = read_topic(self.layout, state.topic.name)
+        except (FileNotFoundError, NotARoot, TopicNotFound, CorruptState):
             return True
+        state.life = life
+        return found.topic_id != state.topic.topic_id
 
     def _add_topic(self, name: TopicName) -> None:
-        topic = read_topic(self.layout, name)
-        self.topics[str(name)] = TopicState(topic, TableLog(topic.path))
+        log, life = TableLog(self.layout.topic(name)), None
+        with contextlib.suppress(FileNotFoundError):
+            life = log.life()
+        self.topics[str(name)] = TopicState(read_topic(self.layout, name), log, life)
 
 
 

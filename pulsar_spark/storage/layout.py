@@ -4,8 +4,10 @@
 ``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names that differ only in case stay apart on file systems that do not
 tell case, and no name can climb out of the root or meet the broker's folder (``_b`` followed by a ``u`` is no escape).
 """
+import contextlib
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
@@ -34,6 +36,7 @@ def encode_name(name: str) -> str:
     return encoded
 
 
+@lru_cache(maxsize=10_000)
 def decode_name(segment: str) -> str:
     """The name behind a path segment; ValueError when no name encodes to it."""
     out, at = bytearray(), 0
@@ -94,12 +97,10 @@ class Layout:
 def _named_folders(folder: Path) -> list[tuple[str, Path]]:
     found = []
     try:
-        entries = list(os.scandir(folder))
+        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]  # no name is encoded so; locks and what is being deleted are
     except (FileNotFoundError, NotADirectoryError):
         return found
     for entry in entries:
-        try:
-            found.append((decode_name(entry.name), Path(entry.path)))
-        except ValueError:
-            continue
-    return [(name, path) for name, path in found if path.is_dir()]
+        with contextlib.suppress(ValueError):
+            found.append((decode_name(entry.name), entry))
+    return [(name, Path(entry.path)) for name, entry in found if entry.is_dir()]

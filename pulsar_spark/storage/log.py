@@ -59,6 +59,17 @@ class TableLog:
     def exists(self) -> bool:
         return self.folder.is_dir()
 
+    def life(self) -> tuple[int, int] | None:
+        """What tells the table from another that was made in its place: its first commit's file, for the price of a stat. None when log clean-up has taken that
+        file; FileNotFoundError without a table."""
+        try:
+            found = os.stat(f"{self.folder}/{0:020d}.json")
+        except FileNotFoundError:
+            if not self.exists():
+                raise
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     def has(self, version: int) -> bool:
         return os.path.exists(f"{self.folder}/{version:020d}.json")
 

@@ -102,14 +102,20 @@ def _parse_definition(path, description: str | None, table_id: str) -> Definitio
     return Definition(properties.pop("table"), version, table_id, properties)
 
 
+def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
+    """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
+    seen = DeltaTable(str(path)).transaction_version(app_id)
+    return seen is not None and seen >= version
+
+
 class AppendTable:
     """A handle for appending to one table from one thread at a time."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = str(path)
         self.definition = read_definition(path)
-        self._first_commit = self._stat_first_commit()
         self._log = TableLog(path)
+        self._life = self._log.life()
         self._is_partitioned = bool(self.definition.properties.get("partitions"))
         self._known = -1
 
@@ -120,8 +126,7 @@ class AppendTable:
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
         with append_lock(self.path):
-            seen = DeltaTable(self.path).transaction_version(app_id)
-            return None if seen is not None and seen >= version else self._append(rows, {app_id: version}, is_locked=True)
+            return None if is_committed(self.path, app_id, version) else self._append(rows, {app_id: version}, is_locked=True)
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
@@ -151,21 +156,10 @@ class AppendTable:
 
     def _update(self) -> None:
         """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its place since."""
-        now = self._stat_first_commit()
-        if now != self._first_commit and None not in (now, self._first_commit):
+        now = self._log.life()
+        if now != self._life and None not in (now, self._life):
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
         self._known = self._log.latest(self._known)
-
-    def _stat_first_commit(self) -> tuple[int, int] | None:
-        """What tells the first commit's file from that of another table in its place; None when log clean-up has taken it."""
-        log = f"{self.path}/_delta_log"
-        try:
-            found = os.stat(f"{log}/{0:020d}.json")
-        except FileNotFoundError:
-            if not os.path.isdir(log):
-                raise
-            return None
-        return found.st_ino, found.st_mtime_ns
 
 
 def partition_values(path: str) -> dict[str, str]:
