@@ -12,7 +12,7 @@ from pulsar_spark.errors import NotARoot, Timeout, named
 from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable, read_definition, read_file
+from pulsar_spark.storage.tables import AppendTable, read_added, read_definition
 
 POLL_SECONDS = 0.01
 _REPLY_COLUMNS = ["kind", "request_id", "error", "text", "topic", "partition", "subscription"]
@@ -63,8 +63,8 @@ class Requester:
 
     def _read(self, log: TableLog, version: int) -> list[dict]:
         table = self.layout.broker_table(CURSOR_LEDGER.name)
-        rows = [row for file in log.commit(version).added for row in read_file(table, file, CURSOR_LEDGER.schema, _REPLY_COLUMNS).to_pylist()]
-        return [row for row in rows if row["kind"] == "reply" and row["request_id"]]
+        rows = read_added(table, log.commit(version), CURSOR_LEDGER.schema, _REPLY_COLUMNS)
+        return [row for row in rows.to_pylist() if row["kind"] == "reply" and row["request_id"]]
 
 
 def require_root(layout: Layout) -> None:

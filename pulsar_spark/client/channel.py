@@ -16,21 +16,23 @@ from collections.abc import Callable
 from pulsar_spark.client.inbox import COLUMNS, Inbox, Reply, Subscriber
 from pulsar_spark.client.request_writer import RequestWriter
 from pulsar_spark.client.requests import LEASE_MS, RequestMaker
+from pulsar_spark.client.worker import Worker
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import read_added
 
 FAST_POLL = 0.01
 SLOW_POLL = 0.05
 SPACING = 0.05
 
 
-class Channel:
+class Channel(Worker):
     """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a sign of life."""
 
     def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS):
+        super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._log = TableLog(self._path)
@@ -40,7 +42,6 @@ class Channel:
         self._maker = RequestMaker(client_id)
         self.make = self._maker.make
         self._clock = clock
-        self._condition = threading.Condition()
         self._outbox: list[dict] = []
         self._committed: list[Callable[[int], None]] = []
         self._is_urgent = False
@@ -51,9 +52,7 @@ class Channel:
         self._eager = 0
         self._last_commit = float("-inf")
         self._failure: PulsarSparkError | None = None
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-client-{client_id}", daemon=True)
-        self._thread.start()
+        self._start()
 
     # What consumers ask for, from any thread.
 
@@ -153,14 +152,6 @@ class Channel:
         """Whether requests can still be sent."""
         return self._failure is None
 
-    def stop(self, timeout: float) -> None:
-        """Send what is left and end the thread."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
-
     # The thread.
 
     def _run(self) -> None:
@@ -240,9 +231,8 @@ class Channel:
 
     def _receive(self) -> None:
         for commit in self._log.commits(after=self._seen):
-            for file in commit.added:
-                rows = read_file(self._path, file, CURSOR_LEDGER.schema, COLUMNS)
-                with self._condition:
-                    wanted = self._inbox.wanted()
-                self._inbox.dispatch(rows, wanted)
+            rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
+            with self._condition:
+                wanted = self._inbox.wanted()
+            self._inbox.dispatch(rows, wanted)
             self._seen = commit.version

@@ -19,7 +19,7 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import read_added
 
 _COLUMNS = ["topic_id", "partition", "ledger_id", "publish_id", "first_entry_id", "first_position", "entries", "batch_size", "path"]
 
@@ -176,11 +176,10 @@ class LedgerIndex:
         if self._version is None:
             return
         for commit in self._log.commits(after=self._version):
-            for file in commit.added:
-                rows = read_file(self._path, file, LEDGERS.schema, _COLUMNS)
-                for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
-                    if topic_id in self._topics:
-                        _append_rows(self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
+            rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
+            for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
+                if topic_id in self._topics:
+                    _append_rows(self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
             self._version = commit.version
 
 

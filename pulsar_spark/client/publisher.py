@@ -16,6 +16,7 @@ from typing import Callable
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.worker import Worker
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.publish_id import publish_id
@@ -28,7 +29,7 @@ MAX_COMMIT_BYTES = 64 * 1024 * 1024
 _RETRY_SECONDS = 0.2
 
 
-class Publisher:
+class Publisher(Worker):
     """Publishes entries of one topic.
 
     ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages, is_published)`` is told before, ``answered(count)``
@@ -37,9 +38,9 @@ class Publisher:
 
     def __init__(self, topic: Topic, producer_name: str, condition: threading.Condition, due: Callable[[float], tuple[list[Entry], float | None]],
                  settled: Callable[[list[Outgoing], bool], None], answered: Callable[[int], None]):
+        super().__init__(f"publisher-{producer_name}", condition)
         self._topic = topic
         self._producer_name = producer_name
-        self._condition = condition
         self._due = due
         self._settled = settled
         self._answered = answered
@@ -50,25 +51,11 @@ class Publisher:
         self._seen = self._log.latest()
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
         self._under_way: list[Entry] = []
-        self._is_stopping = False
-        self._thread = self._start()
-
-    def _start(self) -> threading.Thread:
-        thread = threading.Thread(target=self._run, name=f"pulsar-spark-publisher-{self._producer_name}", daemon=True)
-        thread.start()
-        return thread
+        self._start()
 
     def put(self, entry: Entry) -> None:
         """Hand over an entry; the caller holds the condition and notifies."""
         self._queue.append(entry)
-
-    def stop(self, timeout: float) -> None:
-        """Publish what is left, call the last callbacks, end the thread."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
 
     def abandon(self) -> None:
         """Fail what is not under way, and end."""
@@ -98,7 +85,7 @@ class Publisher:
             if not is_done:
                 self._fail(self._under_way, UnknownError("the message could not be turned into a row: see the traceback of the publisher's thread"))
                 self._under_way = []
-                self._thread = self._start()
+                self._start()
 
     def _wait_for_entries(self) -> list[Entry] | None:
         with self._condition:

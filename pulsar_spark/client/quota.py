@@ -1,7 +1,7 @@
 """The backlog quota, as a producer meets it: held back or refused while the broker says that the topic's backlog is exceeded (semantics 3.30).
 
-What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second, and reads only the rounds since its last look, of these only who has
-which policy; without a broker nothing is ever exceeded.
+What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded, and reads only the rounds since its last
+look, of these only who has which policy; without a broker nothing is ever exceeded.
 """
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import Commit, TableLog
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
 
 LOOK_SECONDS = 1.0
@@ -24,29 +24,30 @@ _COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
 class BacklogQuota:
     """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same. A policy that was removed is None."""
 
-    def __init__(self, layout: Layout, topic: Topic):
+    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] = time.sleep):
         self._name, self._namespace = str(topic.name), topic.name.namespace_name
+        self._clock, self._wait = clock, wait
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._log = TableLog(self._path)
         self._policies: dict[tuple[str, str], str | None] = {}
         self._seen = -1
-        self._look_at = 0.0
+        self._look_at = float("-inf")
 
-    def refusal(self, timeout: float, is_closed: Callable[[], bool]) -> PulsarSparkError | None:
+    def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
         """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most, or until the producer is closed."""
-        if time.monotonic() >= self._look_at:
+        if self._clock() >= self._look_at:
             self._look()
         if not self._is_exceeded():
             return None
         if self._policy() == REFUSE:
             return ProducerBlockedQuotaExceededException(f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
                                                          "or raise the quota")
-        deadline = time.monotonic() + timeout
+        deadline = self._clock() + timeout
         while self._is_exceeded() and not is_closed():
-            if time.monotonic() >= deadline:
+            if self._clock() >= deadline:
                 return ProducerBlockedQuotaExceededError(f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
                                                          "catch up, or raise the quota")
-            time.sleep(_POLL_SECONDS)
+            self._wait(_POLL_SECONDS)
             self._look()
         return None
 
@@ -58,7 +59,7 @@ class BacklogQuota:
         return self._policies.get((self._name, name)) or self._policies.get((self._namespace, name)) or str(POLICIES[name])
 
     def _look(self) -> None:
-        self._look_at = time.monotonic() + LOOK_SECONDS
+        self._look_at = self._clock() + LOOK_SECONDS
         if self._seen < 0:
             rounds, seen = self._since_snapshot()
         else:
@@ -81,10 +82,7 @@ class BacklogQuota:
         return rounds, latest
 
     def _read(self, commit: Commit) -> tuple[dict[tuple[str, str], str | None], bool]:
-        found, is_snapshot = {}, False
-        for file in commit.added:
-            rows = read_file(self._path, file, CURSOR_LEDGER.schema, _COLUMNS)
-            is_snapshot |= bool(pc.any(rows["is_snapshot"]).as_py())
-            for row in rows.filter(pc.equal(rows["kind"], "policy")).to_pylist():
-                found |= {(row["topic"], name): value for name, value in row["properties"]}
-        return found, is_snapshot
+        rows = read_added(self._path, commit, CURSOR_LEDGER.schema, _COLUMNS)
+        policies = rows.filter(pc.equal(rows["kind"], "policy")).to_pylist()
+        found = {(row["topic"], name): value for row in policies for name, value in row["properties"]}
+        return found, bool(pc.any(rows["is_snapshot"]).as_py())

@@ -10,7 +10,7 @@ from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.cursor_ledger import CursorKey, ranges_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
 
 WINDOW_SECONDS = 60
@@ -36,15 +36,16 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
     for version in range(latest, max(latest - _MAX_ROUNDS, 0), -1):
         if not log.has(version):
             break
-        for file in log.commit(version).added:
-            rows = read_file(path, file, CURSOR_LEDGER.schema, _COLUMNS)
-            times = rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()
-            if not times or times[0] is None or times[0] <= since:
-                return activity
-            is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
-            for key, _, held in ranges_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
-                activity.delivered[key, held.consumer_id] += held.unacked_messages
-                activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+        rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, _COLUMNS)
+        if not rows.num_rows:
+            continue
+        times = rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()
+        if not times or times[0] is None or times[0] <= since:
+            break
+        is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
+        for key, _, held in ranges_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
+            activity.delivered[key, held.consumer_id] += held.unacked_messages
+            activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
     return activity
 
 
@@ -74,8 +75,5 @@ def round_time(layout: Layout, version: int) -> datetime | None:
     log = TableLog(path)
     if version < 1 or not log.has(version):
         return None
-    for file in log.commit(version).added:
-        rows = read_file(path, file, CURSOR_LEDGER.schema, ["kind", "round_time"])
-        for row in rows.filter(pc.equal(rows["kind"], "round")).to_pylist():
-            return row["round_time"]
-    return None
+    rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, ["kind", "round_time"])
+    return next(iter(rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()), None)

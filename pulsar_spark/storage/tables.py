@@ -20,7 +20,7 @@ from filelock import FileLock
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage.commits import WRITER_VERSION, commit, write_files
-from pulsar_spark.storage.log import AddedFile, TableLog
+from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 
 FORMAT = "pulsar_spark"
 _ATTEMPTS = 20
@@ -177,3 +177,9 @@ def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema
               else rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
               for field in wanted]
     return pa.Table.from_arrays(arrays, schema=wanted)
+
+
+def read_added(table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    """The rows that *commit* added, as :func:`read_file` gives them; none for a commit without, such as an OPTIMIZE."""
+    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+    return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

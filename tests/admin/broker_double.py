@@ -4,7 +4,7 @@ import threading
 from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable, read_file
+from pulsar_spark.storage.tables import AppendTable, read_added
 
 
 class BrokerDouble:
@@ -37,7 +37,7 @@ class BrokerDouble:
         while not self._stop.wait(0.01):
             while log.has(seen + 1):
                 seen += 1
-                requests = [row for file in log.commit(seen).added for row in read_file(self._requests, file, REQUESTS.schema).to_pylist()]
+                requests = read_added(self._requests, log.commit(seen), REQUESTS.schema).to_pylist()
                 self.asked += requests
                 names = ("request_id", "topic", "partition", "subscription")
                 self.commit_round([{"kind": "reply", **{name: row[name] for name in names}, **self._answer(row)} for row in requests])

@@ -5,7 +5,9 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.client import quota
+from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
+from pulsar_spark.storage.topics import read_topic
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -64,6 +66,14 @@ def test_it_is_held_until_its_send_timeout(engine, client):
     exceed(engine, "producer_request_hold")
     with pytest.raises(ProducerBlockedQuotaExceededError, match="for 0.2 s"):
         client.create_producer(TOPIC, send_timeout_millis=200).send(b"x")
+
+
+def test_the_time_it_is_held_is_its_clock_s(engine):
+    exceed(engine, "producer_request_hold")
+    now = [1000.0]
+    held = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC), clock=lambda: now[0], wait=lambda seconds: now.append(now.pop() + seconds))
+    assert isinstance(held.refusal(30), ProducerBlockedQuotaExceededError)
+    assert 1030 <= now[0] < 1031
 
 
 def test_it_is_held_until_the_backlog_is_gone(engine, client):

@@ -11,7 +11,7 @@ from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAY
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
 
 SENT_COLUMNS = ("payload", "partition_key", "ordering_key", "event_time", "properties")
@@ -65,7 +65,7 @@ def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
             raise CorruptState(f"topic {str(topic.name)!r}: the commit of transaction {app_id!r}, {version} is gone from the log: run doctor on the root")
         commit = log.commit(at)
         if commit.transactions.get(app_id) == version:
-            return {number for file in commit.added for number in read_file(topic.path, file, MESSAGES.schema, ["sequence_id"])["sequence_id"].to_pylist()}
+            return set(read_added(topic.path, commit, MESSAGES.schema, ["sequence_id"])["sequence_id"].to_pylist())
     return set()
 
 
