@@ -1,19 +1,23 @@
 """A workload whose outcome is known to the last message, whatever happens to its broker meanwhile.
 
-One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison: it is negatively acknowledged whenever it comes,
-and everything else is acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The consumers stay connected throughout, so the account is exact: each
-number comes once, a poisonous one :data:`REDELIVERIES` times more, with counts that go up by one, and ends as one dead letter.
+One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison: it is negatively acknowledged whenever it comes;
+another seventh is put off whenever it comes, and everything else is acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The consumers stay
+connected throughout, so the account is exact: each number comes once, one that is given back or put off :data:`REDELIVERIES` times more, with counts that go up by one,
+and ends as one dead letter.
 """
 from collections import defaultdict
 from typing import NamedTuple
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.protocol.letters import ORIGIN_MESSAGE_ID, dead_letter_topic
+from pulsar_spark.protocol.letters import ORIGIN_MESSAGE_ID, dead_letter_topic, reconsume_times, retry_letter_topic
 
 TOPIC = "persistent://public/default/numbers"
 REDELIVERIES = 2
-POISON_EVERY = 7
+EVERY = 7
+POISON, PUT_OFF = 0, 3
+"""What is left of a number, divided by :data:`EVERY`, that is given back or put off."""
+
 BATCH = 4
 LEASE_SECONDS = 600
 """Longer than any broker is away, so that nothing is given back because its consumer could not be heard."""
@@ -43,8 +47,8 @@ class Workload:
             return self._client.subscribe(TOPIC, name, consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest, **options)
 
         policy = pulsar.ConsumerDeadLetterPolicy(REDELIVERIES, initial_subscription_name="read")
-        self._workers = [subscribe("work", pulsar.ConsumerType.Shared, receiver_queue_size=20, dead_letter_policy=policy, unacked_messages_timeout_ms=0,
-                                   negative_ack_redelivery_delay_ms=300) for _ in range(2)]
+        self._workers = [subscribe("work", pulsar.ConsumerType.Shared, receiver_queue_size=20, dead_letter_policy=policy, retry_enable=True,
+                                   unacked_messages_timeout_ms=0, negative_ack_redelivery_delay_ms=300) for _ in range(2)]
         self._orderly = subscribe("order", pulsar.ConsumerType.Failover, receiver_queue_size=100)
         self._singles = self._client.create_producer(TOPIC)
         self._batches = self._client.create_producer(TOPIC, batching_enabled=True, batching_max_messages=BATCH, batching_max_publish_delay_ms=10_000)
@@ -72,9 +76,10 @@ class Workload:
     def account(self) -> Account:
         """What went wrong; call it when settled."""
         letters = sorted(self._letters())
-        expected = sorted(number for number in range(self._sent) if number % POISON_EVERY == 0)
-        stats = Admin(f"delta:{self._root}").stats(TOPIC)["subscriptions"]
-        left = {name: (sub["msgBacklog"], sub["unackedMessages"]) for name, sub in stats.items() if sub["msgBacklog"] or sub["unackedMessages"]}
+        expected = sorted(number for number in range(self._sent) if _dies(number))
+        admin = Admin(f"delta:{self._root}")
+        left = {(topic, name): (sub["msgBacklog"], sub["unackedMessages"]) for topic in (TOPIC, retry_letter_topic(TOPIC, "work"))
+                for name, sub in admin.stats(topic)["subscriptions"].items() if sub["msgBacklog"] or sub["unackedMessages"]}
         return Account(self._missing(), self._unexpected(), [] if letters == expected else [letters, expected], left)
 
     def _next(self) -> bytes:
@@ -87,8 +92,9 @@ class Workload:
         for worker in self._workers:
             while message := _receive(worker, timeout_ms):
                 number = int(message.data())
-                self._received["work"][number].append(message.redelivery_count())
-                worker.negative_acknowledge(message) if number % POISON_EVERY == 0 else worker.acknowledge(message)
+                self._received["work"][number].append(message.redelivery_count() + reconsume_times(message.properties()))
+                handle = {POISON: worker.negative_acknowledge, PUT_OFF: worker.reconsume_later}.get(number % EVERY, worker.acknowledge)
+                handle(message)
                 count, timeout_ms = count + 1, 1
         last = None
         while message := _receive(self._orderly, timeout_ms):
@@ -101,7 +107,7 @@ class Workload:
 
     def _expected(self) -> dict[tuple[str, int], list[int]]:
         counts = list(range(REDELIVERIES + 1))
-        return {("work", number): counts if number % POISON_EVERY == 0 else [0] for number in range(self._sent)} | {
+        return {("work", number): counts if _dies(number) else [0] for number in range(self._sent)} | {
             ("order", number): [0] for number in range(self._sent)}
 
     def _missing(self) -> list:
@@ -120,6 +126,10 @@ class Workload:
             message = reader.read_next(10_000)
             found.setdefault(message.properties()[ORIGIN_MESSAGE_ID], []).append(int(message.data()))
         return [number for numbers in found.values() for number in numbers]
+
+
+def _dies(number: int) -> bool:
+    return number % EVERY in (POISON, PUT_OFF)
 
 
 def _receive(consumer, timeout_ms: int):
