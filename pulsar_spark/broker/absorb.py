@@ -28,7 +28,7 @@ class RoundRows:
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]]) -> RoundRows:
     """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
     rows = RoundRows(draft.facts)
-    for asked, touched, ranges in zip(work.cursors, work.touched, planned):
+    for asked, touched, ranges in zip(work.cursors, work.touched, planned, strict=True):
         _absorb_cursor(bundle, draft, asked, touched, ranges, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor

@@ -74,9 +74,9 @@ class Acknowledger:
         if not messages:
             return
         places = [self._places.find(message) for message in messages]
-        letters = [letter_of(message, place) for message, place in zip(messages, places)]
+        letters = [letter_of(message, place) for message, place in zip(messages, places, strict=True)]
         earlier, asked = [], []
-        for (subscription, position, batch_index, bits), letter in zip(places, letters):
+        for (subscription, position, batch_index, bits), letter in zip(places, letters, strict=True):
             result, rows = subscription.tracker.reconsume_later(position, batch_index, bits, letter)
             earlier += rows[:-1]
             asked.append(rows[-1])

@@ -1,7 +1,7 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
-Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each range says what became of its entries; positions
-at or above the read position that no range names were never delivered. Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each range says what became of its entries;
+positions at or above the read position that no range names were never delivered. Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -72,7 +72,9 @@ def unacknowledged(mark_delete: int, end: int, ranges: Iterable[Range]) -> Itera
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
-    """Where mark-delete comes to when *entries* that are not acknowledged (ranges by first position, overlapping or not) are skipped; the last position before *end* at most (3.27).
+    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end* at most (3.27).
+
+    *acknowledged* are ranges by first position, overlapping or not.
 
     >>> skip_unacked(-1, 10, [(1, 2)], 2)
     3

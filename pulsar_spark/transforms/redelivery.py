@@ -9,7 +9,7 @@ semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and 
 """
 from pyspark.sql import DataFrame, Window, functions as F
 
-from pulsar_spark.transforms.acknowledge import KEYS, PASSES
+from pulsar_spark.transforms.acknowledge import KEYS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
