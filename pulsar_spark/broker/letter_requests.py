@@ -32,8 +32,7 @@ class LetterRequests(Acknowledgements):
         draft = self.draft.of(cursor)
         kept = self.kept_ack_set(draft, position)
         index = self._index_put_off(cursor, request, asked) if kept else None
-        is_unacked = index in ack_sets.indexes(kept)
-        if is_unacked:
+        if index is not None and ack_sets.has(kept, index):
             self._check_letter_topic(asked)
             self.draft.facts.append(self._letter(draft, request, asked, index))
         acknowledge = self.cumulative_ack if asked.is_cumulative else self.ack
@@ -45,7 +44,7 @@ class LetterRequests(Acknowledgements):
         index = 0 if batch_size == 1 else asked.batch_index
         if index is None or index >= batch_size:
             raise InvalidMessage(f"position {request.last} holds a batch of {batch_size}, in which there is no message {asked.batch_index}: name one of them")
-        if request.ack_set is not None and index in ack_sets.indexes(request.ack_set):
+        if request.ack_set is not None and ack_sets.has(request.ack_set, index):
             raise InvalidMessage(f"position {request.last}: message {index} of the batch is to be put off and to stay unacknowledged")
         return index
 

@@ -93,9 +93,13 @@ def _letters(bundle: Bundle, orders: list[_Order]) -> Iterator[tuple[_Order, dic
 
 
 def _letters_of(state: TopicState, partition: int, orders: list[_Order]) -> Iterator[tuple[_Order, dict]]:
-    """A row per message that one cursor's orders name."""
-    ahead = deque(sorted(orders, key=lambda order: order.fact["first"]))
+    """A row per message that one cursor's orders name: ranges of entries that died, and messages put off."""
+    ahead = deque(sorted((order for order in orders if order.asked is None), key=lambda order: order.fact["first"]))
     here: list[_Order] = []
+    put_off: dict[tuple[int, int], list[_Order]] = defaultdict(list)
+    for order in orders:
+        if order.asked is not None:
+            put_off[order.fact["first"], -1 if order.batch_indexes is None else min(order.batch_indexes)].append(order)
     spans = Positions((order.fact["first"], order.fact["last"]) for order in orders)
     for run, rows in read_entries(state.topic.path, state.ledgers(partition), spans):
         for row in _python_rows(rows):
@@ -104,9 +108,9 @@ def _letters_of(state: TopicState, partition: int, orders: list[_Order]) -> Iter
             while ahead and ahead[0].fact["first"] <= position:
                 here.append(ahead.popleft())
             here = [order for order in here if order.fact["last"] >= position]
-            for order in here:
-                if order.batch_indexes is None or index in order.batch_indexes:
-                    yield order, _letter(order, row, MessageId(partition, run.ledger_id, row["entry_id"], index))
+            dead = [order for order in here if order.batch_indexes is None or index in order.batch_indexes]
+            for order in [*dead, *(put_off.get((position, index)) or put_off.get((position, -1), ()))]:
+                yield order, _letter(order, row, MessageId(partition, run.ledger_id, row["entry_id"], index))
 
 
 def _letter(order: _Order, row: dict, message_id: MessageId) -> dict:

@@ -7,7 +7,7 @@ integer. Our difference is semantics 0.23: batch index acknowledgements are on u
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pulsar_spark.protocol.ack_set import of_indexes
+from pulsar_spark.protocol.ack_set import of_bits
 
 
 class Acknowledgement(NamedTuple):
@@ -144,4 +144,4 @@ def ranges(positions: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _words(bits: int) -> list[int]:
-    return list(of_indexes(index for index in range(bits.bit_length()) if bits >> index & 1))
+    return list(of_bits(bits))

@@ -33,6 +33,24 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
     return _to_words(bits)
 
 
+def of_bits(bits: int) -> AckSet:
+    """The set with the messages unacknowledged whose bits are set in a number.
+
+    >>> of_bits(0b101), of_bits(1 << 64)
+    ((5,), (0, 1))
+    """
+    return _to_words(bits)
+
+
+def has(words: Iterable[int], index: int) -> bool:
+    """Whether message *index* is unacknowledged.
+
+    >>> has((5, 1), 2), has((5, 1), 3), has((5, 1), 64)
+    (True, False, True)
+    """
+    return bool(_to_bits(words) >> index & 1)
+
+
 def indexes(words: Iterable[int]) -> tuple[int, ...]:
     """The unacknowledged batch indexes, ascending.
 
