@@ -1,9 +1,14 @@
 """What every kind of request needs: the topic, cursor and consumer it names, refused by name where there is none, and a few ways to move a cursor."""
+import re
+
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import ConsumerNotFound, InvalidConfiguration, InvalidMessage, SubscriptionNotFound, TopicNotFound
 from pulsar_spark.storage.cursor_ledger import CursorKey
+
+MOST = 10 ** 15
+"""The highest number a request may give: as milliseconds still a time that tables can hold."""
 
 
 class Desk:
@@ -63,8 +68,11 @@ def removed_consumer_row(cursor: Cursor, removed: Removed) -> dict:
                 client_id=removed.consumer.client_id, is_removed=True, text=removed.why)
 
 
-def number_of(request: Request, name: str) -> int:
-    value = request.properties.get(name, "")
-    if not value.lstrip("-").isdigit():
-        raise InvalidConfiguration(f"{request.kind}: {name} {value!r} is not a whole number")
+def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:
+    """A property that is a number from *least* to *most*; *default* where it is not given."""
+    value = request.properties.get(name)
+    if value is None and default is not None:
+        return default
+    if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
+        raise InvalidConfiguration(f"{request.kind}: {name} {value!r} is not a whole number from {least} to {most}")
     return int(value)

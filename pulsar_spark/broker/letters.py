@@ -1,11 +1,11 @@
 """Letters: written from the rows of the round that declared entries dead or put messages off.
 
-A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters behind it, once, because each append bears the round's
-number as its transaction. A crash in between leaves a round whose letters are missing; it is the latest round, since the next one begins after the letters, so
-whoever starts writes the letters of the latest round again, which does nothing where they are there.
+A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters behind it, once, because each append bears
+the round's number as its transaction. A crash in between leaves a round whose letters are missing; it is the latest round, since the next one begins after the
+letters, so whoever starts writes the letters of the latest round again, which does nothing where they are there.
 
-All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions, partitions and requests they come from: cursor
-by cursor, each one's in order of position. A letter keeps the row of its message; what is different is said in :func:`_letter`.
+All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions, partitions and requests they come from:
+cursor by cursor, each one's in order of position. A letter keeps the row of its message; what is different is said in :func:`_letter`.
 """
 import zlib
 from collections import Counter, defaultdict, deque
@@ -34,7 +34,7 @@ BYTES_A_COMMIT = 64 << 20
 
 
 class _Order(NamedTuple):
-    """A ``letter`` row of a round: letters of the messages it names, into *partitions* of *topic*. ``asked`` is None for entries that died by redelivery count."""
+    """A ``letter`` row of a round: letters of the messages it names, into *partitions* of *topic*. ``asked`` is None for entries given back too often."""
 
     fact: dict
     topic: Topic
@@ -61,8 +61,9 @@ def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[d
             table.append_once(MESSAGES.rows(rows), app_id, round_number)
     wanted = {(order.topic, partition, order.initial_subscription): None for orders in by_table.values() for order in orders
               if order.initial_subscription for partition in order.partitions}
-    return [Request(f"letters-{round_number}-{number}", "create_subscription", None, None, str(topic.name), partition, subscription, None, None, None, None, None,
-                    {"initial_position": "Earliest"})
+    nothing = dict.fromkeys(Request._fields)
+    return [Request(**nothing | dict(request_id=f"letters-{round_number}-{number}", kind="create_subscription", topic=str(topic.name), partition=partition,
+                                     subscription=subscription, properties={"initial_position": "Earliest"}))
             for number, (topic, partition, subscription) in enumerate(wanted) if CursorKey(topic.topic_id, partition, subscription) not in bundle.cursors]
 
 
@@ -150,5 +151,7 @@ def _placed(letters: list[tuple[_Order, dict]], router: RoundRobinRouter, identi
 
 
 def _python_rows(rows: pa.Table) -> Iterator[dict]:
-    for batch in rows.to_batches(max_chunksize=1000):
+    """Rows as dicts, instants in microseconds."""
+    counted = pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in rows.schema])
+    for batch in rows.cast(counted).to_batches(max_chunksize=1000):
         yield from batch.to_pylist()

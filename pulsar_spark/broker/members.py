@@ -3,7 +3,7 @@
 Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
 """
 from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, TopicState
-from pulsar_spark.broker.desk import Desk, removed_consumer_row
+from pulsar_spark.broker.desk import Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
@@ -11,9 +11,13 @@ from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.membership import refusal
+from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
+from pulsar_spark.storage.topics import resolve_topic
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""
+
+MOST_INT32 = (1 << 31) - 1
 
 
 class Members(Desk):
@@ -30,23 +34,34 @@ class Members(Desk):
                           most=self.bundle.policy(request.topic, "max_consumers_per_subscription"))
         if refused:
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
+        policy, priority_level = self._dead_letter_policy(request), number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
         consumer = Consumer(request.consumer_id, properties.get("consumer_name") or request.consumer_id, request.client_id,
-                            int(properties.get("priority_level", 0)), cursor.joined, properties=dict(properties))
+                            priority_level, cursor.joined, properties=dict(properties))
         cursor.joined += 1
-        policy = {name: properties[name] for name in DEAD_LETTER_POLICY if properties.get(name)}
         if "max_redeliver_count" in policy:
             cursor.dead_letters = policy
         cursor.consumers[consumer.consumer_id] = consumer
-        self.bundle.lease_ms[request.client_id] = int(properties.get("lease_ms", DEFAULT_LEASE_MS))
+        self.bundle.lease_ms[request.client_id] = lease_ms
         self.renew_lease(request.client_id)
         draft = self.draft.of(cursor)
         draft.is_changed = True
         draft.changed_consumers.add(consumer.consumer_id)
         self._choose_active(cursor, draft)
         return "connected"
+
+    def _dead_letter_policy(self, request: Request) -> dict[str, str]:
+        """What a consumer says of dead letters, if it can be done: once an entry is dead it is too late to refuse it."""
+        policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
+        number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
+        if "initial_subscription_name" in policy:
+            check_name("initial subscription", policy["initial_subscription_name"])
+        if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
+            resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
+        return policy
 
     def flow(self, request: Request) -> None:
         consumer = self.consumer_of(request)

@@ -8,7 +8,11 @@ from pulsar_spark.broker.bundle import TopicState
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
+from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
+
+LONGEST_SECONDS = 10 ** 9
+"""Thirty years: nobody has older messages."""
 
 
 class Moves(Desk):
@@ -18,7 +22,7 @@ class Moves(Desk):
         cursor, state = self.cursor_of(request), self.topic_of(request)
         end = state.end_position(cursor.key.partition)
         if "publish_time_ms" in request.properties:
-            instant = datetime.fromtimestamp(number_of(request, "publish_time_ms") / 1000, timezone.utc)
+            instant = datetime.fromtimestamp(number_of(request, "publish_time_ms", least=0, most=LATEST_MS) / 1000, timezone.utc)
             target = first_published_at(state.topic.path, state.ledgers(cursor.key.partition), instant)
         else:
             wanted = request.properties.get("position", "")
@@ -49,7 +53,7 @@ class Moves(Desk):
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        oldest = datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc) - timedelta(seconds=number_of(request, "seconds"))
+        oldest = datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc) - timedelta(seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS))
         self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
 
     def pass_trimmed(self, states: list[TopicState]) -> None:

@@ -7,7 +7,7 @@ from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
-from pulsar_spark.client.letters import Letters, LetterTopics
+from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Places
@@ -163,6 +163,8 @@ class Consumer:
         check_type_or_none(int, delay_millis, "delay_millis")
         check_properties(properties)
         delay_ms = max(0, delay_millis or 0)
+        if delay_ms > LONGEST_DELAY_MS:
+            raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")
         self._acknowledger.reconsume_later(messages, lambda each, place: self._letters.of(
             each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative))
 

@@ -15,6 +15,8 @@ from pulsar_spark.protocol import letters
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
+LONGEST_DELAY_MS = letters.LATEST_MS // 2
+
 
 class LetterTopics(NamedTuple):
     """Full names of a subscription's letter topics, and when a message is dead."""

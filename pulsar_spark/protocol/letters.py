@@ -27,6 +27,9 @@ CAUSE_RECONSUMED = "max_reconsume_times"
 RETRY_LETTER, DEAD_LETTER = "retry", "dead"
 """Kinds of letters, as the rows of a round name them."""
 
+LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, where Python's calendar ends."""
+
 _OWN = "property."
 """Before the names of the letter's own properties in those of a request."""
 
@@ -69,8 +72,8 @@ def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
 
 def _number(properties: Mapping[str, str], name: str) -> int | None:
     value = properties.get(name)
-    if value is not None and not value.isdecimal():
-        raise InvalidConfiguration(f"reconsume_later: {name} {value!r} is not a number")
+    if value is not None and not (value.isdecimal() and len(value) < 19 and int(value) <= LATEST_MS):
+        raise InvalidConfiguration(f"reconsume_later: {name} {value!r} is not a number, or above {LATEST_MS}")
     return None if value is None else int(value)
 
 

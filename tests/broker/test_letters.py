@@ -2,6 +2,7 @@
 from datetime import datetime, timezone
 
 import pytest
+from deltalake import DeltaTable
 
 from pulsar_spark.broker import letters as letters_module
 from pulsar_spark.broker import rounds as rounds_module
@@ -95,6 +96,19 @@ def test_the_initial_subscription_sees_the_first_letter(engine):
     assert [(delivery.topic, delivery.position) for delivery in result["deliveries"]] == [(GRAVES, 0), (GRAVES, 1)]
 
 
+@pytest.mark.parametrize("wrong", [
+    {"max_redeliver_count": "many"}, {"max_redeliver_count": "-1"}, {"dead_letter_topic": "persistent://public/default/../up"},
+    {"dead_letter_topic": "persistent://public/default/p-partition-7"}, {"initial_subscription_name": "a/b"}, {"priority_level": "first"},
+    {"priority_level": "--1"}, {"priority_level": str(1 << 31)}, {"lease_ms": "long"}, {"lease_ms": "²"}, {"lease_ms": "9" * 30}])
+def test_a_subscription_whose_letters_could_not_be_written_is_refused(engine, wrong):
+    """And the broker lives on, whoever wrote the request."""
+    create_topic(engine.layout, "persistent://public/default/p", 2)
+    engine.publish(TOPIC, -1, [1])
+    replies = engine.round([ON.subscribe("A", **{"max_redeliver_count": 1} | wrong)], 1)["replies"]
+    assert [reply.error in ("InvalidConfiguration", "InvalidTopicName", "TopicNotFound") for reply in replies] == [True]
+    assert engine.subscriptions(TOPIC) == []
+
+
 def test_letters_of_later_rounds_follow(engine):
     engine.publish(TOPIC, -1, [1, 1])
     engine.round([ON.subscribe("A", max_redeliver_count=1), ON.flow("A", 9)], 1)
@@ -107,8 +121,6 @@ def test_letters_of_later_rounds_follow(engine):
 
 def test_letters_read_from_a_file_that_was_rewritten(engine):
     """OPTIMIZE may have moved the rows that a ledger's path names."""
-    from deltalake import DeltaTable
-
     for _ in range(3):
         engine.publish(TOPIC, -1, [1, 1])
     deadly_rounds(engine)
@@ -139,6 +151,14 @@ def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
         "publish_time": datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=timezone.utc), "deliver_at_time": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc),
         "producer_name": "t-s-A-RETRY", "sequence_id": None, "uuid": "p-7", "chunk_id": 0, "num_chunks_from_msg": None, "total_chunk_msg_size": None,
         "schema_version": 3}
+
+
+def test_the_last_deliver_time_there_is(engine):
+    last = 253_402_300_799_999
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.create_subscription("Earliest"), ON.reconsume_later(0, deliver_at_ms=last)], 1)
+    letter, = engine.rows(RETRIES)
+    assert letter["deliver_at_time"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
 
 
 def test_letters_of_a_round_are_written_together(engine, monkeypatch):
@@ -189,7 +209,7 @@ def test_letters_are_spread_over_the_partitions_of_their_topic(engine):
 
 @pytest.mark.parametrize("wrong", [
     {"letter_topic": "persistent://public/default/../up"}, {"letter_topic": "persistent://public/default/p-partition-7"}, {"letter_topic": ""},
-    {"initial_subscription_name": "a/b"}, {"deliver_at_ms": "soon"}, {"batch_index": "first"}])
+    {"initial_subscription_name": "a/b"}, {"deliver_at_ms": "soon"}, {"deliver_at_ms": "9" * 15}, {"deliver_at_ms": "9" * 5000}, {"batch_index": "first"}])
 def test_a_letter_that_cannot_be_written_is_refused_before_anything_is_done(engine, wrong):
     create_topic(engine.layout, "persistent://public/default/p", 2)
     engine.publish(TOPIC, -1, [1])

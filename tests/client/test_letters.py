@@ -231,7 +231,8 @@ def test_what_cannot_be_put_off(client, broker, consumer):
     client.create_producer("orders").send(b"m0"), client.create_producer("other").send(b"x")
     message = consumer.receive(5000)
     for wrong, options, error in ((message.message_id(), {}, ValueError), ("m0", {}, ValueError), (message, {"delay_millis": "1"}, ValueError),
-                                  (message, {"properties": {"a": 1}}, ValueError), (letter(client, "other"), {}, pulsar.InvalidMessage)):
+                                  (message, {"delay_millis": 1 << 62}, ValueError), (message, {"properties": {"a": 1}}, ValueError),
+                                  (letter(client, "other"), {}, pulsar.InvalidMessage)):
         with pytest.raises(error):
             consumer.reconsume_later(wrong, **options)
     consumer.close()
