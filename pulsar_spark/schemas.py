@@ -137,7 +137,7 @@ LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file
     ("bytes", pa.int64(), "size of the file; shared by the runs of one file"),
     ("has_delayed", pa.bool_(), "some entry of the file has a deliver-at time"),
     ("has_chunks", pa.bool_(), "some entry of the file is a chunk"),
-    ("has_keys", pa.bool_(), "some entry of the file has a key"),
+    ("has_keys", pa.bool_(), "some entry of the file may have a key: false only where the log says that none has"),
     ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
 )))
 

@@ -100,11 +100,12 @@ def _published_file(table: Path, file: AddedFile) -> PublishedFile:
     except KeyError as missing:
         raise CorruptState(f"{str(table)!r}: file {file.path!r} has no statistics of {missing}: write topics only through this package") from missing
 
-    def has(column: str) -> bool:
-        return nulls.get(column, file.rows) < file.rows
+    def may_have(column: str, unless_known: bool) -> bool:
+        return nulls[column] < file.rows if column in nulls else unless_known
 
     return PublishedFile(partition, publish_id, first, last, file.rows, smallest if smallest == largest else None, file.path, _time(low.get("publish_time")),
-                         _time(high.get("publish_time")), file.size, has("deliver_at_time"), has("uuid"), has("partition_key") or has("ordering_key"))
+                         _time(high.get("publish_time")), file.size, may_have("deliver_at_time", False), may_have("uuid", False),
+                         may_have("partition_key", True) or may_have("ordering_key", True))
 
 
 def _entry_batch_sizes(table: Path, file: PublishedFile) -> list[int]:
