@@ -7,7 +7,10 @@ topic only, so after a topic was made anew those of its former life stand under 
 """
 from pyspark.sql import Column, DataFrame, functions as F
 
-EVENTS = {"ack": "acknowledged", "cumulative_ack": "acknowledged", "negative_ack": "negatively_acknowledged", "redeliver_all": "redelivery_asked"}
+from pulsar_spark.protocol.letters import RETRY_LETTER
+
+EVENTS = {"ack": "acknowledged", "cumulative_ack": "acknowledged", "negative_ack": "negatively_acknowledged", "redeliver_all": "redelivery_asked",
+          "reconsume_later": "reconsume_later_asked"}
 """What a kind of request is called in the history."""
 
 
@@ -21,17 +24,21 @@ def all_events(rounds: DataFrame, requests: DataFrame) -> DataFrame:
 def _what_the_broker_did(rounds: DataFrame) -> DataFrame:
     is_delivery = (F.col("kind") == "range") & (F.col("status") == "pending") & (F.col("delivery_round") == F.col("round"))
     has_left = (F.col("kind") == "consumer") & F.coalesce("is_removed", F.lit(False))
-    event = F.when(is_delivery, "delivered").when(F.col("kind") == "letter", "dead_lettered").when(has_left, "consumer_left")
+    is_letter, is_retry = F.col("kind") == "letter", F.col("status").eqNullSafe(RETRY_LETTER)
+    event = F.when(is_delivery, "delivered").when(is_letter & is_retry, "retry_lettered").when(is_letter, "dead_lettered").when(has_left, "consumer_left")
     times = rounds.filter(F.col("kind") == "round").select("round", F.col("round_time").alias("time"))
     return rounds.withColumn("event", event).filter("event is not null").join(times, on="round", how="left").select(
-        "time", "event", *_place(), "first", "last", "ack_set", "consumer_id", "redelivery_count", "round", F.col("text").alias("reason"))
+        "time", "event", *_place(), "first", "last", "ack_set", "consumer_id", "redelivery_count", "round", "request_id",
+        F.col("text").alias("reason"))
 
 
 def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
     refused = rounds.filter((F.col("kind") == "reply") & F.col("error").isNotNull()).select("request_id")
     event = F.create_map(*(F.lit(word) for pair in EVENTS.items() for word in pair))[F.col("kind")]
+    is_cumulative = F.coalesce(F.col("properties")["is_cumulative"] == "true", F.lit(False))
     return requests.filter(F.col("kind").isin(*EVENTS)).join(refused, on="request_id", how="left_anti").select(
-        F.col("request_time").alias("time"), event.alias("event"), *_place(), "first", "last", "ack_set", "consumer_id", "delay_ms", "request_id", "properties")
+        F.col("request_time").alias("time"), event.alias("event"), *_place(), F.when(~is_cumulative, F.col("first")).alias("first"), "last", "ack_set",
+        "consumer_id", "delay_ms", "request_id", "properties")
 
 
 def _place() -> list[Column]:

@@ -39,22 +39,23 @@ VIEWS = (
 
 HISTORY = TableSpec("history", "something that happened to a run of entries on a subscription", tuple(Column(*c) for c in (
     ("time", TIME, "when: by the broker's clock for what it did, by the client's for what was asked"),
-    ("event", pa.string(), "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), dead_lettered, consumer_left"),
+    ("event", pa.string(), "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), reconsume_later_asked, "
+                           "retry_lettered, dead_lettered, consumer_left"),
     ("topic", pa.string(), "full name of the topic, without a partition"),
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
     ("subscription", pa.string(), "name of the subscription"),
     ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
     ("last", pa.int64(), "last position, inclusive"),
     ("ack_set", pa.list_(pa.int64()), "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of a delivery, "
-                                      "none of an acknowledgement"),
+                                      "none of an acknowledgement; of a letter those it is of"),
     ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
     ("consumer_id", pa.string(), "its id"),
-    ("redelivery_count", pa.int32(), "delivered, dead_lettered: how often the entries had been given back"),
+    ("redelivery_count", pa.int32(), "delivered, retry_lettered, dead_lettered: how often the entries had been given back"),
     ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
     ("round", pa.int64(), "the round in which the broker did it; null for what was asked"),
-    ("request_id", pa.string(), "the request that asked; null for what the broker did"),
+    ("request_id", pa.string(), "the request that asked; null for what the broker did by itself"),
     ("reason", pa.string(), "consumer_left: why"),
-    ("properties", PROPERTIES, "of an acknowledgement, as the consumer gave them"),
+    ("properties", PROPERTIES, "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, and where it goes"),
 )))
 
 
