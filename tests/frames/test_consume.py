@@ -1,13 +1,16 @@
 """Consuming subscriptions as frames, with a broker in the same session. Topics differ from test to test; the root and the broker are shared."""
 import threading
+import time
 
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
+from pulsar_spark import ConsumerDeadLetterPolicy
+from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.frames import consume, publish, to_delta
+from pulsar_spark.client.frames import consume, dead_letters, publish, to_delta
 from pulsar_spark.errors import ConsumerBusy, InvalidConfiguration, InvalidTopicName, TopicNotFound
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
@@ -85,6 +88,45 @@ def test_rows_given_back_come_again_in_the_next_run(spark, served, topic):
     run_to_end(spark, served, topic, "s", second, subscription_type="Shared")
     first.assert_got(spark, *((number, 0) for number in range(100)))
     second.assert_got(spark, *((number, 1) for number in range(1, 100, 2)))
+
+
+def test_messages_put_off_come_from_the_retry_topic_and_end_as_dead_letters(spark, served, topic):
+    def every_tenth_later(messages, delivery):
+        is_tenth = F.col("payload").cast("string").cast("int") % 10 == 0
+        return messages.select("partition", "position", F.when(is_tenth, "reconsume_later").otherwise("acknowledge").alias("outcome"))
+
+    options = {"subscription_type": "Shared", "retry_enable": True, "dead_letter_policy": ConsumerDeadLetterPolicy(1)}
+    first, again, last = Collected(every_tenth_later), Collected(every_tenth_later), Collected()
+    consumption = run_to_end(spark, served, topic, "s", first, **options)
+    assert (consumption.last_progress["error"], consumption.last_progress["put_off"]) == (None, 10)
+    first.assert_got(spark, *((number, 0) for number in range(100)))
+    wait_for_messages(served, f"{topic}-s-RETRY", 10)
+    run_to_end(spark, served, f"{topic}-s-RETRY", "s", again, **options)
+    again.assert_got(spark, *((number, 0) for number in range(0, 100, 10)))
+    wait_for_messages(served, f"{topic}-s-DLQ", 10)
+    for over in (topic, f"{topic}-s-RETRY"):
+        run_to_end(spark, served, over, "s", last, **options)
+    assert last.tables == []
+    letters = dead_letters(spark, served, topic, subscription="s")
+    found = letters.select(F.col("payload").cast("string").alias("payload"), "cause", "attempts")
+    expected = [(str(number), "max_reconsume_times", 2) for number in range(0, 100, 10)]
+    assert_df_equality(found, spark.createDataFrame(expected, found.schema), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_putting_off_without_a_retry_topic_gives_back_and_says_so(spark, served, topic):
+    def later(messages, delivery):
+        return messages.selectExpr("partition", "position", "'reconsume_later' outcome")
+
+    with consume(spark, served, topic, "s", later, available_now=True, **EARLIEST) as consumption, pytest.raises(InvalidConfiguration, match="retry_enable=True"):
+        consumption.await_termination(WAIT)
+
+
+def wait_for_messages(root, topic: str, count: int) -> None:
+    """Until a topic holds that many messages, for letters follow the round that decided them."""
+    until = time.monotonic() + WAIT
+    while Admin(f"delta:{root}").stats(topic)["msgInCounter"] < count:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_an_error_gives_back_and_is_raised_at_the_end(spark, served, topic):

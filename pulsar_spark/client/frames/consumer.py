@@ -20,18 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.frames.backlog import Backlog
 from pulsar_spark.client.frames.delivery import Answer, Delivery, answer, subtract
-from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.client.frames.letters import FrameLetters
+from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions, one_of
 from pulsar_spark.client.ledgers import LedgerIndex
+from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, PulsarSparkError, UnknownError
-from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 MAX_MESSAGES = 1_000_000
-SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
-INITIAL_POSITIONS = ("Latest", "Earliest")
 ON_ERROR = ("give_back", "stop")
 _IDLE_SECONDS = 0.05
 _GONE = ("unsubscribed", "deleted")
@@ -42,36 +41,34 @@ ConsumeFunction = Callable[[DataFrame, Delivery], object]
 def consume(spark: SparkSession, root: str | os.PathLike, topic: str, subscription: str, function: ConsumeFunction, *,
             subscription_type: str = "Exclusive", consumer_name: str | None = None, initial_position: str = "Latest", max_messages: int = MAX_MESSAGES,
             available_now: bool = False, on_error: str = "give_back", columns: Sequence[str] | None = None, with_payload: bool = True,
-            priority_level: int = 0, create: bool = True, timeout: float = 30.0) -> "Consumption":
+            priority_level: int = 0, dead_letter_policy: ConsumerDeadLetterPolicy | None = None, retry_enable: bool = False, create: bool = True,
+            timeout: float = 30.0) -> "Consumption":
     """Subscribe, and call ``function(messages, delivery)`` with each delivery in a thread of its own until stopped.
 
     *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without *with_payload*) and ``ledger_id``, ``position``,
     ``redelivery_count``, in no order: sort by partition and position where order matters. *max_messages* is what is asked for per delivery, over all
     partitions. With *available_now* it ends when everything published before the start has been handled; what was given back is left to the next run,
-    and an error of the function is raised at the end. *on_error* "stop" ends at the first error.
+    and an error of the function is raised at the end. *on_error* "stop" ends at the first error. What is given back more often than *dead_letter_policy* says
+    becomes a dead letter; with *retry_enable* the function may put messages off (see ``letters``): consume the retry letter topic, too, to see them again.
 
     The broker's refusal (:class:`ConsumerBusy`, ...) is raised here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
     """
     check_delta(spark)
-    options = SubscribeOptions(check_name("subscription", subscription), _one_of("subscription_type", subscription_type, SUBSCRIPTION_TYPES),
-                               consumer_name or uuid.uuid4().hex[:10], _one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
+    options = SubscribeOptions.checked(subscription, subscription_type, consumer_name, initial_position, priority_level)
     if max_messages < 1:
         raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
     layout = Layout(root)
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
+    if dead_letter_policy is not None or retry_enable:
+        letters = FrameLetters(layout, found, subscription, options.consumer_name, dead_letter_policy, retry_enable=retry_enable)
+        letters.prepare(timeout)
+        options = options._replace(letters=letters)
     consumption = Consumption(spark, layout, found, partitions, options, function, max_messages=max_messages, available_now=available_now,
-                              on_error=_one_of("on_error", on_error, ON_ERROR), columns=columns, with_payload=with_payload, timeout=timeout)
+                              on_error=one_of("on_error", on_error, ON_ERROR), columns=columns, with_payload=with_payload, timeout=timeout)
     consumption._start()
     return consumption
-
-
-def _one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    name = getattr(value, "name", value)
-    if name not in allowed:
-        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
-    return name
 
 
 class Consumption:
@@ -109,7 +106,7 @@ class Consumption:
 
     @property
     def last_progress(self) -> dict | None:
-        """The last delivery handled: round, messages, acknowledged and given back ranges, seconds, error; None before the first."""
+        """The last delivery handled: round, messages, acknowledged and given back ranges, messages put off, seconds, error; None before the first."""
         return self._progress
 
     def stop(self) -> None:
@@ -221,18 +218,24 @@ class Consumption:
         delivery = delivery._replace(ranges=ranges)
         done = self._runner.submit(self._call, delivery)
         error = done.exception()
-        reply = done.result() if error is None else Answer([], list(ranges))
+        reply, letters = done.result() if error is None else (Answer([], list(ranges)), [])
         if error is not None and self._stops_on_error:
             self._is_stopping = True
         if error is not None and (self._stops_on_error or self._backlog is not None):
             self._error = error
-        self._send(reply)
+        self._send(reply, letters)
         self._progress = {"round": delivery.round, "messages": delivery.messages, "acknowledged": len(reply.acknowledged), "given_back": len(reply.given_back),
-                          "seconds": time.monotonic() - began, "error": None if error is None else repr(error)}
+                          "put_off": len(reply.put_off), "seconds": time.monotonic() - began, "error": None if error is None else repr(error)}
 
-    def _call(self, delivery: Delivery) -> Answer:
+    def _call(self, delivery: Delivery) -> tuple[Answer, list[dict]]:
+        """What the function says, and the requests that put messages off."""
         self._working = threading.current_thread()
-        return answer(delivery, self._function(self._read(delivery), delivery))
+        reply, letters = answer(delivery, self._function(self._read(delivery), delivery)), self._options.letters
+        if not reply.put_off:
+            return reply, []
+        if letters is None or not letters.is_retry_enabled:
+            raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
+        return reply, letters.rows(reply.put_off, self._membership.row)
 
     def _ask_for_more(self, delivery: Delivery) -> None:
         taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
@@ -240,8 +243,7 @@ class Consumption:
             taken[held.partition] += held.messages
         self._channel.submit([self._membership.row("flow", partition, permits=permits) for partition, permits in taken.items() if permits])
 
-    def _send(self, reply: Answer) -> None:
-        rows = []
+    def _send(self, reply: Answer, rows: list[dict]) -> None:
         for done in reply.acknowledged:
             rows.append(self._membership.row("ack", done.partition, first=done.first, last=done.last, ack_set=None if done.ack_set is None else list(done.ack_set)))
         for held in reply.given_back:

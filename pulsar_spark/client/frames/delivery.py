@@ -1,8 +1,9 @@
 """What a consumer's function is given beside the messages: which positions they are, and what it may answer about them.
 
 A function that returns no frame acknowledges the whole delivery. One that returns a frame with ``position`` (and ``partition`` on a topic with partitions),
-``outcome`` and perhaps ``batch_index`` decides row by row: ``negative_acknowledge`` gives an entry back, everything else is acknowledged, rows that are not in
-the frame too. Of a batch only the messages named by ``batch_index`` stay unacknowledged; without that column all of the entry comes again.
+``outcome`` and perhaps ``batch_index`` decides row by row: ``negative_acknowledge`` gives an entry back, ``reconsume_later`` puts a message off by the row's
+``delay_ms`` (none without that column), everything else is acknowledged, rows that are not in the frame too. Of a batch only the messages named by
+``batch_index`` stay unacknowledged or are put off; without that column all of the entry.
 """
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.storage.slices import PositionRange
 
-OUTCOMES = ("acknowledge", "negative_acknowledge")
+ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = ("acknowledge", "negative_acknowledge", "reconsume_later")
 
 
 class Delivery(NamedTuple):
@@ -46,21 +47,34 @@ class Acknowledged(NamedTuple):
     ack_set: ack_sets.AckSet | None = None
 
 
+class PutOff(NamedTuple):
+    """A message to come again later, by a letter; ``batch_index`` None outside a batch."""
+
+    partition: int
+    position: int
+    batch_index: int | None
+    delay_ms: int
+
+
 class Answer(NamedTuple):
-    """What to tell the broker of a delivery."""
+    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too."""
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]
+    put_off: tuple[PutOff, ...] = ()
 
 
 def answer(delivery: Delivery, result: object) -> Answer:
     """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it wrongly."""
-    returned = _given_back(delivery, result) if isinstance(result, DataFrame) else {}
-    acknowledged, given_back, found = [], [], 0
+    rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
+    returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
+    acknowledged, given_back, put_off, found = [], [], [], 0
     for held in delivery.ranges:
         places = returned.get(held.partition, {})
         positions = _between(places, held.first, held.last)
-        found += len(positions)
+        off = _between(later.get(held.partition, {}), held.first, held.last)
+        put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
+        found += len(positions) + len(off)
         back = list(runs(positions))
         given_back += [held._replace(first=first, last=last) for first, last in back]
         acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
@@ -68,30 +82,49 @@ def answer(delivery: Delivery, result: object) -> Answer:
             full = held.ack_set or ack_sets.full(held.batch_size)
             acknowledged += [Acknowledged(held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position])))
                              for position in positions if None not in places[position]]
-    if found < sum(map(len, returned.values())):
+    if found < sum(map(len, (*returned.values(), *later.values()))):
         raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
-    return Answer(acknowledged, given_back)
+    return Answer(acknowledged, given_back, tuple(put_off))
 
 
-def _given_back(delivery: Delivery, result: DataFrame) -> dict[int, dict[int, set[int | None]]]:
-    """Batch indexes given back, by partition and position in ascending order; None stands for the whole entry."""
+def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
+    """The rows that are not simply acknowledged, in order of partition and position."""
     partitions = {held.partition for held in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
         raise InvalidMessage(f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; return nothing to acknowledge everything")
     partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
     batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")
-    others = result.filter(~F.col("outcome").eqNullSafe(OUTCOMES[0])).select(
-        partition.alias("partition"), "position", batch_index.alias("batch_index"), "outcome").toArrow()
-    returned: dict[int, dict[int, set[int | None]]] = {}
-    for row in others.sort_by([("partition", "ascending"), ("position", "ascending")]).to_pylist():
-        if row["outcome"] != OUTCOMES[1]:
+    delay_ms = F.coalesce(F.col("delay_ms").cast("bigint"), F.lit(0)) if "delay_ms" in result.columns else F.lit(0)
+    others = result.filter(~F.col("outcome").eqNullSafe(ACKNOWLEDGE)).select(
+        partition.alias("partition"), "position", batch_index.alias("batch_index"), "outcome", delay_ms.alias("delay_ms")).toArrow()
+    rows = others.sort_by([("partition", "ascending"), ("position", "ascending")]).to_pylist()
+    for row in rows:
+        if row["outcome"] not in OUTCOMES:
             raise InvalidMessage(f"outcome {row['outcome']!r} of position {row['position']} is unknown: give one of {OUTCOMES}")
-        returned.setdefault(row["partition"], {}).setdefault(row["position"], set()).add(row["batch_index"])
-    return returned
+    return rows
 
 
-def _between(positions: dict[int, set[int | None]], first: int, last: int) -> list[int]:
+def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
+    """Of the rows with an outcome batch indexes and their delays, by partition and position in ascending order; None stands for the whole entry."""
+    found: dict[int, dict[int, dict[int | None, int]]] = {}
+    for row in rows:
+        if row["outcome"] == outcome:
+            found.setdefault(row["partition"], {}).setdefault(row["position"], {})[row["batch_index"]] = row["delay_ms"]
+    return found
+
+
+def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) -> Iterator[PutOff]:
+    """The messages of an entry that are put off, as far as they were delivered."""
+    if held.batch_size == 1:
+        yield PutOff(held.partition, position, None, next(iter(delays.values())))
+        return
+    for index in ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size)):
+        if index in delays or None in delays:
+            yield PutOff(held.partition, position, index, delays.get(index, delays.get(None)))
+
+
+def _between(positions: dict[int, dict[int | None, int]], first: int, last: int) -> list[int]:
     ascending = list(positions)
     return ascending[bisect_left(ascending, first):bisect_right(ascending, last)]
 

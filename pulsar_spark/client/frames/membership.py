@@ -9,10 +9,24 @@ from typing import NamedTuple
 
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.frames.delivery import Delivery
+from pulsar_spark.client.frames.letters import FrameLetters
 from pulsar_spark.client.requests import LEASE_MS
-from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
+
+
+SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
+INITIAL_POSITIONS = ("Latest", "Earliest")
+
+
+def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+    """The name *value* is or has; :class:`InvalidConfiguration` when it is none of those *allowed*."""
+    name = getattr(value, "name", value)
+    if name not in allowed:
+        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
+    return name
 
 
 class SubscribeOptions(NamedTuple):
@@ -23,10 +37,18 @@ class SubscribeOptions(NamedTuple):
     consumer_name: str
     initial_position: str
     priority_level: int = 0
+    letters: FrameLetters | None = None
+
+    @classmethod
+    def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object, priority_level: int) -> "SubscribeOptions":
+        """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there is none."""
+        return cls(check_name("subscription", subscription), one_of("subscription_type", subscription_type, SUBSCRIPTION_TYPES),
+                   consumer_name or uuid.uuid4().hex[:10], one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
 
     def properties(self) -> dict[str, str]:
         return {"consumer_name": self.consumer_name, "subscription_type": self.subscription_type, "priority_level": str(self.priority_level),
-                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS), "max_unacked_messages": "0"}
+                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS), "max_unacked_messages": "0",
+                **(self.letters.request_properties() if self.letters else {})}
 
 
 class Lost(NamedTuple):
