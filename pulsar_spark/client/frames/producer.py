@@ -8,6 +8,10 @@ A topic without partitions is neither routed nor sorted: its publish is a plain 
 crash before the commit leaves files nobody refers to; a crash after it is a publish that the repetition finds done. For a stream the checkpoint's query id and
 the batch id are that pair, so the same checkpoint never publishes a batch twice.
 
+**The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer: :class:`ProducerBlockedQuotaExceededException` where
+producers are refused, :class:`ProducerBlockedQuotaExceededError` where they are held and the send timeout has passed. What was committed before is not asked
+again, so a stream that starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
+
 **Together with others.** Spark's commit to a local file system checks and then renames, so the whole write holds the table's inter-process lock, as every other
 append does: clients wait for it, none is lost.
 """
@@ -24,6 +28,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
 from pulsar_spark.client.frames.routing_columns import checked_scheme, partition_column
+from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import InvalidConfiguration, named
 from pulsar_spark.protocol.publish_id import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
@@ -31,7 +36,7 @@ from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.tables import append_lock, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
@@ -52,7 +57,7 @@ def utc_now() -> datetime:
 def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
             producer_name: str | None = None, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE,
             create: bool = True, app_id: str | None = None, app_version: int | None = None, publish_id: str | None = None,
-            clock: Callable[[], datetime] = utc_now) -> Published:
+            send_timeout_millis: int = 30_000, quota: BacklogQuota | None = None, clock: Callable[[], datetime] = utc_now) -> Published:
     """Append each row of *frame* to *topic* as a message, in one commit.
 
     ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``,
@@ -61,7 +66,8 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
     publishes to that partition only. A missing topic is created without partitions if *create*.
 
     :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then. With *app_id* and *app_version* the
-    publish happens at most once.
+    publish happens at most once. While the topic's backlog is above its quota it is refused, or held *send_timeout_millis* at most (0 = as long as it takes);
+    *quota* is what an earlier publish learned of that, and saves a look.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
@@ -72,6 +78,10 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
+    if app_id is None or not is_committed(found.path, app_id, app_version):
+        refused = (quota or BacklogQuota(layout, found)).refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf"))
+        if refused:
+            raise refused
     now = clock()
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
     if producer_name is not None:
@@ -85,7 +95,9 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
         try:
             writer.save(str(found.path))
         except PySparkException as failed:
-            raise _refused(failed) or failed
+            if refused := _refused(failed):
+                raise refused from failed
+            raise
         return _committed(found, before, publish_id)
 
 
@@ -104,7 +116,8 @@ def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app
     layout = Layout(root)
     if options.get("create", True):
         prepare_root(layout)
-    resolve_topic(layout, topic, create=options.get("create", True))
+    found, _ = resolve_topic(layout, topic, create=options.get("create", True))
+    options.setdefault("quota", BacklogQuota(layout, found))
 
     def publish_batch(batch: DataFrame, batch_id: int) -> None:
         query = app_id or batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
