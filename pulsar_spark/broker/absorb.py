@@ -1,12 +1,14 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 from collections import Counter
+from heapq import merge
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.desk import removed_consumer_row
+from pulsar_spark.broker.concerned import Concerned
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
 from pulsar_spark.protocol.letters import DEAD_LETTER
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
@@ -28,8 +30,8 @@ class RoundRows:
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]]) -> RoundRows:
     """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
     rows = RoundRows(draft.facts)
-    for asked, touched, ranges in zip(work.cursors, work.touched, planned, strict=True):
-        _absorb_cursor(bundle, draft, asked, touched, ranges, rows)
+    for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
+        _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor
         if asked.dropped_pages:
@@ -43,14 +45,14 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
     return rows
 
 
-def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, touched: set[int], ranges: list[Range], rows: RoundRows) -> None:
+def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows) -> None:
     cursor = asked.cursor
     rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
     read_before = cursor.read_position
-    if ranges != [held for index in sorted(touched) for held in cursor.pages[index].ranges]:
+    if ranges != concerned.planned:
         asked.is_changed = True
-        rows.add_pages(cursor, *cursor.replace(touched, ranges))
+        rows.add_pages(cursor, *cursor.replace(concerned.pages, united(merge(concerned.kept, ranges))))
         cursor.advance_read_position()
     delivered, redelivered = Counter(), Counter()
     for held in ranges:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.concerned import Concerned, concerned_ranges, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.state import Consumer, Cursor, Page
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, skip_unacked
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.cursor import PENDING, skip_unacked
 from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
@@ -29,11 +30,11 @@ class UnreadRun(NamedTuple):
 
 @dataclass
 class Work:
-    """What to plan: rows of transforms.round_inputs, the cursor each ``cursor`` number stands for, and the pages that are rewritten."""
+    """What to plan: rows of transforms.round_inputs, the cursor each ``cursor`` number stands for, and which of its ranges they hold."""
 
     rows: list[dict] = field(default_factory=list)
     cursors: list[CursorDraft] = field(default_factory=list)
-    touched: list[set[int]] = field(default_factory=list)
+    concerned: list[Concerned] = field(default_factory=list)
 
 
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
@@ -74,13 +75,8 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, now: int) -> bool:
         return False
     if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
         return False
-    replays = any(_has_replays(cursor, page, now) for page in cursor.pages)
+    replays = any(has_replays(cursor, page, now) for page in cursor.pages)
     return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not cursor.is_blocked)
-
-
-def _has_replays(cursor: Cursor, page: Page, now: int) -> bool:
-    """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
-    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= now)
 
 
 def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
@@ -92,24 +88,23 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     cursor, number, now = asked.cursor, len(work.cursors), draft.now
     permits = sum(consumer.permits for consumer in takers)
     unread = _unread_runs(bundle, asked, min(permits, MAX_ROUND_ENTRIES))
-    touched = _touched_pages(cursor, asked, now, permits, unread)
-    held_in = [cursor.pages[index] for index in touched]
-    here = sum((page.unacked for page in held_in[1:]), start=held_in[0].unacked.copy()) if held_in else {}
-    elsewhere = {consumer_id: held - here.get(consumer_id, 0) for consumer_id, held in cursor.unacked.items()}
+    concerned = concerned_ranges(asked, now=now, permits=permits, unread=(unread[0].first, unread[-1].last) if unread else None)
+    elsewhere = cursor.unacked.copy()
+    for held in concerned.planned:
+        if held.status == PENDING:
+            elsewhere[held.consumer_id] -= held.unacked_messages
     consumer_limit, subscription_limit = (0, 0) if not cursor.has_unacked_limits else (
         bundle.policy(cursor.topic, name) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
     asked.asked_back |= asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now} | {
-        held.consumer_id for page in held_in if page.returns_at is not None and page.returns_at <= now
-        for held in page.ranges if held.status == PENDING and held.due_time is not None and held.due_time <= now}
+        held.consumer_id for held in concerned.planned if held.status == PENDING and is_due(held, now)}
 
     def row(kind: str, first: int, last: int, **values) -> None:
         work.rows.append(dict(cursor=number, kind=kind, first=first, last=last, **values))
 
     row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()), is_blocked=cursor.is_blocked,
         permits=permits, max_redeliver_count=cursor.max_redeliver_count, left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
-    for page in held_in:
-        for held in page.ranges:
-            work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
+    for held in concerned.planned:
+        work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
     for first, last in asked.acks:
         if last > cursor.mark_delete:
             row("ack", max(first, cursor.mark_delete + 1), last)
@@ -126,7 +121,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
         row("consumer", ordinal, ordinal, ordinal=ordinal, consumer_id=consumer.consumer_id, lap=lap, peers=peers, permits=consumer.permits, limit=consumer_limit,
             unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0), is_blocked=consumer.is_blocked and consumer.consumer_id not in asked.asked_back)
     work.cursors.append(asked)
-    work.touched.append(touched)
+    work.concerned.append(concerned)
 
 
 def _turns(cursor: Cursor, takers: list[Consumer], round_number: int) -> list[tuple[int, int, Consumer]]:
@@ -163,26 +158,3 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
             else:
                 runs.append(UnreadRun(first, until, run.batch_size, due))
     return runs
-
-
-def _touched_pages(cursor: Cursor, asked: CursorDraft, now: int, permits: int, unread: list[UnreadRun]) -> set[int]:
-    """Indexes of the pages that this round reads and rewrites."""
-    pages = cursor.pages
-    if not pages:
-        return set()
-    touched = {0, len(pages) - 1}
-    spans = [*asked.acks, *((position, position) for position in asked.ack_sets), *((first, last) for first, last, _, _ in asked.returns),
-             *((run.first, run.last) for run in unread[:1] + unread[-1:])]
-    for first, last in spans:
-        touched.update(range(cursor.page_index(first), cursor.page_index(last) + 1))
-    returning = asked.left | asked.redelivered
-    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.returns_at is not None and page.returns_at <= now for page in pages)):
-        returning |= cursor.unacked.keys()
-    found = 0
-    for index, page in enumerate(pages):
-        if returning & page.unacked.keys() or (page.returns_at is not None and page.returns_at <= now):
-            touched.add(index)
-        if found < permits and _has_replays(cursor, page, now):
-            touched.add(index)
-            found += sum(held.entries for held in page.ranges if held.status == REPLAY and (cursor.is_single_active or (held.due_time or 0) <= now))
-    return touched

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
 from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
@@ -108,30 +109,22 @@ class Cursor:
 
         *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are gone.
         """
-        before = {self.pages[index].first for index in touched}
+        before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
-        borders = [page.first for page in kept]
-        changed: list[Page] = []
-        for index in sorted(touched):
-            self.unacked.subtract(self.pages[index].unacked)
+        for page in before:
+            self.unacked.subtract(page.unacked)
         self.pages = kept
-        chunk: list[Range] = []
-        place = 0
-        for held in ranges:
-            region = bisect_right(borders, held.first)
-            if chunk and (region != place or len(chunk) == MAX_PAGE_RANGES):
-                changed.append(Page(chunk[0].first, chunk))
-                chunk = []
-            chunk.append(held)
-            place = region
-        if chunk:
-            changed.append(Page(chunk[0].first, chunk))
-        self._insert(changed)
+        unchanged = {page.ranges[0].first: page for page in before}
+        made = []
+        for chunk in _chunks(ranges, [page.first for page in kept]):
+            page = unchanged.get(chunk[0].first)
+            made.append(page if page and page.ranges == chunk else Page(chunk[0].first, chunk))
+        self._insert(made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()
-        changed = [page for page in changed if page in self.pages] + [page for page in passed if page not in changed and page in self.pages]
-        gone = (before | {page.first for page in passed}) - {page.first for page in self.pages}
-        return changed, sorted(gone)
+        changed = {page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)}
+        gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
+        return list(changed.values()), sorted(gone)
 
     def _insert(self, pages: list[Page]) -> None:
         self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
@@ -164,3 +157,12 @@ class Cursor:
         for page in pages:
             for held in page.ranges:
                 yield RangeRow(self.key, self.topic, page.first, held)
+
+
+def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:
+    """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like size that fit a page."""
+    for _, same in groupby(ranges, key=lambda held: bisect_right(borders, held.first)):
+        region = list(same)
+        parts = -(-len(region) // MAX_PAGE_RANGES)
+        for part in range(parts):
+            yield region[part * len(region) // parts:(part + 1) * len(region) // parts]

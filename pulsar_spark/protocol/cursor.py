@@ -38,6 +38,21 @@ class Range(NamedTuple):
         return self.entries * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
 
 
+def united(ranges: Iterable[Range]) -> list[Range]:
+    """*ranges* (by position), those that adjoin and agree as one.
+
+    >>> [(held.first, held.last) for held in united([Range(1, 2, "acknowledged"), Range(3, 3, "acknowledged"), Range(5, 5, "acknowledged")])]
+    [(1, 3), (5, 5)]
+    """
+    found: list[Range] = []
+    for held in ranges:
+        if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
+            found[-1] = found[-1]._replace(last=held.last)
+        else:
+            found.append(held)
+    return found
+
+
 def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
     """Mark-delete after it has run over the acknowledged ranges that adjoin it, and how many of *ranges* (by position) it passed (3.17).
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 SECONDS = "s"
 PER_SECOND = "/s"
+BYTES = "B"
 
 
 class Budget(NamedTuple):

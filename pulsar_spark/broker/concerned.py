@@ -1,0 +1,78 @@
+"""Which ranges of a cursor a round plans, and which pages it rewrites.
+
+Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in a page that is rewritten. So a cursor with a
+million holes costs a round no more than one without, and acknowledgements all over it cost as many ranges as they hit. The first and the last page
+are always among those rewritten, because mark-delete and the read position move there; they are not committed where nothing changed.
+"""
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.state import Cursor, Page
+from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+
+
+class Concerned(NamedTuple):
+    """Indexes of the pages that are rewritten; of their ranges those to plan, and those that stay, each by position."""
+
+    pages: set[int]
+    planned: list[Range]
+    kept: list[Range]
+
+
+def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tuple[int, int] | None) -> Concerned:
+    """What a round concerns that does what is *asked*, gives back what is due *now*, and hands out so many messages, of the *unread* positions last."""
+    pages = asked.cursor.pages
+    if not pages:
+        return Concerned(set(), [], [])
+    chosen: dict[int, set[int]] = {0: set(), len(pages) - 1: set()}
+    for first, last in _spans(asked, unread):
+        for index in range(asked.cursor.page_index(first), asked.cursor.page_index(last) + 1):
+            chosen.setdefault(index, set()).update(_overlapping(pages[index], first, last))
+    returning = _returning(asked, now)
+    found = 0
+    for index, page in enumerate(pages):
+        if returning & page.unacked.keys() or (page.returns_at is not None and page.returns_at <= now):
+            chosen.setdefault(index, set()).update(
+                number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
+        if found < permits and has_replays(asked.cursor, page, now):
+            offered = [number for number, held in enumerate(page.ranges) if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= now)]
+            chosen.setdefault(index, set()).update(offered)
+            found += sum(page.ranges[number].entries for number in offered)
+    planned, kept = [], []
+    for index in sorted(chosen):
+        for number, held in enumerate(pages[index].ranges):
+            (planned if number in chosen[index] else kept).append(held)
+    return Concerned(set(chosen), planned, kept)
+
+
+def has_replays(cursor: Cursor, page: Page, now: int) -> bool:
+    """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
+    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= now)
+
+
+def is_due(held: Range, now: int) -> bool:
+    """Is it time to give a pending range back?"""
+    return held.due_time is not None and held.due_time <= now
+
+
+def _spans(asked: CursorDraft, unread: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+    yield from asked.acks
+    yield from ((position, position) for position in asked.ack_sets)
+    yield from ((first, last) for first, last, _, _ in asked.returns)
+    if unread:
+        yield unread
+
+
+def _overlapping(page: Page, first: int, last: int) -> range:
+    """Numbers of the page's ranges that hold any of the positions."""
+    return range(bisect_left(page.ranges, first, key=lambda held: held.last), bisect_right(page.ranges, last, key=lambda held: held.first))
+
+
+def _returning(asked: CursorDraft, now: int) -> set[str]:
+    """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything is given back (2.12)."""
+    cursor, returning = asked.cursor, asked.left | asked.redelivered
+    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.returns_at is not None and page.returns_at <= now for page in cursor.pages)):
+        returning = returning | cursor.unacked.keys()
+    return returning

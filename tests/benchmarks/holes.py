@@ -1,0 +1,78 @@
+"""A cursor with as many holes as acknowledgements: every second message of a backlog is acknowledged by itself.
+
+All messages are pending at one consumer. The acknowledgements come in rounds of :data:`ACKS_A_ROUND`, as clients group them; then one round more is timed, with all
+holes there, a snapshot of everything, and a start from the tables, whose cursor must be what it was before.
+"""
+import time
+from collections.abc import Callable, Iterator
+
+from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from tests.benchmarks.bench import Bench, in_turns, seconds
+from tests.benchmarks.figures import BYTES, SECONDS, Budget, Figure
+from tests.benchmarks.round_rig import RoundRig
+from tests.requests import On
+
+ACKS_A_ROUND = 10_000
+PUBLISH = 100_000
+BUDGET = Budget(3.0)
+FAMILY = "holes"
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    holes = bench.few(100_000, 1_000_000)
+    rig = RoundRig(bench.planner, bench.new_folder("holes"))
+    topic = rig.create_topic("t")
+    on, = rig.subscribe([topic])
+    bench.say(f"{holes:,} holes")
+    rig.publish(topic, PUBLISH, 2 * holes // PUBLISH)
+    rig.ask([])
+    taken = []
+    for start in range(0, 2 * holes, 2 * ACKS_A_ROUND):
+        acks = [on.ack(position) for position in range(start + 1, start + 2 * ACKS_A_ROUND, 2)]
+        taken.append(seconds(lambda: rig.ask(acks)))
+    cursor, = rig.rounds.bundle.cursors.values()
+    before = _facts(cursor)
+    if before[0] != 2 * holes:
+        raise AssertionError(f"{before[0]} ranges, not {2 * holes}")
+    yield Figure(FAMILY, f"round: {ACKS_A_ROUND:,} single acknowledgements, every second missing, up to {holes:,} holes", SECONDS, taken, budget=BUDGET)
+    rounds, = in_turns(bench.few(9, 25), lambda: rig.timed_delivery(topic, 1, [on]))
+    yield Figure(FAMILY, f"round: 1 new message, {holes:,} holes", SECONDS, rounds, budget=BUDGET)
+    middle, = in_turns(bench.few(9, 25), _acks_in_the_middle(rig, on, holes))
+    yield Figure(FAMILY, f"round: 100 acknowledgements all over, {holes:,} holes", SECONDS, middle, budget=BUDGET)
+    before = _facts(cursor)
+    began = time.perf_counter()
+    rig.rounds.take_over()
+    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [time.perf_counter() - began], budget=BUDGET)
+    yield Figure(FAMILY, f"the snapshot's size, a hole, {holes:,} holes", BYTES, [_latest_bytes(rig.layout) / holes])
+    loads = []
+    for _ in range(bench.few(1, 3)):
+        began = time.perf_counter()
+        bundle = load_bundle(rig.layout)
+        loads.append(time.perf_counter() - began)
+        if _facts(next(iter(bundle.cursors.values()))) != before:
+            raise AssertionError("the cursor is not what it was before the restart")
+    yield Figure(FAMILY, f"loading the state at a start, {holes:,} holes", SECONDS, loads)
+
+
+def _acks_in_the_middle(rig: RoundRig, on: On, holes: int) -> Callable[[], float]:
+    turn = iter(range(holes))
+
+    def acknowledge() -> float:
+        offset = 2 * next(turn)
+        acks = [on.ack(position + offset) for position in range(2 * holes // 200, 2 * holes, 2 * holes // 100)]
+        return seconds(lambda: rig.ask(acks))
+    return acknowledge
+
+
+def _facts(cursor: Cursor) -> tuple:
+    ranges = list(cursor.ranges())
+    return len(ranges), cursor.mark_delete, cursor.read_position, hash(tuple(ranges))
+
+
+def _latest_bytes(layout: Layout) -> int:
+    """Size of the newest commit of the cursor ledger."""
+    log = TableLog(layout.broker_table("cursor_ledger"))
+    return sum(file.size for commit in log.commits(log.latest() - 1) for file in commit.added)

@@ -1,0 +1,75 @@
+"""Which ranges go through a round's plan: those it touches, and no others of their pages."""
+import pytest
+
+from pulsar_spark.broker import state as state_module
+from pulsar_spark.broker.concerned import concerned_ranges
+from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.cursor_ledger import CursorKey
+
+
+def held(position: int, consumer_id: str = "a", due_time: int | None = None) -> Range:
+    return Range(position, position, PENDING, consumer_id, 1, 0, due_time, None, 1)
+
+
+def replay(position: int, due_time: int | None = None) -> Range:
+    return Range(position, position, REPLAY, redelivery_count=1, due_time=due_time, batch_size=1)
+
+
+RANGES = [held(0), held(2, "b"), held(4, due_time=50), replay(6), replay(8, due_time=90), Range(10, 10, ACKNOWLEDGED), held(12, "b"), held(14), held(16)]
+
+
+@pytest.fixture
+def asked(monkeypatch) -> CursorDraft:
+    """A Shared cursor with three pages of three ranges."""
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 3)
+    cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
+    cursor.replace(set(), RANGES)
+    return CursorDraft(cursor)
+
+
+def concerned(asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None) -> tuple[list[int], set[int]]:
+    """Positions of the ranges to plan, and the pages; what is kept must be all the rest of these pages."""
+    found = concerned_ranges(asked, now=now, permits=permits, unread=unread)
+    inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
+    assert sorted(found.planned + found.kept) == inside
+    return [each.first for each in found.planned], found.pages
+
+
+def test_nothing_asked_concerns_no_range(asked):
+    assert concerned(asked) == ([], {0, 2})
+
+
+def test_acknowledgements_and_returns_concern_what_they_hit(asked):
+    asked.acks = Positions([(2, 3), (11, 12)])
+    asked.returns = [(7, 9, "a", 0)]
+    asked.ack_sets = {16: ((1,), False)}
+    assert concerned(asked) == ([2, 8, 12, 16], {0, 1, 2})
+
+
+def test_what_is_due_comes_back(asked):
+    assert concerned(asked, now=49) == ([], {0, 2})
+    assert concerned(asked, now=50) == ([4], {0, 2})
+
+
+def test_a_consumer_that_left_gives_back_all_it_held(asked):
+    asked.left = {"b"}
+    assert concerned(asked) == ([2, 12], {0, 2})
+
+
+def test_replays_are_offered_while_there_are_permits(asked):
+    assert concerned(asked, permits=5) == ([6], {0, 1, 2})
+    assert concerned(asked, now=90, permits=5) == ([4, 6, 8], {0, 1, 2})
+
+
+def test_a_return_on_a_failover_subscription_brings_everything_back(asked):
+    asked.cursor.subscription_type = "Failover"
+    asked.returns = [(0, 0, "a", 0)]
+    assert concerned(asked) == ([0, 2, 4, 12, 14, 16], {0, 2})
+
+
+def test_what_lies_ahead_of_the_read_position_concerns_unread_entries(asked):
+    assert concerned(asked, unread=(15, 30)) == ([16], {0, 2})
+    assert concerned(asked, unread=(5, 30)) == ([6, 8, 10, 12, 14, 16], {0, 1, 2})
