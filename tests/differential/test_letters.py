@@ -1,7 +1,7 @@
 """Random histories of messages put off, the reference broker against real rounds that are planned without Spark: the same replies, letters and states.
 
-Brokers die meanwhile, before or after one of a round's writes, and others take over: each message put off has one letter all the same. Requests are drawn without
-regard to sense: batches without an index, indexes that stay unacknowledged, messages acknowledged already or not published yet.
+Brokers die meanwhile, before or after one of a round's writes, and others take over: each message put off has one letter all the same. Requests are drawn
+without regard to sense: batches without an index, indexes that stay unacknowledged, messages acknowledged already or not published yet.
 """
 import random
 

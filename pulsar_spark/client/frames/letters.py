@@ -1,8 +1,8 @@
 """Letters of a DataFrame consumer: the dead letter policy it brings, and the messages its function puts off.
 
-Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the message, which are read again for those put
-off; the broker acknowledges and has the letter written in one commit. The retry letter topic is a topic to consume like any other, in a run of its own under the
-same subscription, which is made with it so that nothing is lost before. A consumer of that topic puts off into the same one.
+Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the message, which are read again for those
+put off; the broker acknowledges and has the letter written in one commit. The retry letter topic is a topic to consume like any other, in a run of its own
+under the same subscription, which is made with it so that nothing is lost before. A consumer of that topic puts off into the same one.
 """
 from collections.abc import Callable, Iterable, Iterator
 
