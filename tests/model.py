@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
-from pulsar_spark.protocol.policies import check_policy
+from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 
 
@@ -35,7 +35,8 @@ class Model:
                        "max_consumers_per_subscription": max_consumers_per_subscription,
                        "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms}
         self.policies: dict[str, dict[str, str]] = {}
-        self.checked_ms: dict[tuple[str, int], int] = {}
+        self.checked_ms: dict[str, int] = {}
+        self.exceeded: set[str] = set()
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
         self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
@@ -69,9 +70,10 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work = cursor.has_work(now_ms)
-            cursor.apply_acks(batches)
+            deliver_ms = self.deliver_ms[cursor.topic, cursor.partition]
+            cursor.apply_acks(batches, deliver_ms)
             asked = cursor.apply_returns(now_ms, batches)
-            unread = cursor.read(self.deliver_ms[cursor.topic, cursor.partition], now_ms, has_work=has_work)
+            unread = cursor.read(deliver_ms, now_ms, has_work=has_work)
             deliveries += cursor.dispatch(batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
@@ -109,24 +111,33 @@ class Model:
         return sorted({subscription for name, _, subscription in self.cursors if name == topic})
 
     def _policies(self, topic: str) -> dict[str, str]:
-        return self.policies.get(topic.removeprefix("persistent://").rpartition("/")[0], {}) | self.policies.get(topic, {})
+        return self.policies.get(_namespace(topic), {}) | self.policies.get(topic, {})
 
     def _limits(self, topic: str) -> dict[str, int]:
         return {name: int(self._policies(topic).get(name, default)) for name, default in self.limits.items()}
 
     def _maintain(self) -> None:
-        """Time to live, and the time quota that evicts; the size quota is not modelled (3.29, 3.30)."""
-        for (topic, partition), published_ms in self.publish_ms.items():
+        """Time to live and the quota of time, topic by topic; the quota of size is not modelled (3.29, 3.30)."""
+        for topic in {name: None for name, _ in self.publish_ms}:
             policies = self._policies(topic)
-            every_ms = 1000 * int(policies.get("ttl_check_seconds", 60))
-            if not policies or self.checked_ms.get((topic, partition), -every_ms) + every_ms > self.now_ms:
+            ttl, age, every = (int(policies.get(name, default)) for name, default in (("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("ttl_check_seconds", 60)))
+            every_ms = 1000 if topic in self.exceeded else 1000 * every
+            if not (ttl or age or topic in self.exceeded) or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms:
                 continue
-            self.checked_ms[topic, partition] = self.now_ms
-            for cursor in [cursor for cursor in self.cursors.values() if (cursor.topic, cursor.partition) == (topic, partition)]:
-                if ttl := int(policies.get("message_ttl_seconds", 0)):
-                    self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, self.deliver_ms[topic, partition])
-                if policies.get("backlog_quota_policy") == "consumer_backlog_eviction" and (age := int(policies.get("backlog_quota_seconds", 0))):
-                    self._drop_older(cursor, published_ms, self.now_ms - 1000 * age, [None] * len(published_ms))
+            self.checked_ms[topic] = self.now_ms
+            is_evicting = policies.get("backlog_quota_policy") == "consumer_backlog_eviction"
+            is_over = [self._maintain_cursor(cursor, ttl, age, is_evicting) for cursor in self.cursors.values() if cursor.topic == topic]
+            (self.exceeded.add if any(is_over) and not is_evicting else self.exceeded.discard)(topic)
+
+    def _maintain_cursor(self, cursor: Cursor, ttl: int, age: int, is_evicting: bool) -> bool:
+        """Is it above the quota?"""
+        published_ms, deliver_ms = self.publish_ms[cursor.topic, cursor.partition], self.deliver_ms[cursor.topic, cursor.partition]
+        if ttl:
+            self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, deliver_ms)
+        too_old = self.now_ms - 1000 * age
+        if age and is_evicting:
+            self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
+        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1:])
 
     def _drop_older(self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]) -> None:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before (0.26)."""
@@ -155,6 +166,13 @@ class Model:
             raise Refused("SubscriptionNotFound")
         return self.cursors[key]
 
+    def _connected(self, request: dict) -> Consumer:
+        """The consumer that asks: one that has left, be it earlier in this round, asks in vain."""
+        consumer = self._cursor(request).consumers.get(request["consumer_id"])
+        if consumer is None:
+            raise Refused("ConsumerNotFound")
+        return consumer
+
     def _new_cursor(self, request: dict, initial_position: str) -> Cursor:
         key = (request["topic"], request["partition"], request["subscription"])
         if key[:2] not in self.batches:
@@ -176,8 +194,9 @@ class Model:
         cursor = self._new_cursor(request, properties["initial_position"])
         if int(properties.get("max_redeliver_count", 0)):
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
+        cursor.is_asked |= properties.get("max_unacked_messages") == "0"
         cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
-                             cursor.joined, int(properties["lease_ms"]), self.now_ms), asked, active_from_ms=self._active_from(cursor))
+                             cursor.joined, int(properties["lease_ms"]), self.now_ms, has_unacked_limits=properties.get("max_unacked_messages") != "0"), asked, active_from_ms=self._active_from(cursor))
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
         if (request["topic"], request["partition"], request["subscription"]) in self.cursors:
@@ -185,9 +204,8 @@ class Model:
         self._new_cursor(request, properties["initial_position"])
 
     def _flow(self, request: dict, properties: dict) -> None:
-        consumer = self._cursor(request).consumers.get(request["consumer_id"])
-        if consumer and request["permits"] > 0:
-            consumer.permits += request["permits"]
+        if request["permits"] > 0:
+            self._connected(request).permits += request["permits"]
 
     def _ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
@@ -224,10 +242,11 @@ class Model:
 
     def _negative_ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
+        self._connected(request)
         cursor.negative_acks.append((first, last, request["consumer_id"], request.get("delay_ms") or 0))
 
     def _redeliver_all(self, request: dict, properties: dict) -> None:
-        self._cursor(request).redeliver_all.add(request["consumer_id"])
+        self._cursor(request).redeliver_all.add(self._connected(request).consumer_id)
 
     def _seek(self, request: dict, properties: dict) -> list[Reply]:
         cursor = self._cursor(request)
@@ -271,10 +290,14 @@ class Model:
             check_policy(properties["name"], properties.get("value"))
         except InvalidConfiguration as refused:
             raise Refused("InvalidConfiguration") from refused
-        policies = self.policies.setdefault(request.get("topic") or properties["namespace"], {})
+        owner = request.get("topic") or properties["namespace"]
+        policies = self.policies.setdefault(owner, {})
         policies.pop(properties["name"], None)
         if "value" in properties:
             policies[properties["name"]] = properties["value"]
+        if properties["name"] in UNACKED_LIMITS:
+            for cursor in self.cursors.values():
+                cursor.is_asked |= owner in (cursor.topic, _namespace(cursor.topic))
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:
@@ -313,6 +336,10 @@ class Model:
 
     def _end(self, cursor: Cursor) -> int:
         return len(self.batches[cursor.topic, cursor.partition])
+
+
+def _namespace(topic: str) -> str:
+    return topic.removeprefix("persistent://").rpartition("/")[0]
 
 
 def as_ranges(positions: set[int]) -> list[tuple[int, int]]:

@@ -47,6 +47,7 @@ class Consumer:
     heard_ms: int
     permits: int = 0
     is_blocked: bool = False
+    has_unacked_limits: bool = True
 
     def in_line(self) -> Candidate:
         return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
@@ -88,6 +89,7 @@ class Cursor:
     negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
+    is_asked: bool = False
 
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
@@ -140,12 +142,14 @@ class Cursor:
 
     def done_up_to(self, position: int) -> None:
         """Everything up to *position* is acknowledged: cumulative acks, skip, clear, expire."""
+        self.is_asked |= position > self.mark_delete
         for at in range(self.mark_delete + 1, position + 1):
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int]) -> None:
-        """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20)."""
+    def apply_acks(self, batches: list[int], deliver_ms: list[int | None]) -> None:
+        """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left of one that was never delivered waits as
+        replay; on Shared for its deliver time."""
         for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
                 if self.is_done(position):
@@ -157,7 +161,7 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending:
-                    self.replay.setdefault(position, Replay(0))
+                    self.replay.setdefault(position, Replay(0, None if self.is_single_active() else deliver_ms[position]))
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
@@ -208,8 +212,8 @@ class Cursor:
         self._done(position)
 
     def has_work(self, now_ms: int) -> bool:
-        """Was anything asked about its entries, or has one fallen due?"""
-        asked = self.acks or self.negative_acks or self.redeliver_all or self.left
+        """Was anything asked about its entries or its limits, or has an entry fallen due?"""
+        asked = self.acks or self.negative_acks or self.redeliver_all or self.left or self.is_asked
         return bool(asked) or any(held.due_ms is not None and held.due_ms <= now_ms for held in self.pending.values())
 
     def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool) -> list[int]:
@@ -243,7 +247,8 @@ class Cursor:
 
     def dispatch(self, batches: list[int], unread: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
         """Hand out what is to come again and *unread*; sets the blocked flags. Positions ascend within a consumer."""
-        limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_consumer"]
+        is_unlimited = self.is_single_active() or not all(consumer.has_unacked_limits for consumer in self.consumers.values())
+        limit = 0 if is_unlimited else limits["max_unacked_messages_per_consumer"]
         unacked = {consumer_id: self.unacked(batches, consumer_id) for consumer_id in self.consumers}
         blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (
             consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)) for consumer_id, consumer in self.consumers.items()}
@@ -255,7 +260,7 @@ class Cursor:
         heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
         offered = len(replay + unread)
 
-        subscription_limit = 0 if self.is_single_active() else limits["max_unacked_messages_per_subscription"]
+        subscription_limit = 0 if is_unlimited else limits["max_unacked_messages_per_subscription"]
         out = self.unacked(batches)
         is_reading_blocked = subscription_limit > 0 and (out >= subscription_limit or (self.is_blocked and out >= subscription_limit // 2))
         if is_reading_blocked:
@@ -274,7 +279,7 @@ class Cursor:
         while self.is_done(self.read_position) or self.read_position in self.pending or self.read_position in self.replay:
             self.read_position += 1
         self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
-        self.acks, self.negative_acks, self.redeliver_all, self.left = [], [], set(), set()
+        self.acks, self.negative_acks, self.redeliver_all, self.left, self.is_asked = [], [], set(), set(), False
         return deliveries
 
     def _turns(self, receivers: list[Consumer], blocked: dict[str, bool], unacked: dict[str, int], limit: int, heaviest: int, offered: int,

@@ -25,7 +25,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from tests.model import Reply
+from tests.model import Reply, as_ranges
 from tests.model_cursor import Delivery, Letter
 from tests.plain_planner import PlainPlanner
 from tests.requests import PLACE
@@ -116,6 +116,7 @@ class SparkEngine:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
         cursor = self.latest.cursors[key]
         ranges = sorted(held for page in self.latest.pages[key].values() for held in page)
+        assert all(behind.first > held.last for held, behind in zip(ranges, ranges[1:])), f"ranges overlap: {ranges}"
         unacked = {}
         for held in ranges:
             if held.status == PENDING:
@@ -124,7 +125,7 @@ class SparkEngine:
         return {
             "mark_delete_position": cursor["mark_delete_position"], "read_position": cursor["read_position"],
             "subscription_type": cursor["subscription_type"], "is_blocked": bool(cursor["is_blocked"]),
-            "acknowledged": [(held.first, held.last) for held in ranges if held.status == ACKNOWLEDGED],
+            "acknowledged": as_ranges({position for position, held in each if held.status == ACKNOWLEDGED}),
             "pending": {position: (held.consumer_id, held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == PENDING},
             "replay": {position: (held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == REPLAY},
             "ack_sets": {position: held.ack_set for position, held in each if held.ack_set is not None},

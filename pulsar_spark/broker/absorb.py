@@ -10,6 +10,7 @@ from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
 from pulsar_spark.protocol.letters import DEAD_LETTER
+from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.storage.cursor_ledger import RangeRow
 
 
@@ -72,17 +73,16 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
         asked.changed_consumers.add(consumer_id)
     cursor.msg_out_counter += delivered.total()
     cursor.msg_redeliver_counter += redelivered.total()
-    if not cursor.has_unacked_limits or not cursor.consumers:
+    if not cursor.consumers:
         return
-    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_consumer")
+    limit, subscription_limit = (bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0 for name in UNACKED_LIMITS)
     for consumer in cursor.consumers.values():
         is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in asked.asked_back)
         if is_blocked != consumer.is_blocked:
             consumer.is_blocked = is_blocked
             asked.changed_consumers.add(consumer.consumer_id)
-    limit = bundle.policy(cursor.topic, "max_unacked_messages_per_subscription")
     total, given = cursor.unacked.total(), delivered.total()
-    is_blocked = limit > 0 and (total >= limit or (cursor.is_blocked and total - given >= limit // 2))
+    is_blocked = subscription_limit > 0 and (total >= subscription_limit or (cursor.is_blocked and total - given >= subscription_limit // 2))
     asked.is_changed |= is_blocked != cursor.is_blocked
     cursor.is_blocked = is_blocked
 

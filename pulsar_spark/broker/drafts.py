@@ -47,7 +47,8 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4)."""
+    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4);
+    ``has_new_limits`` says that its limits of unacknowledged messages are others than before, so that who is held back must be found out anew."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -56,6 +57,7 @@ class CursorDraft:
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
     asked_back: set[str] = field(default_factory=set)
+    has_new_limits: bool = False
     removed: list[Removed] = field(default_factory=list)
     dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)
@@ -64,7 +66,7 @@ class CursorDraft:
     @property
     def has_work(self) -> bool:
         """Must ranges be planned for what was asked?"""
-        return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered)
+        return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered or self.has_new_limits)
 
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""

@@ -6,11 +6,13 @@ read that requests, due times and candidates touch, plus the first and the last,
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.concerned import Concerned, concerned_ranges, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import PENDING, skip_unacked
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
@@ -94,7 +96,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
         if held.status == PENDING:
             elsewhere[held.consumer_id] -= held.unacked_messages
     consumer_limit, subscription_limit = (0, 0) if not cursor.has_unacked_limits else (
-        bundle.policy(cursor.topic, name) for name in ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"))
+        bundle.policy(cursor.topic, name) for name in UNACKED_LIMITS)
     asked.asked_back |= asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now} | {
         held.consumer_id for held in concerned.planned if held.status == PENDING and is_due(held, now)}
 
@@ -112,7 +114,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
         if position > cursor.mark_delete:
             row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
             if cursor.find(position) is None:
-                row("unread", position, position, batch_size=bundle.batch_size(cursor, position))
+                row("unread", position, position, batch_size=bundle.batch_size(cursor, position), due_time=_deliver_time(bundle, cursor, position))
     for first, last, consumer_id, due in asked.returns:
         row("return", first, last, consumer_id=consumer_id, due_time=due)
     for first, last, batch_size, due in unread:
@@ -143,13 +145,12 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
         return []
     ledgers = topic.ledgers(cursor.key.partition)
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0):] for held in page.ranges]
-    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted([*ahead, *asked.acks]), most)
+    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted([*ahead, *asked.acks, *((position, position) for position in asked.ack_sets)]), most)
     runs: list[UnreadRun] = []
     if last < cursor.read_position:
         return runs
     for run in ledgers.overlapping(cursor.read_position, last):
-        delays = deliver_times(topic.topic.path, run) if run.has_delayed and not cursor.is_single_active else [(run.first_position, run.last_position, None)]
-        for first, until, due in delays:
+        for first, until, due in _deliver_times(topic, cursor, run):
             first, until = max(first, cursor.read_position), min(until, last)
             if first > until:
                 continue
@@ -158,3 +159,14 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
             else:
                 runs.append(UnreadRun(first, until, run.batch_size, due))
     return runs
+
+
+def _deliver_times(topic: TopicState, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
+    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6)."""
+    return deliver_times(topic.topic.path, run) if run.has_delayed and not cursor.is_single_active else [(run.first_position, run.last_position, None)]
+
+
+def _deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
+    topic = bundle.topics[cursor.topic]
+    times = (part for run in topic.ledgers(cursor.key.partition).overlapping(position, position) for part in _deliver_times(topic, cursor, run))
+    return next(due for first, last, due in times if first <= position <= last)

@@ -49,6 +49,7 @@ class Members(Desk):
         self.renew_lease(request.client_id)
         draft = self.draft.of(cursor)
         draft.is_changed = True
+        draft.has_new_limits |= not consumer.has_unacked_limits
         draft.changed_consumers.add(consumer.consumer_id)
         self._choose_active(cursor, draft)
         return "connected"

@@ -12,7 +12,8 @@ from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError
-from pulsar_spark.protocol.policies import check_policy
+from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
+from pulsar_spark.protocol.topic_name import parse_topic_name
 
 ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy"}
 
@@ -61,6 +62,10 @@ class Intake(Desk):
         if value is not None:
             self.bundle.policies[owner, name] = value
         self.draft.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)], is_removed=value is None))
+        if name in UNACKED_LIMITS:
+            for cursor in self.bundle.cursors.values():
+                if cursor.consumers and owner in (cursor.topic, parse_topic_name(cursor.topic).namespace_name):
+                    self.draft.of(cursor).has_new_limits = True
 
     def _unload(self, request: Request) -> None:
         """Nothing to do: what a broker holds in memory is what it committed."""

@@ -31,6 +31,10 @@ class Consumer:
     msg_redeliver_counter: int = 0
     properties: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def has_unacked_limits(self) -> bool:
+        return self.properties.get("max_unacked_messages") != "0"
+
 
 class Page:
     """Ranges by position, and the facts about them that are asked for without reading them."""
@@ -72,7 +76,7 @@ class Cursor:
     @property
     def has_unacked_limits(self) -> bool:
         """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too large for them (DataFrame consumers)."""
-        return not self.is_single_active and all(consumer.properties.get("max_unacked_messages") != "0" for consumer in self.consumers.values())
+        return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
     def max_redeliver_count(self) -> int:

@@ -19,6 +19,9 @@ POLICIES: dict[str, int | str] = {
     "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0}
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever."""
 
+UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
+"""Policies that hold back who has too many unacknowledged messages."""
+
 CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds")
 """Policies that a broker looks after every ``ttl_check_seconds``."""
 

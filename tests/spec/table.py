@@ -128,7 +128,7 @@ def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
     position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
     options = _options(words[1:])
     return on.subscribe(consumer, words[0], initial_position=position, name=options["name"], priority_level=int(options.get("priority", 0)),
-                        lease_ms=1000 * int(options.get("lease", 600)), **({"max_redeliver_count": options["max"]} if "max" in options else {}))
+                        lease_ms=1000 * int(options.get("lease", 600)), **{name: options[word] for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages")) if word in options})
 
 
 def _left(words: list[str]) -> dict:

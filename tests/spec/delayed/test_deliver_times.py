@@ -62,6 +62,13 @@ CASES = [
         | 2 |         |                              |           | none  | 0           |
         | 3 |         |                              |           | none  | 0           |
     """),
+    Case("partly acknowledged before it is read", source="0.21, 0.23", says="""
+        An acknowledgement of a part, of an entry that nobody has met yet, does not bring it forward.""", table="""
+        | s | publish | requests                     | delivered | waits | replay |
+        | 0 | 1@2 1   | A subscribe Shared           |           | none  | none   |
+        | 1 |         | A ack 0 left 0; A flow 9     | A 1       | 0@2   | 0{0}   |
+        | 2 |         |                              | A 0{0}    | none  | none   |
+    """),
     Case("the type changes while it waits", source="2.6, 2.1", says="""
         When an Exclusive consumer takes over from Shared ones, what they would have waited for comes at once and in its place.""", table="""
         | s | publish | requests                        | delivered | waits | pending | replay |

@@ -48,6 +48,13 @@ CASES = [
         | 3 |         | A nack 3 after 1                |             | A 1 2+1 3 5 |
         | 4 |         |                                 | A 1 2+1 3+1 5 | A 1 2+1 3+1 5 |
     """),
+    Case("asked for after leaving", source="design 4, step 2; 4.19", says="""
+        Members come and go in the order of requests, so what a consumer asks after it has left counts for nothing; what it asked before does.""", table="""
+        | s | publish | requests                     | delivered | pending | replay  |
+        | 0 | 1*2     | A subscribe Shared; A flow 9 | A 0-1     | A 0-1   | none    |
+        | 1 |         | A nack 0; A close; A nack 1  |           | none    | 0+1 1   |
+        | 2 |         | A redeliver; A flow 9        |           | none    | 0+1 1   |
+    """),
     Case("acknowledged in the same round", source="design 4, steps 3 and 4", says="""
         Acknowledgements go before returns, in whatever order they were asked for.""", table="""
         | s | publish | requests                     | delivered | pending | mark-delete |

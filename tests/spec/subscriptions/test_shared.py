@@ -89,6 +89,31 @@ CASES = [
         | 3 |         | A ack 2                                                                        |           | A 3     | subscription |
         | 4 |         | A ack 3                                                                        | A 6-9     | A 6     | subscription |
     """),
+    Case("a limit that is raised", source="4.4, 4.5", says="""
+        Whoever is held back by a limit goes on when it is raised, or taken away, without having to acknowledge first.""", table="""
+        | s | publish | requests                                                                       | delivered | unacked | blocked      |
+        | 0 | 1*14    | policy max_unacked_messages_per_consumer 2; A subscribe Shared; A flow 100     | A 0-1     | A 2     | A            |
+        | 1 |         | policy max_unacked_messages_per_consumer 6                                     | A 2-5     | A 6     | A            |
+        | 2 |         | policy max_unacked_messages_per_subscription 6                                 |           | A 6     | A subscription |
+        | 3 |         | policy max_unacked_messages_per_consumer 0                                     |           | A 6     | subscription |
+        | 4 |         | policy max_unacked_messages_per_subscription 0                                 | A 6-13    | A 14    | none         |
+    """),
+    Case("a limit that is lowered", source="4.4, 4.5", says="""
+        A lower limit holds from the next delivery on; what is out stays out.""", table="""
+        | s | publish | requests                                                                       | delivered | unacked | blocked      |
+        | 0 | 1*3     | A subscribe Shared; A flow 100                                                 | A 0-2     | A 3     | none         |
+        | 1 |         | policy max_unacked_messages_per_consumer 2                                     |           | A 3     | A            |
+        | 2 | 1       | A ack 0                                                                        |           | A 2     | A            |
+        | 3 |         | A ack 1                                                                        | A 3       | A 2     | A            |
+    """),
+    Case("a consumer that knows no limits", source="design 4, DataFrame consumers", says="""
+        A consumer of large deliveries joins: no limit holds for the subscription while it is there, also for those held back before.""", table="""
+        | s | publish | requests                                                                       | delivered | unacked  | blocked        |
+        | 0 | 1*9     | policy max_unacked_messages_per_consumer 2; A subscribe Shared; A flow 3       | A 0-1     | A 2      | A              |
+        | 1 |         | policy max_unacked_messages_per_subscription 2                                 |           | A 2      | A subscription |
+        | 2 |         | B subscribe Shared limit 0; B flow 3                                           | A+B 2-5   | A+B 6    | none           |
+        | 3 |         | B close                                                                        |           | A 3      | A subscription |
+    """),
     Case("limits leave exclusive alone", source="4.4, 4.5", says="""
         The limits of unacknowledged messages are for types that acknowledge one by one.""", table="""
         | s | publish | requests                                                                                   | delivered | blocked |
