@@ -26,6 +26,10 @@ WRITER_VERSION = 4
 CHECKPOINT_EVERY = 100
 _STATISTICS_TEXT = 256
 _PARTITION = "partition"
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1) - 999
 _checkpointing = threading.Lock()
 
 
@@ -78,8 +82,10 @@ def statistics(rows: pa.Table) -> dict:
         is_text = pa.types.is_string(field.type)
         if column.null_count == rows.num_rows or not (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text):
             continue
-        bounds = pc.min_max(column).as_py()
-        least[field.name], greatest[field.name] = _at_most(bounds["min"]), _at_least(bounds["max"])
+        is_instant = pa.types.is_timestamp(field.type)
+        bounds = pc.min_max(column.cast(_MICROSECONDS).cast(pa.int64()) if is_instant else column).as_py()
+        low, high = (_datetime(bounds[name]) if is_instant else bounds[name] for name in ("min", "max"))
+        least[field.name], greatest[field.name] = _at_most(low), _at_least(high)
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
@@ -104,8 +110,13 @@ def _at_least(value: int | str | datetime) -> int | str:
     return _instant(value + timedelta(microseconds=999)) if isinstance(value, datetime) else value
 
 
+def _datetime(micros: int) -> datetime:
+    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later ones."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
+
+
 def _instant(value: datetime) -> str:
-    return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _checkpoint(table: Path) -> None:

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from pulsar_spark.broker import letters as letters_module
 from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
+from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
@@ -151,6 +152,16 @@ def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
         "publish_time": datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=timezone.utc), "deliver_at_time": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc),
         "producer_name": "t-s-A-RETRY", "sequence_id": None, "uuid": "p-7", "chunk_id": 0, "num_chunks_from_msg": None, "total_chunk_msg_size": None,
         "schema_version": 3}
+
+
+def test_a_message_of_a_time_beyond_the_calendar_does_not_stop_the_broker(engine):
+    """Spark publishes such times."""
+    engine.publish(TOPIC, -1, [1, 1, 1], event_time=1 << 62)
+    deadly_rounds(engine)
+    engine.round([ON.negative_ack("A", 0), ON.reconsume_later(2)], 3)
+    for topic in (dead_letter_topic(TOPIC, "s"), RETRIES):
+        table = DeltaTable(str(engine.layout.topic(parse_topic_name(topic)))).to_pyarrow_table()
+        assert table["event_time"].cast("int64").to_pylist() == [1 << 62]
 
 
 def test_the_last_deliver_time_there_is(engine):

@@ -42,6 +42,16 @@ def test_statistics_enclose_every_row():
     assert "properties" not in found["nullCount"]
 
 
+def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_path):
+    beyond = [-(1 << 62), 0, (1 << 63) - 1]
+    rows = MESSAGES.rows([{"event_time": instant} for instant in beyond])
+    found = commits.statistics(rows)
+    assert (found["minValues"]["event_time"], found["maxValues"]["event_time"]) == ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
+    create_table(tmp_path / "t", MESSAGES)
+    AppendTable(tmp_path / "t").append(rows)
+    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["event_time"].cast(pa.int64()).to_pylist() == beyond
+
+
 def test_rows_are_found_by_a_filter_on_a_text_longer_than_statistics_keep(tmp_path):
     create_table(tmp_path / "t", LEDGERS)
     AppendTable(tmp_path / "t").append(LEDGERS.rows([dict(topic="t" * 500, topic_id="x" * 36, partition=-1, ledger_id=1)]))
