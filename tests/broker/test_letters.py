@@ -11,6 +11,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from tests.crashes import Crash
 from tests.model_cursor import Letter
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -18,10 +19,6 @@ from tests.spark_engine import SparkEngine, new_engine
 TOPIC = "persistent://public/default/t"
 GRAVES = "persistent://public/default/graves"
 ON = On(TOPIC)
-
-
-class Crash(Exception):
-    """The process is gone at this point."""
 
 
 def deadly_rounds(engine: SparkEngine) -> None:
