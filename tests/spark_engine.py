@@ -20,7 +20,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, RECONSUME_TIMES, dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, ranges_of, read_round
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -109,7 +109,7 @@ class SparkEngine:
     def _deliveries(self, rows) -> list[Delivery]:
         topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
         return [Delivery(topics[key.topic_id], key.partition, key.subscription, held.consumer_id, position, held.redelivery_count, held.ack_set)
-                for key, _, held in ranges_of(rows.filter(pc.equal(rows["kind"], "range")))
+                for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range"))) for held in ranges
                 if held.status == PENDING and held.delivery_round == self.latest.round for position in range(held.first, held.last + 1)]
 
     def state(self, topic: str, partition: int, subscription: str) -> dict:

@@ -11,7 +11,7 @@ from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
 from pulsar_spark.protocol.letters import DEAD_LETTER
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.storage.cursor_ledger import RangeRow
+from pulsar_spark.storage.cursor_ledger import PageRows
 
 
 class RoundRows:
@@ -19,13 +19,13 @@ class RoundRows:
 
     def __init__(self, facts: list[dict]):
         self.facts = list(facts)
-        self.ranges: list[RangeRow] = []
+        self.pages: list[PageRows] = []
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
         self.facts += [dict(common, page=page, is_removed=True) for page in gone]
         self.facts += [dict(common, page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last) for page in changed]
-        self.ranges += cursor.rows(changed)
+        self.pages += cursor.rows(changed)
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]]) -> RoundRows:

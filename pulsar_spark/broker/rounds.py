@@ -81,7 +81,7 @@ class Rounds:
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [])
         bundle.requests_version = max(bundle.requests_version, requests_version)
-        if not rows.facts and not rows.ranges:
+        if not rows.facts and not rows.pages:
             return RoundResult(False)
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
@@ -96,7 +96,7 @@ class Rounds:
             rows = _everything(bundle, rows)
         rows.facts.append(dict(kind="round", round_time=draft.now, requests_version=bundle.requests_version, epoch=bundle.epoch,
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
-        bundle.version = self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.ranges), bundle.version)
+        bundle.version = self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.pages), bundle.version)
         bundle.round = draft.number
 
     def _tick(self) -> int:

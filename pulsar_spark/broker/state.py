@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
-from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
+from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
 
 MAX_PAGE_RANGES = 1000
 
@@ -156,11 +156,9 @@ class Cursor:
         while held := self.find(self.read_position):
             self.read_position = held.last + 1
 
-    def rows(self, pages: list[Page]) -> Iterator[RangeRow]:
+    def rows(self, pages: list[Page]) -> Iterator[PageRows]:
         """The range rows of *pages*, for the table."""
-        for page in pages:
-            for held in page.ranges:
-                yield RangeRow(self.key, self.topic, page.first, held)
+        return (PageRows(self.key, self.topic, page.first, page.ranges) for page in pages)
 
 
 def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.schemas import CURSOR_LEDGER
-from pulsar_spark.storage.cursor_ledger import CursorKey, ranges_of
+from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
@@ -43,9 +43,10 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
         if not times or times[0] is None or times[0] <= since:
             break
         is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
-        for key, _, held in ranges_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
-            activity.delivered[key, held.consumer_id] += held.unacked_messages
-            activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+        for key, _, ranges in pages_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
+            for held in ranges:
+                activity.delivered[key, held.consumer_id] += held.unacked_messages
+                activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
     return activity
 
 

@@ -3,10 +3,13 @@
 Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them by version. Every so many rounds a round is a snapshot that holds every
 latest row again: whoever starts from nothing walks back to the newest snapshot and forward from there. What replaces what is said in schemas.CURSOR_LEDGER.
 """
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,13 +30,13 @@ class CursorKey(NamedTuple):
     subscription: str
 
 
-class RangeRow(NamedTuple):
-    """A range on its way into the table."""
+class PageRows(NamedTuple):
+    """The ranges of a page of a cursor, by position: a row each in the table."""
 
     key: CursorKey
     topic: str
     page: int
-    held: Range
+    ranges: Sequence[Range]
 
 
 class LatestRows:
@@ -53,9 +56,9 @@ class LatestRows:
         is_range = pc.equal(rows["kind"], "range")
         for row in rows.filter(pc.invert(is_range)).to_pylist():
             self._apply_row(row)
-        for key, page, held in ranges_of(rows.filter(is_range)):
+        for key, page, ranges in pages_of(rows.filter(is_range)):
             if key in self.cursors:
-                self.pages[key].setdefault(page, []).append(held)
+                self.pages[key].setdefault(page, []).extend(ranges)
 
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
@@ -97,27 +100,38 @@ class LatestRows:
                 del facts[key]
 
 
-def ranges_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, Range]]:
-    """Cursor, page and range of each row of kind ``range``, by position within a page."""
-    names = ("topic_id", "partition", "subscription", "page", *Range._fields)
-    columns = [rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist() for name in names]
-    for topic_id, partition, subscription, page, *fields in zip(*columns):
-        held = Range(*fields)
-        yield CursorKey(topic_id, partition, subscription), page, held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set))
+def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
+    """Cursor, page and ranges (by position) of rows of kind ``range``."""
+    columns = [rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist() for name in Range._fields]
+    ranges = list(map(Range._make, zip(*columns)))
+    if rows.column("ack_set").null_count < rows.num_rows:
+        ranges = [held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set)) for held in ranges]
+    places = zip(*(rows.column(name).to_pylist() for name in (*CursorKey._fields, "page")))
+    for (topic_id, partition, subscription, page), same in groupby(zip(places, ranges), key=itemgetter(0)):
+        yield CursorKey(topic_id, partition, subscription), page, [held for _, held in same]
 
 
-def rows_of_round(round_number: int, facts: list[dict], ranges: Iterable[RangeRow]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, and ranges, which may be many."""
+def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
+    """The Arrow rows of one round: *facts* as dicts of columns, and ranges, which may be millions."""
     table = CURSOR_LEDGER.rows([dict(fact, round=round_number) for fact in facts])
-    ranges = list(ranges)
-    if not ranges:
+    pages = [page for page in pages if page.ranges]
+    if not pages:
         return table
-    values = {"round": [round_number] * len(ranges), "kind": ["range"] * len(ranges), "topic": [row.topic for row in ranges],
-              "topic_id": [row.key.topic_id for row in ranges], "partition": [row.key.partition for row in ranges],
-              "subscription": [row.key.subscription for row in ranges], "page": [row.page for row in ranges],
-              **{name: [row.held[index] for row in ranges] for index, name in enumerate(Range._fields)}}
-    arrays = [pa.array(values[field.name], field.type) if field.name in values else pa.nulls(len(ranges), field.type) for field in CURSOR_LEDGER.schema]
-    return pa.concat_tables([table, pa.Table.from_arrays(arrays, schema=CURSOR_LEDGER.schema)])
+    columns = dict(zip(Range._fields, zip(*chain.from_iterable(page.ranges for page in pages))))
+    rows = len(columns["first"])
+    of_pages = {"topic": [page.topic for page in pages], "page": [page.page for page in pages],
+                **dict(zip(CursorKey._fields, zip(*(page.key for page in pages))))}
+    page_of_row = pa.array(np.repeat(np.arange(len(pages)), [len(page.ranges) for page in pages]))
+    same = {"round": round_number, "kind": "range"}
+
+    def column(field: pa.Field) -> pa.Array:
+        if field.name in columns:
+            return pa.array(columns[field.name], field.type)
+        if field.name in of_pages:
+            return pa.array(of_pages[field.name], field.type).take(page_of_row)
+        return pa.repeat(pa.scalar(same.get(field.name), field.type), rows)
+
+    return pa.concat_tables([table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)])
 
 
 def read_round(path: Path, version: int) -> pa.Table:

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
+from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
 from pulsar_spark.storage.stats import STATS, Observation, partition_stats, read_stored, stats_rows, sum_stats
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
@@ -32,7 +32,7 @@ def topic(layout, clock):
                                          Range(4, 4, "replay", None, None, 1, 0, None, 1), Range(5, 6, "pending", "b", 3, 0, None, None, 4)]]
     for age, ranges in zip((200, 30, 5), rounds):
         broker.commit_round([{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],
-                            [RangeRow(key, TOPIC, 0, held) for held in ranges], clock() - timedelta(seconds=age))
+                            [PageRows(key, TOPIC, 0, ranges)], clock() - timedelta(seconds=age))
     dead = create_topic(layout, f"{TOPIC}-s-DLQ")
     AppendTable(dead.path).append(MESSAGES.rows([{"publish_id": "d" * 32, "entry_id": entry, "partition": -1} for entry in range(5)]))
     return topic

@@ -7,7 +7,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.cursor_ledger import CursorKey, RangeRow
+from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from tests.admin.broker_double import BrokerDouble
@@ -30,7 +30,7 @@ def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
                 "join_order": 0, "lease_time": LEASE, "msg_out_counter": 20}
     page = {**common, "kind": "page", "subscription": "s", "page": 0}
     key = CursorKey(topic.topic_id, partition, "s")
-    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [RangeRow(key, TOPIC, 0, held) for held in ranges]
+    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [PageRows(key, TOPIC, 0, ranges)]
 
 
 def test_backlog_and_unacked_follow_from_the_ranges(layout):

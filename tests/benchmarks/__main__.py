@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tests.benchmarks import age, backlog, fixed_cost, growth, holes, latency, publishing, restart
+from tests.benchmarks import age, backlog, fixed_cost, growth, holes, latency, publishing, redelivery, restart
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import describe_machine
@@ -28,6 +28,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "subscriptions": growth.measure_subscriptions,
     "age": age.measure,
     "holes": holes.measure,
+    "redelivery": redelivery.measure,
     "restart": restart.measure,
 }
 
