@@ -9,7 +9,7 @@ import signal
 
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.client.frames import consume, to_delta
-from pulsar_spark.client.frames.consumer import INITIAL_POSITIONS
+from pulsar_spark.client.frames.membership import INITIAL_POSITIONS
 from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
 from pulsar_spark.storage.session import spark_session
 

@@ -27,8 +27,17 @@ def submitted(job, *arguments):
 def run(job, *arguments):
     done = subprocess.run(submitted(job, *arguments), capture_output=True, text=True, timeout=240, check=False, env=ENVIRONMENT,
                           stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"  # spark-submit sends what Python says on either to its standard output
     return done.stdout
+
+
+@pytest.mark.parametrize("job", sorted(path.stem for path in (PROJECT / "jobs").glob("*.py")))
+def test_a_job_says_how_it_is_used(job):
+    """It finds all it imports, then; without a JVM."""
+    said = subprocess.run([sys.executable, str(PROJECT / "jobs" / f"{job}.py"), "--help"], capture_output=True, text=True, timeout=60, check=False,
+                          env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)})
+    assert said.returncode == 0, said.stderr
+    assert "--root" in said.stdout
 
 
 @pytest.fixture
