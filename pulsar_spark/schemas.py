@@ -92,7 +92,8 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
     ("delivery_round", pa.int64(), "pending: the round that delivered the entries"),
     ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
-    ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before"),
+    ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
+                       "cursor: when a consumer that became active begins to receive"),
     ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
     ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
     ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),

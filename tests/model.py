@@ -69,10 +69,10 @@ class Model:
         deliveries = []
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
-            has_work = cursor.has_work(now_ms)
+            has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
             deliver_ms = self.deliver_ms[cursor.topic, cursor.partition]
             cursor.apply_acks(batches, deliver_ms)
-            asked = cursor.apply_returns(now_ms, batches)
+            cursor.apply_returns(now_ms, batches)
             unread = cursor.read(deliver_ms, now_ms, has_work=has_work)
             deliveries += cursor.dispatch(batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
@@ -120,7 +120,8 @@ class Model:
         """Time to live and the quota of time, topic by topic; the quota of size is not modelled (3.29, 3.30)."""
         for topic in {name: None for name, _ in self.publish_ms}:
             policies = self._policies(topic)
-            ttl, age, every = (int(policies.get(name, default)) for name, default in (("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("ttl_check_seconds", 60)))
+            ttl, age, every = (int(policies.get(name, default)) for name, default in (
+                ("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("ttl_check_seconds", 60)))
             every_ms = 1000 if topic in self.exceeded else 1000 * every
             if not (ttl or age or topic in self.exceeded) or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms:
                 continue
@@ -196,7 +197,8 @@ class Model:
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
         cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
-                             cursor.joined, int(properties["lease_ms"]), self.now_ms, has_unacked_limits=properties.get("max_unacked_messages") != "0"), asked, active_from_ms=self._active_from(cursor))
+                             cursor.joined, int(properties["lease_ms"]), self.now_ms,
+                             has_unacked_limits=properties.get("max_unacked_messages") != "0"), asked, active_from_ms=self._active_from(cursor))
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
         if (request["topic"], request["partition"], request["subscription"]) in self.cursors:
@@ -261,9 +263,10 @@ class Model:
         return [Reply(None, consumer_id, None, "reset") for consumer_id in sorted(cursor.consumers)]
 
     def _skip(self, request: dict, properties: dict) -> None:
-        """The next n entries that are not acknowledged, and all before them (3.27)."""
+        """The next n entries that are not acknowledged, be it as a whole and earlier in this round, and all before them (3.27)."""
         cursor = self._cursor(request)
-        backlog = [position for position in range(self._end(cursor)) if not cursor.is_done(position)]
+        asked = {position for first, last, left, _ in cursor.acks if left is None for position in range(first, last + 1)}
+        backlog = [position for position in range(self._end(cursor)) if not cursor.is_done(position) and position not in asked]
         skipped = backlog[:int(properties["messages"])]
         cursor.done_up_to(max(skipped, default=cursor.mark_delete))
 

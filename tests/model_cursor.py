@@ -185,15 +185,19 @@ class Cursor:
             self.acknowledged.remove(self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
 
-    def apply_returns(self, now_ms: int, batches: list[int]) -> set[str]:
-        """Entries that come back become replay, or die; gives the consumers that asked for a redelivery with effect (4.4, 4.21, 4.26)."""
+    def asking(self, now_ms: int) -> set[str]:
+        """The consumers whose requests for redelivery arrive now, whatever comes of them (4.4): before acknowledgements are applied."""
+        due = {held.consumer_id for held in self.pending.values() if held.due_ms is not None and held.due_ms <= now_ms}
+        return self.redeliver_all | due | {consumer_id for _, _, consumer_id, delay_ms in self.negative_acks if delay_ms <= 0}
+
+    def apply_returns(self, now_ms: int, batches: list[int]) -> None:
+        """Entries that come back become replay, or die (4.21, 4.26)."""
         for first, last, consumer_id, delay_ms in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
                     held.due_ms = now_ms + delay_ms
         counted = {position for position, held in self.pending.items()
                    if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)}
-        asked = self.redeliver_all | {self.pending[position].consumer_id for position in counted}
         is_rewound = bool(counted) and self.is_single_active()
         uncounted = {position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left} - counted
         for position in counted | uncounted:
@@ -203,7 +207,6 @@ class Cursor:
             else:
                 self.replay[position] = back
         self._advance()
-        return asked
 
     def _die(self, position: int, attempts: int, batches: list[int]) -> None:
         """A letter for each message of the entry that is not acknowledged; then the entry is (4.27)."""
@@ -218,7 +221,7 @@ class Cursor:
 
     def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool) -> list[int]:
         """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared those that it meets before their deliver time do not go
-        out, and wait for it as replay; the other types know none (2.6, 4.9). Nothing is read while consumers or subscription are blocked and nothing happens."""
+        out, and wait for it as replay; the other types know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         is_held_back = all(consumer.is_blocked for consumer in receivers) or (self.is_blocked and not self._due_replay(now_ms))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.positions import Positions
 
 
 class Concerned(NamedTuple):
@@ -29,7 +30,7 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
     chosen: dict[int, set[int]] = {0: set(), len(pages) - 1: set()}
     for first, last in _spans(asked, unread):
         for index in range(asked.cursor.page_index(first), asked.cursor.page_index(last) + 1):
-            chosen.setdefault(index, set()).update(_overlapping(pages[index], first, last))
+            chosen.setdefault(index, set()).update(_overlapping(pages[index].ranges, first, last))
     returning = _returning(asked, now)
     found = 0
     for index, page in enumerate(pages):
@@ -45,6 +46,19 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
         for number, held in enumerate(pages[index].ranges):
             (planned if number in chosen[index] else kept).append(held)
     return Concerned(set(chosen), planned, kept)
+
+
+def effective_returns(asked: CursorDraft, planned: list[Range]) -> Iterator[tuple[int, int, str, int]]:
+    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    settled = Positions()
+    for first, last, consumer_id, due in reversed(asked.returns):
+        for number in _overlapping(planned, first, last):
+            held = planned[number]
+            if held.status == PENDING and held.consumer_id == consumer_id:
+                gaps = list(settled.gaps(max(first, held.first), min(last, held.last)))
+                for gap in gaps:
+                    settled.add(*gap)
+                    yield *gap, consumer_id, due
 
 
 def has_replays(cursor: Cursor, page: Page, now: int) -> bool:
@@ -65,9 +79,9 @@ def _spans(asked: CursorDraft, unread: tuple[int, int] | None) -> Iterator[tuple
         yield unread
 
 
-def _overlapping(page: Page, first: int, last: int) -> range:
-    """Numbers of the page's ranges that hold any of the positions."""
-    return range(bisect_left(page.ranges, first, key=lambda held: held.last), bisect_right(page.ranges, last, key=lambda held: held.first))
+def _overlapping(ranges: list[Range], first: int, last: int) -> range:
+    """Numbers of those of the *ranges*, which are in order, that hold any of the positions."""
+    return range(bisect_left(ranges, first, key=lambda held: held.last), bisect_right(ranges, last, key=lambda held: held.first))
 
 
 def _returning(asked: CursorDraft, now: int) -> set[str]:

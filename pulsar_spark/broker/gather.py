@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.concerned import Concerned, concerned_ranges, has_replays, is_due
+from pulsar_spark.broker.concerned import Concerned, concerned_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import PENDING, skip_unacked
@@ -115,7 +115,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
             row("ack" if not unacked else "ack_set" if replaces else "batch_ack", position, position, ack_set=list(unacked))
             if cursor.find(position) is None:
                 row("unread", position, position, batch_size=bundle.batch_size(cursor, position), due_time=_deliver_time(bundle, cursor, position))
-    for first, last, consumer_id, due in asked.returns:
+    for first, last, consumer_id, due in effective_returns(asked, concerned.planned):
         row("return", first, last, consumer_id=consumer_id, due_time=due)
     for first, last, batch_size, due in unread:
         row("unread", first, last, batch_size=batch_size, due_time=due)
@@ -145,7 +145,8 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
         return []
     ledgers = topic.ledgers(cursor.key.partition)
     ahead = [(held.first, held.last) for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0):] for held in page.ranges]
-    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted([*ahead, *asked.acks, *((position, position) for position in asked.ack_sets)]), most)
+    ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
+    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead), most)
     runs: list[UnreadRun] = []
     if last < cursor.read_position:
         return runs

@@ -30,6 +30,19 @@ class Positions:
             first, last = min(first, self._firsts[begin]), max(last, self._lasts[end - 1])
         self._firsts[begin:end], self._lasts[begin:end] = [first], [last]
 
+    def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """What of *first*..*last* is missing, as ranges in order.
+
+        >>> list(Positions([(2, 3), (6, 9)]).gaps(0, 7))
+        [(0, 1), (4, 5)]
+        """
+        for index in range(bisect_left(self._lasts, first), bisect_right(self._firsts, last)):
+            if first < self._firsts[index]:
+                yield first, self._firsts[index] - 1
+            first = self._lasts[index] + 1
+        if first <= last:
+            yield first, last
+
     def __contains__(self, position: int) -> bool:
         index = bisect_left(self._lasts, position)
         return index < len(self._firsts) and self._firsts[index] <= position

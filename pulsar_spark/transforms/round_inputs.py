@@ -11,7 +11,7 @@ KINDS = {
     "ack": "first..last are acknowledged",
     "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",
     "ack_set": "of entry first (= last) just the indexes in ack_set stay unacknowledged, whatever was before",
-    "return": "first..last, where pending at the consumer, come back at due_time",
+    "return": "first..last, which are pending at the consumer, come back at due_time; none overlaps another",
     "unread": "first..last were never delivered; batch_size messages each, and on Shared not before due_time",
     "consumer": "one lap of one consumer's turn: ordinal is its place in line",
 }

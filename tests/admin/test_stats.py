@@ -34,6 +34,7 @@ def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
 
 
 def test_backlog_and_unacked_follow_from_the_ranges(layout):
+    """Entries behind mark-delete that are not acknowledged; a batch of which a part is acknowledged is one (3.28, 0.29)."""
     topic = create_topic(layout, TOPIC)
     publish(topic, -1, 20)
     BrokerDouble(layout).commit_round(*state(topic, -1, end=20, mark_delete=4, ranges=[

@@ -4,28 +4,12 @@ import pytest
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from tests.crashes import Crash, crash_at
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
-
-
-class Crash(Exception):
-    """The process is gone at this point."""
-
-
-def crash_at(engine: SparkEngine, table: str, when: str) -> None:
-    """Make the next append to *table* the last thing this broker does, or the thing it does not come to."""
-    appends = getattr(engine.rounds, table)
-    append = appends.append_fenced
-
-    def append_and_die(rows, expected):
-        if when == "after":
-            append(rows, expected)
-        raise Crash
-
-    appends.append_fenced = append_and_die
 
 
 def steps() -> list[tuple[list[int], list[dict]]]:
@@ -45,10 +29,9 @@ def play(engine: SparkEngine, crash: tuple[int, str, str] | None) -> dict:
             engine.publish(TOPIC, -1, entries, publish_time_ms=0)
         version = number + 1
         if crash and crash[0] == number:
-            crash_at(engine, crash[1], crash[2])
             if crash[1] == "ledgers" and not entries:
                 pytest.skip("nothing is numbered in this round")
-            with pytest.raises(Crash):
+            with crash_at(engine, crash[1], crash[2]), pytest.raises(Crash):
                 engine.rounds.run([request_of(row) for row in requests], version)
             engine.start()
             engine.rounds.take_over()

@@ -59,6 +59,7 @@ def test_acknowledgements_gather_into_ranges(client, broker):
 
 
 def test_flow_is_sent_at_half_the_queue(client, broker):
+    """At the integer half, counted from 0 (4.1, 0.7)."""
     send(client, "t", 12)
     consumer = client.subscribe("t", "s", receiver_queue_size=5, **EARLIEST)
     assert receive_values(consumer, 12) == [f"m{number}" for number in range(12)]
@@ -74,6 +75,7 @@ def test_a_queue_of_one(client, broker):
 
 
 def test_no_queue_asks_for_one_message_at_a_time(client, broker):
+    """4.1."""
     send(client, "t", 3)
     consumer = client.subscribe("t", "s", receiver_queue_size=0, **EARLIEST)
     assert broker.asked("flow") == []
@@ -290,6 +292,19 @@ def test_listener(client):
     consumer.resume_message_listener()
     eventually(lambda: len(got) == 6)
     assert got == [f"m{number}" for number in range(6)]
+
+
+def test_while_paused_no_permits_are_asked_for(client, broker):
+    """A listener that is paused hands nothing to the application, so nothing is asked for until it is resumed (4.1)."""
+    got = []
+    consumer = client.subscribe("t", "s", receiver_queue_size=4, message_listener=lambda consumer, message: got.append(message.data()))
+    consumer.pause_message_listener()
+    send(client, "t", 12)
+    eventually(lambda: consumer._subscriptions[0]._queued == 4)
+    assert [request["permits"] for request in broker.asked("flow")] == [4] and got == []
+    consumer.resume_message_listener()
+    eventually(lambda: len(got) == 12)
+    assert eventually(lambda: [request["permits"] for request in broker.asked("flow")] == [4] + [2] * 6)
 
 
 def test_a_listener_that_raises_goes_on_with_the_next_message(client, monkeypatch):

@@ -148,6 +148,7 @@ def test_properties_and_a_receipt(client, broker, sent):
 
 
 def test_what_is_acknowledged_and_not_yet_sent_is_not_shown_again(client, broker, sent):
+    """Its permit is given back (3.6, 4.3)."""
     consumer = client.subscribe("t", "s", ack_group_time_ms=60_000, receiver_queue_size=5, **SHARED, **EARLIEST)
     messages = receive(consumer)
     consumer.acknowledge(messages[1])

@@ -92,6 +92,60 @@ def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name):
     assert counted([consumer.receive(5000) for _ in range(2)]) == [("m0", 1), ("m2", 1)]
 
 
+def test_a_batch_is_timed_until_all_of_it_is_acknowledged(client, broker):
+    """What is left of it comes again; acknowledging the rest in time ends that (3.7, 4.11)."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for value in (b"a0", b"a1", b"a2"):
+        producer.send_async(value, None)
+    producer.flush()
+    consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **SHARED, **EARLIEST)
+    now = [0.0]
+    consumer._unacked._clock = lambda: now[0]
+    consumer.acknowledge(consumer.receive(5000))
+    eventually(lambda: broker.asked("ack"))
+    assert [consumer.receive(5000).data() for _ in range(2)] == [b"a1", b"a2"]
+    now[0] = 10.0
+    consumer._redeliver_expired()
+    again = [consumer.receive(5000) for _ in range(2)]
+    assert counted(again) == [("a1", 1), ("a2", 1)]
+    consumer.acknowledge(again)
+    now[0] = 20.0
+    consumer._redeliver_expired()
+    assert nothing_comes(consumer) and returns(broker) == [(0, 0, 0)]
+
+
+def test_a_cumulative_acknowledgement_ends_the_timing_of_all_before(client, broker):
+    """3.7."""
+    send(client, "t", "m0", "m1", "m2", "m3")
+    consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **EARLIEST)
+    now = [0.0]
+    consumer._unacked._clock = lambda: now[0]
+    messages = [consumer.receive(5000) for _ in range(4)]
+    consumer.acknowledge_cumulative(messages[2])
+    eventually(lambda: broker.asked("cumulative_ack"))
+    now[0] = 10.0
+    consumer._redeliver_expired()
+    assert eventually(lambda: returns(broker)) == [(3, 3, 0)]
+    assert counted([consumer.receive(5000)]) == [("m3", 1)] and nothing_comes(consumer)
+
+
+def test_giving_back_takes_no_acknowledgement_back(client, broker):
+    """Neither one that waits to be sent nor, of a batch, that of another message (3.10, 4.16, 4.18)."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for value in (b"a0", b"a1"):
+        producer.send_async(value, None)
+    producer.flush()
+    send(client, "t", "m1")
+    consumer = client.subscribe("t", "s", ack_group_time_ms=60_000, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
+    messages = [consumer.receive(5000) for _ in range(3)]
+    consumer.acknowledge(messages[0])
+    consumer.acknowledge(messages[2])
+    consumer.negative_acknowledge(messages[1])
+    consumer.negative_acknowledge(messages[2])
+    assert counted([consumer.receive(5000)]) == [("a1", 1)] and nothing_comes(consumer)
+    assert sorted((request["first"], request["ack_set"]) for request in broker.asked("ack")) == [(0, [0b10]), (1, None)]
+
+
 def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
     send(client, "t", "m0")
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=1000, max_delay_ms=5000, multiplier=3)

@@ -1,8 +1,9 @@
 """What may happen in a history, drawn by hypothesis, in the words of the specification's tables (tests.spec).
 
-A history is a list of turns: what is published and asked in each, how much time passes before it, and where the broker dies in it, if it does. Steps are drawn
-without regard to sense: by consumers that are not there, about positions that do not exist or are acknowledged, of a type that others have. What a step is about stands
-before the colon: ``p0/failover: a flow 3``. So a history that hypothesis has shrunk reads, and can be kept, as a case of the specification.
+A history is a list of turns: what is published and asked in each, how much time passes before it, and where the broker dies in it, if it does. Steps are
+drawn without regard to sense: by consumers that are not there, about positions that do not exist or are acknowledged, of a type that others have. What a
+step is about stands before the colon: ``p0/failover: a flow 3``. So a history that hypothesis has shrunk reads, and can be kept, as a case of the
+specification. An acknowledgement timeout is no step of its own: what a client makes of it is a negative acknowledgement without delay.
 """
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ CRASHES = tuple(f"{when} {table}" for when in ("before", "after") for table in (
 
 
 class Turn(NamedTuple):
-    """A round: *steps* in order, *later_ms* after the round before. *crash* is the write before or after which the broker dies, ``between`` for none of them."""
+    """A round: *steps* in order, *later_ms* after the round before. *crash* is the write before or after which the broker dies; ``between``: before the round."""
 
     later_ms: int
     steps: list[str]
@@ -54,7 +55,8 @@ def of_consumers(kind: str) -> dict[str, tuple[int, st.SearchStrategy[str]]]:
         "cumulative in a batch": (5 if kind != "Shared" else 1, words("cumulative {} {}{}", positions, left, receipt)),
         "nack": (14, words("nack {}{}", spans, st.sampled_from(["", "", " after 2", " after 3"]))),
         "later": (4, words("later {} times {}{}{}", positions, st.integers(1, 3), st.sampled_from(["", " dead"]), receipt)),
-        "later in a batch": (3, words("later {} index {} {}{}", positions, st.integers(0, 3), st.one_of(st.just(""), left), st.sampled_from(["", " cumulative", " receipt"]))),
+        "later in a batch": (3, words("later {} index {} {}{}", positions, st.integers(0, 3), st.one_of(st.just(""), left),
+                                      st.sampled_from(["", " cumulative", " receipt"]))),
         "redeliver": (5, st.just("redeliver")),
         "close": (4, st.just("close")),
         "leaves": (1, st.just("leaves")),
@@ -75,8 +77,8 @@ expiry = st.one_of(
     words("policy backlog_quota_seconds {}", st.sampled_from([0, 6])),
     words("policy backlog_quota_policy {}", st.sampled_from(["consumer_backlog_eviction", "producer_exception"])))
 administration = st.one_of(
-    words("skip {}", st.integers(1, 3)), words("expire {}", st.integers(0, 4)), st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe", "unsubscribe force"]),
-    limits, limits, expiry)
+    words("skip {}", st.integers(1, 3)), words("expire {}", st.integers(0, 4)),
+    st.sampled_from(["clear", "create Earliest", "create Latest", "unsubscribe", "unsubscribe force"]), limits, limits, expiry)
 
 
 @st.composite
@@ -93,7 +95,8 @@ def steps(draw) -> str:
     return f"{place}: {consumer} {draw(asked[kind][1])}" + (f" lease {LEASES[consumer]}" if kind == "subscribe" else "")
 
 
-turns = st.builds(Turn, st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000]), st.lists(steps(), max_size=10), st.sampled_from([None] * 17 + ["between", *CRASHES]))
+turns = st.builds(Turn, st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000]), st.lists(steps(), max_size=10),
+                  st.sampled_from([None] * 17 + ["between", *CRASHES]))
 
 
 def openings() -> st.SearchStrategy[list[str]]:

@@ -1,20 +1,27 @@
 """Random histories, the reference broker against real rounds: the same deliveries, replies, states and letters, round by round, also over restarts.
 
-The same histories run twice: on Spark's plan, as many as the suite has time for, and, many more, on its twin without Spark. ``PULSAR_SPARK_HISTORIES=n`` runs n of each,
-``PULSAR_SPARK_SEED=s`` others than usual. What fails is shrunk and printed as the turns of one history; the same seed finds it again.
+Few histories run on Spark, a round after the other; many more on the plan's twin without Spark. What the twin was given in them is then planned by Spark as
+well, the cursors of many rounds in one plan. ``PULSAR_SPARK_HISTORIES=n`` runs n of each, ``PULSAR_SPARK_SEED=s`` others than usual. What fails is shrunk
+and printed as the turns of one history; the same seed finds it again.
 """
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from pulsar_spark.broker import letters, rounds, state
+from pulsar_spark.broker.gather import Work
+from pulsar_spark.protocol.cursor import Range
 from tests.differential.duel import Duel
 from tests.differential.strategies import histories
+from tests.plain_planner import PlainPlanner
+from tests.spark_engine import planner_of
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
+CURSORS_A_PLAN = 150
 HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
 
 
@@ -28,7 +35,8 @@ def close_borders(monkeypatch):
 
 def duels(spark, examples: int) -> None:
     @seed(SEED)
-    @settings(max_examples=HISTORIES or examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=HISTORIES or examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False,
+              suppress_health_check=list(HealthCheck))
     @given(histories())
     def play(history):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
@@ -37,9 +45,45 @@ def duels(spark, examples: int) -> None:
     play()
 
 
+@cache
+def planned_without_spark() -> list[tuple[list[dict], list[Range]]]:
+    """Plays histories without Spark; the rows of each cursor of each round, and its ranges after it."""
+    planned, plan = [], PlainPlanner.run
+
+    def plan_and_note(self, work):
+        result = plan(self, work)
+        rows = [{name: value for name, value in row.items() if value is not None} for row in work.rows]
+        planned.extend(([row for row in rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result))
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlainPlanner, "run", plan_and_note)
+        duels(None, 25)
+    return planned
+
+
 def test_rounds_do_what_the_reference_broker_does(close_borders):
-    duels(None, 40)
+    assert planned_without_spark()
 
 
 def test_spark_does_what_the_reference_broker_does(spark, close_borders):
-    duels(spark, 12)
+    duels(spark, 5)
+
+
+def test_spark_plans_what_its_twin_plans(spark, close_borders):
+    planned = planned_without_spark()
+    for first in range(0, len(planned), CURSORS_A_PLAN):
+        several = planned[first:first + CURSORS_A_PLAN]
+        rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(several) for row in cursor_rows]
+        found = planner_of(spark).run(Work(rows, [None] * len(several)))
+        for (cursor_rows, expected), ranges in zip(several, found, strict=True):
+            assert _by_position(ranges) == _by_position(expected), cursor_rows
+            assert not any(_adjoin(*pair) for pair in zip(ranges, ranges[1:])), f"ranges that could be one: {ranges}"
+
+
+def _by_position(ranges: list[Range]) -> dict[int, Range]:
+    return {position: held._replace(first=position, last=position) for held in ranges for position in range(held.first, held.last + 1)}
+
+
+def _adjoin(one: Range, other: Range) -> bool:
+    return one.last + 1 == other.first and one[2:] == other[2:]

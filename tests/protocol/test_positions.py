@@ -19,4 +19,6 @@ def test_it_is_the_set_of_what_was_added(seed):
         assert [position for first, last in ranges for position in range(first, last + 1)] == sorted(expected)
         assert all(last + 1 < later for (_, last), (later, _) in zip(ranges, ranges[1:])), "ranges that adjoin are one"
         assert [position for position in range(-1, 107) if position in found] == sorted(expected)
+        begin, end = sorted(dice.choices(range(107), k=2))
+        assert [position for gap in found.gaps(begin, end) for position in range(gap[0], gap[1] + 1)] == sorted(set(range(begin, end + 1)) - expected)
     assert found

@@ -127,8 +127,9 @@ def _span(words: list[str]) -> tuple[int, int]:
 def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
     position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
     options = _options(words[1:])
+    more = {name: options[word] for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages")) if word in options}
     return on.subscribe(consumer, words[0], initial_position=position, name=options["name"], priority_level=int(options.get("priority", 0)),
-                        lease_ms=1000 * int(options.get("lease", 600)), **{name: options[word] for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages")) if word in options})
+                        lease_ms=1000 * int(options.get("lease", 600)), **more)
 
 
 def _left(words: list[str]) -> dict:

@@ -43,6 +43,14 @@ CASES = [
         | 2 |         | A redeliver                      | A 2+1{2,3} | 1           | A 2+1{2,3} | A 2     |
         | 3 |         | A cumulative 2                   |            | 2           | none       | A 0     |
     """),
+    Case("what was given back dies with it", source="3.14, 0.20", says="""
+        Exclusive and Failover keep pending entries, deadlines and counts here; a cumulative acknowledgement ends them for all that it covers.""", table="""
+        | s | publish | requests                        | delivered | mark-delete | pending   | due | unacked |
+        | 0 | 1*4     | A subscribe Failover; A flow 99 | A 0-3     | -1          | A 0-3     | none | A 4    |
+        | 1 |         | A nack 0-1 after 2; A nack 3 after 2 |      | -1          | A 0-3     | 0@3 1@3 3@3 | A 4 |
+        | 2 |         | A cumulative 2                  |           | 2           | A 3       | 3@3 | A 1     |
+        | 3 |         |                                 | A 3+1     | 2           | A 3+1     | none | A 1    |
+    """),
     Case("a cumulative set takes the place of the kept one", source="3.20", says="""
         Pulsar does not intersect here: the set given counts if its first index is larger than that of the set kept, and not at all if it is not.""", table="""
         | s | publish | requests                         | delivered | mark-delete | pending    |

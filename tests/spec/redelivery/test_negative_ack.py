@@ -48,6 +48,20 @@ CASES = [
         | 3 |         | A nack 3 after 1                |             | A 1 2+1 3 5 |
         | 4 |         |                                 | A 1 2+1 3+1 5 | A 1 2+1 3+1 5 |
     """),
+    Case("the last word counts", source="4.16", says="""
+        Negative acknowledgements that overlap: of each entry the one asked for last sets the time, whatever range it came in.""", table="""
+        | s | publish | requests                              | delivered | due                         |
+        | 0 | 1*6     | A subscribe Shared; A flow 9          | A 0-5     | none                        |
+        | 1 |         | A nack 0-5 after 4; A nack 2-3 after 7 |          | 0@5 1@5 2@8 3@8 4@5 5@5     |
+        | 2 |         | A nack 1 after 9; A nack 0-2 after 5  |           | 0@7 1@7 2@7 3@8 4@5 5@5     |
+        | 3 |         | A nack 4-5 after 8; A nack 4 after 1  |           | 0@7 1@7 2@7 3@8 4@4 5@11    |
+    """),
+    Case("words of a stranger do not", source="4.21", says="""
+        A consumer that names what another holds takes nothing away from what the holder asks in the same round.""", table="""
+        | s | publish | requests                                          | delivered | pending | replay  |
+        | 0 | 1*3     | A subscribe Shared; A flow 3; Z subscribe Shared  | A 0-2     | A 0-2   | none    |
+        | 1 |         | Z nack 0-2; A nack 0; Z nack 1; A nack 1; Z nack 1 |          | A 2     | 0-1+1   |
+    """),
     Case("asked for after leaving", source="design 4, step 2; 4.19", says="""
         Members come and go in the order of requests, so what a consumer asks after it has left counts for nothing; what it asked before does.""", table="""
         | s | publish | requests                     | delivered | pending | replay  |

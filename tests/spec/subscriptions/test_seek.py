@@ -47,6 +47,13 @@ CASES = [
         | 2 |         | skip 2                       |           | 2           | none  | A 3     | 4    |
         | 3 |         | skip 3; A flow 9             | A 6-7     | 5           | none  | A 6-7   | 8    |
     """),
+    Case("skip behind an acknowledgement", source="3.27, design 4", says="""
+        What was acknowledged earlier in the same round is acknowledged to a skip.""", table="""
+        | s | publish | requests                     | delivered | mark-delete | acked | pending |
+        | 0 | 1*6     | A subscribe Shared; A flow 6 | A 0-5     | -1          | none  | A 0-5   |
+        | 1 |         | A ack 1-2; skip 2            |           | 3           | none  | A 4-5   |
+        | 2 |         | skip 1; A ack 4              |           | 4           | none  | A 5     |
+    """),
     Case("clear takes all", source="3.27", says="""
         Everything published up to now is acknowledged.""", table="""
         | s | publish | requests                     | delivered | mark-delete | pending | read |

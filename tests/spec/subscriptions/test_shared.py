@@ -59,6 +59,14 @@ CASES = [
         | 3 |         | A ack 1                                                                    |                     | A 5     | A       |
         | 4 |         | A redeliver; A ack 2                                                       | A 3-4+1 5+2 6+1 7-8 | A 6     | A       |
     """),
+    Case("asking for redelivery of what is no longer held unblocks too", source="4.4", says="""
+        It is the request that unblocks, also when the entry it names has been acknowledged meanwhile.""", table="""
+        | s | publish | requests                                                                   | delivered | unacked | blocked |
+        | 0 | 1*9     | policy max_unacked_messages_per_consumer 6; A subscribe Shared; A flow 100 | A 0-5     | A 6     | A       |
+        | 1 |         | A ack 0                                                                    |           | A 5     | A       |
+        | 2 |         | A nack 0                                                                   | A 6       | A 6     | A       |
+        | 3 |         | A ack 1; A nack 1                                                          | A 7       | A 6     | A       |
+    """),
     Case("a delayed negative acknowledgement unblocks when due", source="4.4, 4.15", says="""
         The request for redelivery is the one made when the delay is over; until then nothing comes back, so nothing is unblocked.""", table="""
         | s | publish | requests                                                                   | delivered | unacked | blocked |

@@ -28,6 +28,20 @@ CASES = [
         | 1 |         | B subscribe Shared; C subscribe Shared                      |           | C ConsumerBusy | A 0; B 0 |
         | 2 |         | B close; C subscribe Shared                                 |           |                | A 0; C 0 |
     """),
+    Case("permits are entries to a single active consumer", source="4.2, 4.6, golden k3", says="""
+        A read is as many entries as there are permits, and what a read of an Exclusive or Failover subscription brings is sent: permits count its messages
+        afterwards, and nothing more goes out until they are above zero.""", table="""
+        | s | publish | requests                        | delivered | permits | read |
+        | 0 | 10*5    | A subscribe Exclusive; A flow 3 | A 0-2     | A -27   | 3    |
+        | 1 |         | A flow 27                       |           | A 0     | 3    |
+        | 2 |         | A flow 1                        | A 3       | A -9    | 4    |
+    """),
+    Case("a single read of many entries", source="4.6", says="""
+        Permits beyond a hundred are messages again: of large batches no more go out than permits say, but a hundred entries in any case.""", table="""
+        | s | publish | requests                            | delivered | permits |
+        | 0 | 10*130  | A subscribe Exclusive; A flow 110   | A 0-99    | A -890  |
+        | 1 |         | A flow 1190                         | A 100-129 | A 0     |
+    """),
     Case("an initial position", source="3.15", says="""
         Latest starts behind the last entry, Earliest before the first. It matters for a new subscription only.""", table="""
         | s | publish | requests                                                                               | delivered          | mark-delete | read |
