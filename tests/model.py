@@ -218,6 +218,7 @@ class Model:
         if self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
             raise Refused("CumulativeAcknowledgementNotAllowedError")
         cursor, last, _ = self._checked(request, request["last"], request["last"])
+        left = left and ack_sets.intersect(ack_sets.full(self.batches[cursor.topic, cursor.partition][last]), left)
         cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None, False))
         if left:
             cursor.acks.append((last, last, tuple(left), True))

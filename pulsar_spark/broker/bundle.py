@@ -90,8 +90,9 @@ class Bundle:
         return [cursor for key, cursor in self.cursors.items() if key.topic_id == topic_id]
 
     def batch_size(self, cursor: Cursor, position: int) -> int:
-        """Messages of an entry that is numbered and not trimmed."""
-        return next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position)).batch_size
+        """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
+        run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
+        return run.batch_size if run else 1
 
     # Finding topics and numbering what is new in them
 

@@ -35,6 +35,15 @@ CASES = [
         | 1 |         | A ack 0 left 0,63,64,129       |           | A 0{0,63,64,129} | A 4     |
         | 2 |         | A ack 0 left 63,128            |           | A 0{63}          | A 1     |
     """),
+    Case("messages the batch does not have", source="3.20, 4.27", says="""
+        Only messages there are can stay unacknowledged, whatever a cumulative acknowledgement leaves: else a dead entry would have letters of none.""", table="""
+        | s | publish | requests                                | delivered | mark-delete | pending | letters |
+        | 0 | 1 2 2   | A subscribe Exclusive max 1; A flow 99  | A 0-2     | -1          | A 0-2   | none    |
+        | 1 |         | A cumulative 0 left 1,2                 |           | 0           | A 1-2   | none    |
+        | 2 |         | A cumulative 1 left 1,2,70              |           | 0           | A 1{1} 2 | none   |
+        | 3 |         | A nack 1; A flow 9                      | A 1+1{1} 2 | 0          | A 1+1{1} 2 | none |
+        | 4 |         | A cumulative 2 left 2                   |            | 2          | none       | none |
+    """),
     Case("a partly acknowledged batch waits for replay", source="0.23", says="""
         Ack sets are kept wherever the entry is, also when nobody holds it.""", table="""
         | s | publish | requests                        | delivered | replay | mark-delete |
