@@ -16,5 +16,17 @@ def test_quickstart(spark, tmp_path, monkeypatch):
     assert notebook["stats"]["subscriptions"]["accounting"]["msgBacklog"] == 0
 
 
+def test_dead_letters(spark, tmp_path, monkeypatch):
+    monkeypatch.setenv("PULSAR_SPARK_ROOT", str(tmp_path / "root"))
+    notebook = runpy.run_path(str(NOTEBOOKS / "dead_letters.py"))
+    assert sum(notebook["billed"]) == sum(number for number in range(200) if number % 10)
+    assert [(row.cause, row.letters) for row in notebook["causes"].collect()] == [("max_redeliver_count", 20)]
+    assert [notebook["planned"].selected, notebook["done"].sent, notebook["again"].sent] == [20, 20, 20]
+    assert sum(notebook["repaired"]) == 20
+    events = [row.event for row in notebook["story"].collect()]
+    assert [events.count(name) for name in ("negatively_acknowledged", "dead_lettered")] == [2, 1]
+    assert events[-1] == "dead_lettered"
+
+
 def test_every_notebook_is_tested():
-    assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == ["quickstart.py"]
+    assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == ["dead_letters.py", "quickstart.py"]

@@ -1,0 +1,134 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Dead letters, from failure to reprocessing
+# MAGIC A handler cannot cope with some messages. They are given back, delivered again, and after too many attempts they become dead letters: rows of a table,
+# MAGIC with what they were and why they died. Here they are looked at, repaired and sent back, each once.
+
+# COMMAND ----------
+
+import os
+import tempfile
+
+from pyspark.sql import functions as F
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.client.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
+from pulsar_spark.protocol.letters import retry_letter_topic
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.views import create_views
+
+root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
+spark = spark_session()
+broker = Broker(spark_session(for_rounds=True), root)
+broker.start()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Orders, some of which are broken
+# MAGIC Every tenth order has no amount.
+
+# COMMAND ----------
+
+amount = F.when(F.col("id") % 10 != 0, F.col("id"))
+orders = spark.range(200).select(
+    F.to_json(F.struct(F.col("id").alias("order"), amount.alias("amount"))).alias("payload"),
+    F.concat(F.lit("customer-"), (F.col("id") % 7).cast("string")).alias("partition_key"),
+)
+publish(orders, root, "orders")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## A handler that decides row by row
+# MAGIC What it returns says which orders it gives back. The dead letter policy allows one redelivery, so the second time is the last. Each run handles what is
+# MAGIC there, as a scheduled job would; what is given back is left to the next run. The third has nothing left to do.
+
+# COMMAND ----------
+
+billed = []
+
+
+def amount_of(messages):
+    return F.get_json_object(messages["payload"].cast("string"), "$.amount").cast("long")
+
+
+def bill(messages, delivery):
+    billed.append(messages.agg(F.sum(amount_of(messages))).first()[0] or 0)
+    return messages.filter(amount_of(messages).isNull()).select("partition", "position", F.lit("negative_acknowledge").alias("outcome"))
+
+
+policy = pulsar.ConsumerDeadLetterPolicy(1)
+for run in range(3):
+    consume(spark, root, "orders", "billing", bill, subscription_type="Shared", initial_position="Earliest", dead_letter_policy=policy,
+            available_now=True).await_termination(120)
+    print("run", run + 1, "billed", billed)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What died, and why
+
+# COMMAND ----------
+
+causes = count_by_cause(spark, root, "orders", subscription="billing")
+causes.show(truncate=False)
+
+letters = dead_letters(spark, root, "orders", subscription="billing")
+letters.select("origin_message_id", "cause", "attempts", "partition_key", F.col("payload").cast("string").alias("order")).show(5, truncate=False)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Repair and send back
+# MAGIC First a dry run: nothing is sent. Then the real one, to this subscription only, through its retry letter topic. The job id makes it safe to repeat:
+# MAGIC the same id again sends nothing twice.
+
+# COMMAND ----------
+
+
+def repair(letters):
+    order = F.get_json_object(F.col("payload").cast("string"), "$.order").cast("long")
+    return letters.withColumn("payload", F.to_json(F.struct(order.alias("order"), F.lit(0).alias("amount"))).cast("binary"))
+
+
+job = dict(subscription="billing", job_id="repair-amounts", where="cause = 'max_redeliver_count'", fix=repair, to="subscription")
+planned = reprocess_dead_letters(spark, root, "orders", dry_run=True, **job)
+done = reprocess_dead_letters(spark, root, "orders", **job)
+again = reprocess_dead_letters(spark, root, "orders", **job)
+print(f"selected {planned.selected}, sent {done.sent}, after a repetition still {again.sent}")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The repaired orders are billed
+# MAGIC The retry letter topic is a topic like any other; a client's consumer with `retry_enable` reads it by itself.
+
+# COMMAND ----------
+
+repaired = []
+consume(spark, root, retry_letter_topic("persistent://public/default/orders", "billing"), "billing",
+        lambda messages, delivery: repaired.append(messages.filter(amount_of(messages).isNotNull()).count()),
+        subscription_type="Shared", available_now=True).await_termination(120)
+print(sum(repaired), "repaired orders were billed")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What happened to one of them
+# MAGIC The history of rounds is a view: who was delivered what, and what became of it.
+
+# COMMAND ----------
+
+create_views(spark, Layout(root))
+story = spark.sql("""
+    SELECT round, event, redelivery_count FROM history
+    WHERE topic = 'persistent://public/default/orders' AND subscription = 'billing' AND 10 BETWEEN coalesce(first, 0) AND last ORDER BY round, event""")
+story.show(truncate=False)
+
+# COMMAND ----------
+
+broker.stop()
+broker.wait()
