@@ -1,0 +1,22 @@
+"""Reading requests: whole commits, in order, and not too many at a time."""
+from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage import requests as requests_module
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.requests import read_requests
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import prepare_root
+
+
+def test_a_backlog_of_requests_is_read_in_parts_of_whole_commits(root, monkeypatch):
+    prepare_root(Layout(root))
+    path = Layout(root).broker_table("requests")
+    table = AppendTable(path)
+    for commit, size in enumerate([3, 1, 2, 9, 1]):
+        table.append(REQUESTS.rows([{"request_id": f"{commit}-{row}", "kind": "keep_alive"} for row in range(size)]))
+    monkeypatch.setattr(requests_module, "MOST_ROWS", 5)
+    read, version = [], 0
+    while version < 5:
+        rows, version = read_requests(path, after=version)
+        read.append([name[0] for name in rows["request_id"].to_pylist()])
+    assert read == [["0"] * 3 + ["1"], ["2"] * 2, ["3"] * 9, ["4"]]
+    assert read_requests(path, after=version) == (REQUESTS.schema.empty_table(), version)
