@@ -2,6 +2,7 @@
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -49,10 +50,12 @@ def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and 
     with tempfile.TemporaryDirectory(prefix="pulsar_spark_benchmarks_") as folder, console.status("") as status:
         bench = Bench(Path(folder), quick, lambda words: status.update(words))
         for name in names:
+            began = time.perf_counter()
             for figure in FAMILIES[name](bench):
                 figures.append(figure)
                 console.print(f"{figure.what}: {shown(figure.value, figure.unit)}", highlight=False)
                 write(out, machine, figures)
+            console.print(f"{name} took {time.perf_counter() - began:.0f} s", style="dim")
         if profile:
             out.mkdir(parents=True, exist_ok=True)
             with (out / "profile.txt").open("w", buffering=1) as report:

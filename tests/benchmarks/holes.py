@@ -22,7 +22,7 @@ FAMILY = "holes"
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    holes = bench.few(100_000, 1_000_000)
+    holes = bench.few(50_000, 1_000_000)
     rig = RoundRig(bench.planner, bench.new_folder("holes"))
     topic = rig.create_topic("t")
     on, = rig.subscribe([topic])

@@ -36,7 +36,7 @@ def _frames(bench: Bench) -> Iterator[Figure]:
     bench.say(f"publishing frames of {frame.count():,} messages")
     in_partitions = frame.withColumn("partition", F.expr(f"pmod(hash(partition_key), {PARTITIONS})"))
     plain, partitioned, append, append_partitioned = in_turns(
-        bench.few(5, 11), *(_rate(action) for action in (
+        bench.few(3, 11), *(_rate(action) for action in (
             lambda: publish(frame, root, "plain"), lambda: publish(frame, root, "partitioned"),
             lambda: _append(frame, folder / "append"), lambda: _append(in_partitions, folder / "append_partitioned", "partition"))), warm_up=2)
     frame.unpersist()

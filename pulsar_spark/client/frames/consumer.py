@@ -30,7 +30,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
-MAX_MESSAGES = 1_000_000
+MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")
 _IDLE_SECONDS = 0.05
 _GONE = ("unsubscribed", "deleted")
