@@ -11,6 +11,7 @@ from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.membership import refusal
+from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.topics import resolve_topic
 
@@ -100,8 +101,12 @@ class Members(Desk):
                 del self.bundle.leases[client_id]
 
     def drop_topics(self, gone: list[TopicState]) -> None:
-        """Forget topics whose tables are gone, and their subscriptions."""
+        """Forget topics whose tables are gone, with their subscriptions and policies."""
         for state in gone:
+            name = str(state.topic.name)
+            for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
+                del self.bundle.policies[name, policy]
+                self.draft.facts.append(dict(kind="policy", topic=name, properties=[(policy, None)], is_removed=True))
             for cursor in self.bundle.cursors_of(state.topic.topic_id):
                 draft = self.draft.of(cursor)
                 for consumer_id in list(cursor.consumers):
@@ -109,7 +114,7 @@ class Members(Desk):
                 draft.forget_ranges()
                 self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
-            self.draft.facts.append(dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, is_removed=True))
+            self.draft.facts.append(dict(kind="topic", topic=name, topic_id=state.topic.topic_id, is_removed=True))
 
     def _leave_client(self, client_id: str, why: str) -> None:
         for cursor in self.bundle.cursors.values():

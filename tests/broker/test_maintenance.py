@@ -94,6 +94,16 @@ def test_a_quota_taken_away_or_a_topic_gone_holds_nobody(engine):
     assert exceeded(engine) == "false"
 
 
+def test_a_topic_made_again_has_none_of_the_policies_of_the_one_deleted(engine):
+    engine.round([ON.policy("message_ttl_seconds", 5), ON.policy("max_consumers_per_subscription", 1)], 0)
+    delete_topic(engine.layout, TOPIC)
+    engine.create_topic(TOPIC)
+    engine.round([ON.policy("max_consumers_per_subscription", 2)], 1)
+    assert engine.latest.policies == {(TOPIC, "max_consumers_per_subscription"): "2"}
+    engine.start()
+    assert engine.rounds.bundle.policies == {(TOPIC, "max_consumers_per_subscription"): "2"}
+
+
 def test_a_topic_without_subscriptions_has_no_backlog(engine):
     engine.round([ON.policy("backlog_quota_bytes", 1), ON.policy("backlog_quota_seconds", 1)], 0)
     fill(engine, 0)
