@@ -79,11 +79,11 @@ def test_a_cursor_is_moved_skipped_cleared_and_deleted(shell):
     assert shell.json("subscriptions", "list", "orders") == [[]]
 
 
-def test_policies_are_set_shown_and_reset(shell):
+def test_policies_are_set_shown_and_removed(shell):
     name = "max_unacked_messages_per_consumer"
     shell.run("policies", "set", "public/default", name, "6")
     assert shell.json("policies", "get", "public/default") == [{name: "6"}]
-    shell.run("policies", "reset", "public/default", name)
+    shell.run("policies", "remove", "public/default", name)
     assert shell.json("policies", "get", "public/default") == [{name: "50000"}]
 
 
