@@ -84,7 +84,7 @@ def test_policies_are_set_shown_and_removed(shell):
     shell.run("policies", "set", "public/default", name, "6")
     assert shell.json("policies", "get", "public/default") == [{name: "6"}]
     shell.run("policies", "remove", "public/default", name)
-    assert shell.json("policies", "get", "public/default") == [{name: "50000"}]
+    assert shell.json("policies", "get", "public/default") == [{}]
 
 
 def test_a_refusal_of_the_broker_is_one_line(shell):
