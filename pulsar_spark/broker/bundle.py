@@ -10,7 +10,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledger_rows, number_commit, read_ledgers, runs_of
@@ -164,6 +164,7 @@ class Bundle:
 
 
 
+@uncollected()
 def load_bundle(layout: Layout) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can only have one outcome."""
     bundle, latest = Bundle(layout), read_latest(layout)

@@ -29,6 +29,9 @@ from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
 from pulsar_spark.storage.tables import AppendTable
 
 SNAPSHOT_EVERY = 50
+RANGES_A_SNAPSHOT = 100_000
+"""A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost does not grow with the state."""
+
 log = logging.getLogger(__name__)
 
 
@@ -86,7 +89,7 @@ class Rounds:
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
-        self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0)
+        self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
         self._waiting += write_letters(bundle, draft.number, draft.now, letters)
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
@@ -98,6 +101,10 @@ class Rounds:
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
         bundle.version = self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.pages), bundle.version)
         bundle.round = draft.number
+
+    def _snapshot_every(self) -> int:
+        ranges = sum(len(page.ranges) for cursor in self.bundle.cursors.values() for page in cursor.pages)
+        return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
 
     def _tick(self) -> int:
         """The clock, which never runs backwards, not even over a restart."""
