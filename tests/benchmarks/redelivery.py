@@ -18,7 +18,7 @@ PUBLISH = 100_000
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    messages = bench.few(5_000, 100_000)
+    messages = bench.few(2_000, 100_000)
     given_back, died = [], []
     for turn in range(2):
         bench.say(f"{messages:,} negative acknowledgements and dead letters, turn {turn + 1}, of which the first only warms up")

@@ -33,7 +33,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for _ in range(EARLIER_MESSAGES):
             consumer.acknowledge(consumer.receive(TIMEOUT_SECONDS * 1000))
     runs, parts = [], []
-    for turn in range(bench.few(2, 5)):
+    for turn in range(bench.few(1, 5)):
         bench.say(f"restart {turn + 1}")
         producer.send(str(turn).encode())
         rounds = TableLog(Layout(root).broker_table("cursor_ledger"))
