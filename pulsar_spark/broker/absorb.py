@@ -3,8 +3,8 @@ from collections import Counter
 from heapq import merge
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.concerned import Concerned
+from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
@@ -104,8 +104,8 @@ def letter_row(cursor: Cursor, held: Range) -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """The cursor's own row."""
     return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
-                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, properties=list(cursor.dead_letters.items()), join_order=cursor.joined, due_time=cursor.reads_after or None,
-                msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
+                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, properties=list(cursor.dead_letters.items()), join_order=cursor.joined,
+                due_time=cursor.reads_after or None, msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
 
 
 def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:

@@ -163,7 +163,6 @@ class Bundle:
         self.topics[str(name)] = TopicState(read_topic(self.layout, name), log, life)
 
 
-
 @uncollected()
 def load_bundle(layout: Layout) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can only have one outcome."""

@@ -34,7 +34,7 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
     returning = _returning(asked, now)
     found = 0
     for index, page in enumerate(pages):
-        if returning & page.unacked.keys() or (page.returns_at is not None and page.returns_at <= now):
+        if returning & page.unacked.keys() or page.has_returns(now):
             chosen.setdefault(index, set()).update(
                 number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
         if found < permits and has_replays(asked.cursor, page, now):
@@ -87,6 +87,6 @@ def _overlapping(ranges: list[Range], first: int, last: int) -> range:
 def _returning(asked: CursorDraft, now: int) -> set[str]:
     """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything is given back (2.12)."""
     cursor, returning = asked.cursor, asked.left | asked.redelivered
-    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.returns_at is not None and page.returns_at <= now for page in cursor.pages)):
+    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.has_returns(now) for page in cursor.pages)):
         returning = returning | cursor.unacked.keys()
     return returning

@@ -1,7 +1,7 @@
 """From drafts to the rows a round is planned from, and to which pages it rewrites.
 
-A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and there is something to give. Of its pages only those are
-read that requests, due times and candidates touch, plus the first and the last, where mark-delete and the read position move.
+A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and there is something to give. Which of
+its ranges are planned is said in ``concerned``.
 """
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,8 +45,8 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     for cursor in bundle.cursors.values():
         asked = draft.cursors.get(cursor.key)
         takers = _takers(cursor, draft.now)
-        is_due = any(page.returns_at is not None and page.returns_at <= draft.now for page in cursor.pages)
-        if (asked and asked.has_work) or is_due or (takers and _has_candidates(bundle, cursor, draft.now)):
+        has_returns = any(page.has_returns(draft.now) for page in cursor.pages)
+        if (asked and asked.has_work) or has_returns or (takers and _has_candidates(bundle, cursor, draft.now)):
             _add_cursor(bundle, draft, draft.of(cursor), takers, work)
     return work
 

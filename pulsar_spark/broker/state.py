@@ -52,6 +52,10 @@ class Page:
             elif held.status == REPLAY:
                 self.replays_at = min(held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0)
 
+    def has_returns(self, now: int) -> bool:
+        """Does the page hold entries whose time to be given back has come?"""
+        return self.returns_at is not None and self.returns_at <= now
+
 
 class Cursor:
     """A subscription on one partition."""

@@ -39,12 +39,13 @@ def make_account(name: str, kind: str, published: int, stats: dict, notes: list[
     """
     delivered = stats["msgOutCounter"]
     account = Account(name, kind, published, delivered, delivered - published, letters.dead if letters else 0, letters.acknowledged if letters else 0,
-                      stats["ackedEntries"], stats["msgBacklog"], _letter_defects(letters, np.concatenate(notes)) if letters else [])
+                      stats["ackedEntries"], stats["msgBacklog"], [])
+    defects = _letter_defects(letters, np.concatenate(notes)) if letters else []
     notes = [part[~part["is_repaired"]] for part in notes]
-    defects = [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
+    defects += [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
     if kind in ("Exclusive", "Failover"):
         defects += _disorder(notes) + _repeats(notes, closed_after)
-    return account._replace(defects=account.defects + defects)
+    return account._replace(defects=defects)
 
 
 def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:

@@ -43,9 +43,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     middle, = in_turns(bench.few(9, 25), _acks_in_the_middle(rig, on, holes))
     yield Figure(FAMILY, f"round: 100 acknowledgements all over, {holes:,} holes", SECONDS, middle, budget=BUDGET)
     before = _facts(cursor)
-    began = time.perf_counter()
-    rig.rounds.take_over()
-    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [time.perf_counter() - began], budget=BUDGET)
+    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [seconds(rig.rounds.take_over)], budget=BUDGET)
     yield Figure(FAMILY, f"the snapshot's size, a hole, {holes:,} holes", BYTES, [_latest_bytes(rig.layout) / holes])
     loads = []
     for _ in range(bench.few(1, 3)):

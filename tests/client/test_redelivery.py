@@ -60,12 +60,18 @@ def test_an_entry_is_named_once_and_its_last_deadline_counts(client, broker, mon
     assert tracker.take_rows() == []
 
 
+def stopped_clock(consumer) -> list[float]:
+    """The time of the consumer's timer of unacknowledged messages, in seconds; it passes when it is set."""
+    now = [0.0]
+    consumer._unacked._clock = lambda: now[0]
+    return now
+
+
 @pytest.mark.parametrize("topics", ["t", ["t", "u"]])
 def test_what_is_given_back_or_acknowledged_does_not_time_out(client, broker, topics):
     send(client, "t", "m0", "m1", "m2")
     consumer = client.subscribe(topics, "s", unacked_messages_timeout_ms=10_000, negative_ack_redelivery_delay_ms=60_000, **SHARED, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
+    now = stopped_clock(consumer)
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.negative_acknowledge(messages[0])
     consumer.acknowledge(messages[1])
@@ -79,8 +85,7 @@ def test_what_is_given_back_or_acknowledged_does_not_time_out(client, broker, to
 def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name):
     send(client, "t", "m0", "m1", "m2")
     consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
+    now = stopped_clock(consumer)
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.acknowledge(messages[1])
     eventually(lambda: broker.asked("ack"))
@@ -99,8 +104,7 @@ def test_a_batch_is_timed_until_all_of_it_is_acknowledged(client, broker):
         producer.send_async(value, None)
     producer.flush()
     consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **SHARED, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
+    now = stopped_clock(consumer)
     consumer.acknowledge(consumer.receive(5000))
     eventually(lambda: broker.asked("ack"))
     assert [consumer.receive(5000).data() for _ in range(2)] == [b"a1", b"a2"]
@@ -118,8 +122,7 @@ def test_a_cumulative_acknowledgement_ends_the_timing_of_all_before(client, brok
     """3.7."""
     send(client, "t", "m0", "m1", "m2", "m3")
     consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
+    now = stopped_clock(consumer)
     messages = [consumer.receive(5000) for _ in range(4)]
     consumer.acknowledge_cumulative(messages[2])
     eventually(lambda: broker.asked("cumulative_ack"))
@@ -150,8 +153,7 @@ def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
     send(client, "t", "m0")
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=1000, max_delay_ms=5000, multiplier=3)
     consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, ack_timeout_redelivery_backoff=backoff, **SHARED, **EARLIEST)
-    now = [0.0]
-    consumer._unacked._clock = lambda: now[0]
+    now = stopped_clock(consumer)
     for count, seconds in ((0, 11.0), (1, 13.0), (2, 15.0)):
         assert consumer.receive(5000).redelivery_count() == count
         now[0] += seconds - 0.1
