@@ -3,8 +3,17 @@ from pulsar_spark import exceptions, schema
 from pulsar_spark.client.client import Client
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.enums import (
-    BatchingType, CompressionType, ConsumerCryptoFailureAction, ConsumerType, InitialPosition, KeySharedMode, LoggerLevel, PartitionsRoutingMode,
-    ProducerAccessMode, RegexSubscriptionMode, Result,
+    BatchingType,
+    CompressionType,
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    KeySharedMode,
+    LoggerLevel,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+    RegexSubscriptionMode,
+    Result,
 )
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message import Message
@@ -12,11 +21,41 @@ from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDea
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.errors import (
-    AlreadyClosed, BrokerFenced, ConnectError, ConsumerAssignError, ConsumerBusy, ConsumerNotFound, CorruptState, CumulativeAcknowledgementNotAllowedError,
-    IncompatibleSchema, Interrupted, InvalidConfiguration, InvalidMessage, InvalidRequest, InvalidTopicName, InvalidUrl, JavaNotFound, MemoryBufferIsFull,
-    MessageTooBig, NewerLayout, NotAllowedError, NotARoot, NotConnected, OperationNotSupported, ProducerBlockedQuotaExceededError,
-    ProducerBlockedQuotaExceededException, ProducerBusy, ProducerFenced, ProducerQueueIsFull, PulsarException, PulsarSparkError, SubscriptionBusy,
-    SubscriptionNotFound, Timeout, TopicNotFound, UnknownError,
+    AlreadyClosed,
+    BrokerFenced,
+    ConnectError,
+    ConsumerAssignError,
+    ConsumerBusy,
+    ConsumerNotFound,
+    CorruptState,
+    CumulativeAcknowledgementNotAllowedError,
+    IncompatibleSchema,
+    Interrupted,
+    InvalidConfiguration,
+    InvalidMessage,
+    InvalidRequest,
+    InvalidTopicName,
+    InvalidUrl,
+    JavaNotFound,
+    MemoryBufferIsFull,
+    MessageTooBig,
+    NewerLayout,
+    NotAllowedError,
+    NotARoot,
+    NotConnected,
+    OperationNotSupported,
+    ProducerBlockedQuotaExceededError,
+    ProducerBlockedQuotaExceededException,
+    ProducerBusy,
+    ProducerFenced,
+    ProducerQueueIsFull,
+    PulsarException,
+    PulsarSparkError,
+    SubscriptionBusy,
+    SubscriptionNotFound,
+    Timeout,
+    TopicNotFound,
+    UnknownError,
 )
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff

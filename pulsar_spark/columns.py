@@ -1,5 +1,6 @@
 """Functions that return a Column: the vocabulary of the transforms."""
-from pyspark.sql import Column, functions as F
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 
 
 def unacked_messages(ack_set: Column, batch_size: Column) -> Column:

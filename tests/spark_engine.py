@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.bundle import load_bundle
@@ -23,6 +22,7 @@ from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
 from tests.model import Reply, as_ranges
@@ -148,7 +148,7 @@ class SparkEngine:
         path = self.layout.topic(parse_topic_name(topic))
         if not path.exists():
             return []
-        rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        rows = dataset_of(path).to_table().to_pylist()
         return [row | {"properties": dict(row["properties"] or [])} for row in rows]
 
     def _letter(self, state, row: dict) -> Letter:

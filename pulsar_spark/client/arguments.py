@@ -2,7 +2,6 @@
 from pulsar_spark.errors import InvalidConfiguration
 
 
-
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
     """ValueError unless *value* is of the *wanted* type."""
     if not isinstance(value, wanted):

@@ -16,7 +16,13 @@ from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import check_consumer_settings
 from pulsar_spark.client.enums import (
-    BatchingType, CompressionType, ConsumerCryptoFailureAction, ConsumerType, InitialPosition, PartitionsRoutingMode, ProducerAccessMode,
+    BatchingType,
+    CompressionType,
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.ledgers import LedgerIndex

@@ -19,6 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 from pulsar_spark.client.ledgers import Run
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 BLOCK_ROWS = 2048
@@ -148,4 +149,4 @@ def _from_table(topic_path, partition: int, run: "Run | FileEntries", first: int
         table = DeltaTable(str(topic_path))
     except TableNotFoundError as gone:
         raise TopicNotFound(f"the topic at {str(topic_path)!r} was deleted") from gone
-    return _in_order(_conform(table.to_pyarrow_dataset().to_table(filter=wanted)))
+    return _in_order(_conform(dataset_of(table).to_table(filter=wanted)))

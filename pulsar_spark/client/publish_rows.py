@@ -4,7 +4,8 @@ Entry ids count 0, 1, 2... within each partition of the commit, in the order of 
 fast producer makes tens of thousands of them a second.
 """
 from collections import defaultdict
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pyarrow as pa
 

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from typing import Callable
+from collections.abc import Callable
 
 from deltalake.exceptions import DeltaError
 

@@ -64,7 +64,7 @@ def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, 
     finally:
         fresh.unlink()
     if version % CHECKPOINT_EVERY == 0:
-        threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}", daemon=True).start()
+        threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}").start()
     return True
 
 

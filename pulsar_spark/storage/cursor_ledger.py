@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, TableLog
+from pulsar_spark.storage.scan import dataset_of
 
 
 class CursorKey(NamedTuple):
@@ -169,7 +169,7 @@ def _read_file(path: Path, file: AddedFile) -> pa.Table:
     try:
         return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None)
     except FileNotFoundError:
-        rows = DeltaTable(str(path)).to_pyarrow_dataset().to_table(filter=pc.field("round") == file.min_values["round"])
+        rows = dataset_of(path).to_table(filter=pc.field("round") == file.min_values["round"])
         return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
 
 

@@ -5,7 +5,8 @@ its page); letters and consumers that left are rows of their own. What was asked
 left out, one that asked for nothing (an acknowledgement of what was acknowledged) is not. Positions count per partition of a topic's life: requests name the
 topic only, so after a topic was made anew those of its former life stand under the same name. History reaches back as far as the two tables do.
 """
-from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.letters import RETRY_LETTER
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
@@ -17,6 +18,7 @@ from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, Commit
 from pulsar_spark.storage.published import read_published
+from pulsar_spark.storage.scan import dataset_of
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
@@ -126,8 +128,8 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
 def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
     """All rows of the table (of one topic), and the version they were read at."""
     table = DeltaTable(str(path))
-    filters = [("topic_id", "=", topic_id)] if topic_id else None
-    return table.to_pyarrow_table(filters=filters).select(LEDGERS.schema.names).cast(LEDGERS.schema), table.version()
+    wanted = pc.field("topic_id") == topic_id if topic_id else None
+    return dataset_of(table).to_table(columns=LEDGERS.schema.names, filter=wanted).cast(LEDGERS.schema), table.version()
 
 
 def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedgers]:

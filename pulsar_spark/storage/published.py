@@ -8,9 +8,9 @@ import os
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 
 from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import partition_values, read_file
 
 _PLACE = ("publish_id", "entry_id")
@@ -32,5 +32,5 @@ def _find(table: str | os.PathLike, path: str, publish_id: str, names: list[str]
     for name, value in partition_values(path).items():
         wanted &= ds.field(name) == int(value)
     fields = [MESSAGES.schema.field(name) for name in dict.fromkeys([*names, *_PLACE])]
-    rows = DeltaTable(str(table)).to_pyarrow_dataset().to_table(filter=wanted, columns=[field.name for field in fields])
+    rows = dataset_of(table).to_table(filter=wanted, columns=[field.name for field in fields])
     return rows.cast(pa.schema(fields))

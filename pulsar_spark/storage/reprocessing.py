@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pulsar_spark.schemas import REPROCESSING
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
-
 
 
 class Claim(NamedTuple):
@@ -69,7 +68,7 @@ class Reprocessing:
 
     def read_job(self, job_id: str) -> Job | None:
         """The job; None when it has no selection yet."""
-        found = self._rows([("kind", "=", "job"), ("job_id", "=", job_id)]).to_pylist()
+        found = self._rows(_of_job("job", job_id)).to_pylist()
         if not found:
             return None
         row, text = found[0], json.loads(found[0]["text"])
@@ -77,20 +76,20 @@ class Reprocessing:
 
     def read_claims(self, job_id: str) -> list[Claim]:
         """The letters of a job, by destination and number."""
-        rows = self._rows([("kind", "=", "claim"), ("job_id", "=", job_id)]).select(Claim._fields)
+        rows = self._rows(_of_job("claim", job_id)).select(Claim._fields)
         return sorted(Claim(**row) for row in rows.to_pylist())
 
     def read_chunks(self, job_id: str) -> dict[tuple[str, int], int]:
         """Letters sent per (destination, chunk) that is done."""
-        return {(row["destination"], row["chunk"]): row["letters"] for row in self._rows([("kind", "=", "chunk"), ("job_id", "=", job_id)]).to_pylist()}
+        return {(row["destination"], row["chunk"]): row["letters"] for row in self._rows(_of_job("chunk", job_id)).to_pylist()}
 
     def read_sent(self, job_id: str) -> pa.Table:
         """The ``sent`` rows of a job."""
-        return self._rows([("kind", "=", "sent"), ("job_id", "=", job_id)])
+        return self._rows(_of_job("sent", job_id))
 
     def read_taken(self, topic_id: str) -> set[str]:
         """Message ids of the letters of a topic that a job has sent or is to send."""
-        rows = self._rows([("topic_id", "=", topic_id)])
+        rows = self._rows(pc.field("topic_id") == topic_id)
         steps = {kind: rows.filter(pc.equal(rows["kind"], kind)).select(["job_id", "destination", "chunk", "message_id"]).to_pylist()
                  for kind in ("claim", "chunk", "sent")}
         done = {(row["job_id"], row["destination"], row["chunk"]) for row in steps["chunk"]}
@@ -111,7 +110,11 @@ class Reprocessing:
                 *(dict(common, kind="sent", **claim._asdict()) for claim in sent)]
         AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}/{destination}", chunk)
 
-    def _rows(self, filters: list[tuple]) -> pa.Table:
+    def _rows(self, of: pc.Expression) -> pa.Table:
         if not self.exists():
             return REPROCESSING.schema.empty_table()
-        return DeltaTable(str(self.path)).to_pyarrow_table(filters=filters).select(REPROCESSING.schema.names).cast(REPROCESSING.schema)
+        return dataset_of(self.path).to_table(columns=REPROCESSING.schema.names, filter=of).cast(REPROCESSING.schema)
+
+
+def _of_job(kind: str, job_id: str) -> pc.Expression:
+    return (pc.field("kind") == kind) & (pc.field("job_id") == job_id)

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import Topic
 
 MAX_BOUNDS = 32
@@ -56,7 +57,7 @@ class Piece(NamedTuple):
 
 def read_runs(layout: Layout, topic: Topic, partition: int, first: int, last: int) -> pa.Table:
     """The rows of ``ledgers`` whose positions overlap *first* to *last*, in order of position, with :data:`_RUN_COLUMNS` only."""
-    table = DeltaTable(str(layout.broker_table("ledgers"))).to_pyarrow_dataset()
+    table = dataset_of(layout.broker_table("ledgers"))
     overlaps = (ds.field("topic_id") == topic.topic_id) & (ds.field("partition") == partition) & (ds.field("first_position") <= last) & (
         ds.field("first_position") + ds.field("entries") > first)
     return table.to_table(columns=_RUN_COLUMNS, filter=overlaps).sort_by("first_position")

@@ -4,7 +4,8 @@ A cursor's or consumer's state is its row of the latest round, gone if that row 
 takes along what hangs on it: a removed cursor its pages and consumers, a removed topic its cursors. The views look at the table as it is when they are queried;
 a snapshot repeats rows, which changes nothing, so rounds before one may be trimmed.
 """
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_spark.storage.history import all_events
 from pulsar_spark.storage.layout import Layout

@@ -4,7 +4,8 @@ Individual and cumulative acknowledgements arrive as ranges and need no rule of 
 anybody, waiting for replay, never delivered). A batch index acknowledgement intersects the entry's ack set; when nothing is left the entry is acknowledged.
 Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20. The redelivery count stays (0.20, against 3.13).
 """
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pulsar_spark.columns import full_ack_set, intersect_ack_sets
 from pulsar_spark.transforms.intervals import to_segments

@@ -9,7 +9,8 @@ permits may end below zero; on Exclusive and Failover at least as many entries a
 ours, permits and limits are Pulsar's). On Exclusive and Failover the active consumer is the only one in line.
 Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
 """
-from pyspark.sql import DataFrame, Window, functions as F
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
 from pulsar_spark.transforms.intervals import merge_adjacent

@@ -4,7 +4,8 @@ Every operation is the same three steps: ranges become boundaries (a row where o
 at each boundary, and the stretch up to the next boundary is a segment in which nothing changes. No row per position, no join, no function in Python.
 Pulsar keeps the same sets as LongPairRangeSet and RoaringBitmap in memory.
 """
-from pyspark.sql import Column, DataFrame, Window, functions as F
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 
 
 def boundary(position: Column, opens: dict[str, Column], carries: dict[str, Column], sign: int) -> Column:

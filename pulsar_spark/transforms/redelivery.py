@@ -7,7 +7,8 @@ Where the count would rise above the dead letter policy's limit the entry is dea
 time waits as replay. Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ;
 semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
-from pyspark.sql import DataFrame, Window, functions as F
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import KEYS
 

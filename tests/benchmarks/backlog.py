@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.client.frames import consume, publish

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.storage.session import spark_session

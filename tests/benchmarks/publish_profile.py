@@ -2,7 +2,8 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from pulsar_spark.client.frames import publish
 from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, spark_type

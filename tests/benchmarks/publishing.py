@@ -7,7 +7,8 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.frames import publish

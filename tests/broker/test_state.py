@@ -1,5 +1,6 @@
 """Pages of a cursor: any history of replacements gives the ranges that a cursor of one page has, and mark-delete runs over what adjoins it."""
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pulsar_spark.broker import state as state_module
 from pulsar_spark.broker.state import Cursor

@@ -3,7 +3,6 @@ from datetime import timedelta
 
 import pytest
 from chispa import assert_df_equality
-from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.frames import reprocess
@@ -13,6 +12,7 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTop
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.reprocessing import Reprocessing
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from tests.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
@@ -160,7 +160,7 @@ def test_to_one_subscription_only_through_its_retry_letter_topic(spark, layout, 
     with pytest.raises(Timeout, match="no broker"):
         again(to="subscription", timeout=0.2)
     retry = read_topic(layout, f"{TOPIC}-{SUBSCRIPTION}-RETRY")
-    [request] = DeltaTable(str(layout.broker_table("requests"))).to_pyarrow_table(columns=["kind", "topic", "subscription"]).to_pylist()
+    [request] = dataset_of(layout.broker_table("requests")).to_table(columns=["kind", "topic", "subscription"]).to_pylist()
     assert request == {"kind": "create_subscription", "topic": str(retry.name), "subscription": SUBSCRIPTION}
     assert_sent(spark, layout, topic=str(retry.name), partitions=0)
     cursor = {"kind": "cursor", "topic": str(retry.name), "topic_id": retry.topic_id, "partition": -1, "subscription": SUBSCRIPTION, "mark_delete_position": -1}

@@ -1,5 +1,4 @@
 """The history over hand-written rounds and requests: each delivery once, what was asked with its asker, nothing that was refused."""
-from datetime import timedelta
 
 from chispa import assert_df_equality
 

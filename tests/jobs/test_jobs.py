@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import prepare_root, read_topic
 from tests.letters import SUBSCRIPTION, TOPIC, write_letters
 
@@ -61,7 +61,7 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
             broker.send_signal(signal.SIGTERM)
             code = broker.wait(90)
     assert code in (0, 128 + signal.SIGTERM), log.read_text()[-2000:]
-    written = DeltaTable(str(target)).to_pyarrow_table(columns=["payload", "partition_key"]).to_pylist()
+    written = dataset_of(target).to_table(columns=["payload", "partition_key"]).to_pylist()
     assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [(number, f"c{number % 3}") for number in range(50)]
 
 
@@ -74,5 +74,5 @@ def test_dead_letters_are_sent_back_once_per_job(tmp_path):
     for _ in range(2):
         report = json.loads(run("reprocess_dead_letters", *arguments).splitlines()[-1])
         assert (report["matched"], report["sent"]) == (2, 2)
-    sent = DeltaTable(str(read_topic(layout, TOPIC).path)).to_pyarrow_table(columns=["payload", "partition"]).to_pylist()
+    sent = dataset_of(read_topic(layout, TOPIC).path).to_table(columns=["payload", "partition"]).to_pylist()
     assert sorted((row["payload"], int(row["partition"])) for row in sent) == [(b"1", 1), (b"2", 0)]

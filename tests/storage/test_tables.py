@@ -12,6 +12,7 @@ from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoo
 from pulsar_spark.schemas import LEDGERS, MESSAGES, REQUESTS
 from pulsar_spark.storage import commits
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, create_table, read_definition, read_file
 
 NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
@@ -27,9 +28,9 @@ def test_deltalake_reads_what_is_appended(tmp_path):
     rows = [message(0, 0, partition_key="k" * 300), message(1, 1, event_time=NOON), message(2, 0)]
     assert [table.append(MESSAGES.rows(rows[:2])), table.append(MESSAGES.rows(rows[2:]))] == [1, 2]
     delta = DeltaTable(str(tmp_path / "t"))
-    found = delta.to_pyarrow_table().select(MESSAGES.schema.names).sort_by("entry_id").cast(MESSAGES.schema)
+    found = dataset_of(delta).to_table().select(MESSAGES.schema.names).sort_by("entry_id").cast(MESSAGES.schema)
     assert found.to_pylist() == MESSAGES.rows(rows).to_pylist()
-    assert delta.to_pyarrow_table(filters=[("partition_key", "=", "k" * 300)]).num_rows == 1
+    assert dataset_of(delta).to_table(filter=pc.field("partition_key") == "k" * 300).num_rows == 1
 
 
 def test_statistics_enclose_every_row():
@@ -49,13 +50,13 @@ def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_
     assert (found["minValues"]["event_time"], found["maxValues"]["event_time"]) == ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
     create_table(tmp_path / "t", MESSAGES)
     AppendTable(tmp_path / "t").append(rows)
-    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["event_time"].cast(pa.int64()).to_pylist() == beyond
+    assert dataset_of(tmp_path / "t").to_table()["event_time"].cast(pa.int64()).to_pylist() == beyond
 
 
 def test_rows_are_found_by_a_filter_on_a_text_longer_than_statistics_keep(tmp_path):
     create_table(tmp_path / "t", LEDGERS)
     AppendTable(tmp_path / "t").append(LEDGERS.rows([dict(topic="t" * 500, topic_id="x" * 36, partition=-1, ledger_id=1)]))
-    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_dataset().to_table(filter=pc.field("topic") == "t" * 500).num_rows == 1
+    assert dataset_of(tmp_path / "t").to_table(filter=pc.field("topic") == "t" * 500).num_rows == 1
 
 
 def test_a_fenced_append_commits_behind_the_version_expected_or_nothing(tmp_path):
@@ -78,7 +79,7 @@ def test_an_append_once_is_there_once(tmp_path):
     assert AppendTable(tmp_path / "t").append_once(row, "app", 3) is None
     assert AppendTable(tmp_path / "t").append_once(row, "app", 2) is None
     assert AppendTable(tmp_path / "t").append_once(row, "other", 2) == 2
-    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == 2
+    assert dataset_of(tmp_path / "t").to_table().num_rows == 2
 
 
 def test_writers_of_both_kinds_side_by_side_lose_nothing(tmp_path):
@@ -93,7 +94,7 @@ def test_writers_of_both_kinds_side_by_side_lose_nothing(tmp_path):
     threads = [threading.Thread(target=append, args=(writer,)) for writer in range(4)]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
-    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["request_id"].to_pylist()
+    found = dataset_of(tmp_path / "t").to_table()["request_id"].to_pylist()
     assert sorted(found) == sorted(f"{writer}-{number}" for writer in range(4) for number in range(10))
 
 
@@ -107,7 +108,7 @@ def test_a_checkpoint_is_made_now_and_then(tmp_path, monkeypatch):
         if thread.name.startswith("checkpoint"):
             thread.join()
     assert json.loads((tmp_path / "t/_delta_log/_last_checkpoint").read_text())["version"] >= 3
-    assert DeltaTable(str(tmp_path / "t")).to_pyarrow_table().num_rows == 4
+    assert dataset_of(tmp_path / "t").to_table().num_rows == 4
 
 
 def test_a_file_read_for_a_column_it_has_not_gives_nulls(tmp_path):

@@ -9,6 +9,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import Trimmed, trim_topic
 from tests.requests import On
@@ -40,7 +41,7 @@ def trim(engine: SparkEngine, seconds: int = 1000, **options) -> Trimmed:
 
 def left(engine: SparkEngine) -> list[int]:
     """The ledgers whose rows are still in the table, counted from 0."""
-    rows = DeltaTable(str(read_topic(engine.layout, TOPIC).path)).to_pyarrow_table()
+    rows = dataset_of(read_topic(engine.layout, TOPIC).path).to_table()
     return sorted(int(publish_id, 16) - 1 for publish_id in pc.unique(rows["publish_id"]).to_pylist())
 
 
@@ -130,7 +131,7 @@ def test_partitions_are_trimmed_each_by_itself(tmp_path):
     topic = read_topic(engine.layout, TOPIC)
     found = trim_topic(engine.layout, topic, [0, 1], now=at(10))
     assert [(each.trim.first_position, each.files) for each in found] == [(2, 2), (1, 1)]
-    rows = DeltaTable(str(topic.path)).to_pyarrow_table().select(["partition"]).to_pylist()
+    rows = dataset_of(topic.path).to_table().select(["partition"]).to_pylist()
     assert sorted(row["partition"] for row in rows) == [0, 1, 1]
     engine.round([], 3)
     assert load_bundle(engine.layout).topic(TOPIC).trimmed == {0: 2, 1: 1}

@@ -12,6 +12,7 @@ from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, version_of_round
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before, number_commit
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
@@ -200,5 +201,5 @@ def test_an_optimize_between_a_round_s_check_and_its_commit_fences_nobody(engine
     monkeypatch.setattr(tables, "commit", optimize_and_commit)
     engine.round([ON.ack(0)], 2)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
-    rounds = DeltaTable(str(path)).to_pyarrow_table()["round"]
+    rounds = dataset_of(path).to_table()["round"]
     assert pc.max(rounds).as_py() == engine.rounds.bundle.round == 3

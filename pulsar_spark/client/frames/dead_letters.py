@@ -5,10 +5,20 @@ letter died on last follows from the name of its dead letter topic, where that i
 """
 import os
 
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.letters import (ATTEMPTS, CAUSE, DEAD_LETTER_SUFFIX, ORIGIN_MESSAGE_ID, REAL_SUBSCRIPTION, REAL_TOPIC, RECONSUME_TIMES, REPLAYS,
-                                           dead_letter_topic)
+from pulsar_spark.protocol.letters import (
+    ATTEMPTS,
+    CAUSE,
+    DEAD_LETTER_SUFFIX,
+    ORIGIN_MESSAGE_ID,
+    REAL_SUBSCRIPTION,
+    REAL_TOPIC,
+    RECONSUME_TIMES,
+    REPLAYS,
+    dead_letter_topic,
+)
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.schemas import REPROCESSING
 from pulsar_spark.storage.layout import Layout

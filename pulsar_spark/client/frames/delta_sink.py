@@ -33,6 +33,7 @@ from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.cursor_ledger import read_round, version_of_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import append_lock
 
@@ -154,7 +155,7 @@ class History:
         version = version_of_round(self._path, round_number, after=self._seen)
         if self._seen < 0:
             until = self._is_mine() & (ds.field("round") <= round_number)
-            self._apply(DeltaTable(str(self._path)).to_pyarrow_dataset().to_table(columns=_COLUMNS, filter=until))
+            self._apply(dataset_of(self._path).to_table(columns=_COLUMNS, filter=until))
         else:
             for each in range(self._seen + 1, version + 1):
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))

@@ -16,7 +16,6 @@ from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
-
 SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
 INITIAL_POSITIONS = ("Latest", "Earliest")
 

@@ -5,7 +5,9 @@ else publish without keys and nobody would know; who wants it kept names it in *
 """
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, functions as F, types as T
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.schemas import MESSAGES

@@ -23,7 +23,8 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type

@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import Progress
 

@@ -3,7 +3,8 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, Window, functions as F
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
 
 from pulsar_spark.client.frames.message_columns import refusal
 from pulsar_spark.errors import CorruptState, InvalidMessage

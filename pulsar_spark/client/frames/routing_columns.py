@@ -5,7 +5,8 @@ the price of a cast; the other schemes have no native expression (Spark's own ``
 word differently) and take a Python worker, which hashes each key of a batch once.
 """
 import pyarrow as pa
-from pyspark.sql import Column, functions as F
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.client.frames.message_columns import refusal
