@@ -7,7 +7,7 @@ import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, TableLog
 from pulsar_spark.storage.scan import dataset_of
+
+_BLOCK_ROWS = 65_536
 
 
 class CursorKey(NamedTuple):
@@ -53,6 +55,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+_PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
+
+
 class LatestRows:
     """The latest row of every fact up to a round; feed it rounds in order."""
 
@@ -70,7 +75,7 @@ class LatestRows:
         is_range = pc.equal(rows["kind"], "range")
         for row in rows.filter(pc.invert(is_range)).to_pylist():
             self._apply_row(row)
-        for key, page, ranges in pages_of(rows.filter(is_range)):
+        for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
             if key in self.cursors:
                 self.pages[key].setdefault(page, []).extend(ranges)
 
@@ -132,21 +137,34 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     pages = [page for page in pages if page.ranges]
     if not pages:
         return table
-    columns = dict(zip(Range._fields, zip(*chain.from_iterable(page.ranges for page in pages))))
-    rows = len(columns["first"])
-    of_pages = {"topic": [page.topic for page in pages], "page": [page.page for page in pages],
-                **dict(zip(CursorKey._fields, zip(*(page.key for page in pages))))}
-    page_of_row = pa.array(np.repeat(np.arange(len(pages)), [len(page.ranges) for page in pages]))
+    ranges = list(chain.from_iterable(page.ranges for page in pages))
+    counts = [len(page.ranges) for page in pages]
     same = {"round": round_number, "kind": "range"}
 
-    def column(field: pa.Field) -> pa.Array:
-        if field.name in columns:
-            return pa.array(columns[field.name], field.type)
-        if field.name in of_pages:
-            return pa.array(of_pages[field.name], field.type).take(page_of_row)
-        return pa.repeat(pa.scalar(same.get(field.name), field.type), rows)
+    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field.name in Range._fields:
+            return pa.array(list(map(attrgetter(field.name), ranges)), field.type)
+        if field.name == "page":
+            return pa.array(np.repeat([page.page for page in pages], counts), field.type)
+        if field.name in CursorKey._fields:
+            return _repeated([getattr(page.key, field.name) for page in pages], counts, field.type)
+        if field.name == "topic":
+            return _repeated([page.topic for page in pages], counts, field.type)
+        return _repeated([same.get(field.name)], [len(ranges)], field.type)
 
     return pa.concat_tables([table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)])
+
+
+def _repeated(values: list, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
+    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no memory."""
+    slices = []
+    for value, same in groupby(zip(values, counts), key=itemgetter(0)):
+        left = sum(count for _, count in same)
+        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
+        while left:
+            slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
+            left -= len(slices[-1])
+    return pa.chunked_array(slices, kind)
 
 
 def read_round(path: Path, version: int) -> pa.Table:
