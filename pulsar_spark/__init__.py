@@ -57,6 +57,27 @@ from pulsar_spark.errors import (
     TopicNotFound,
     UnknownError,
 )
+from pulsar_spark.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerMetadataError,
+    BrokerPersistenceError,
+    ChecksumError,
+    ConsumerNotInitialized,
+    CryptoError,
+    ErrorGettingAuthenticationData,
+    InvalidTxnStatusError,
+    LookupError,
+    ProducerNotInitialized,
+    ReadError,
+    ServiceUnitNotReady,
+    TooManyLookupRequestException,
+    TopicTerminated,
+    TransactionConflict,
+    TransactionCoordinatorNotFoundError,
+    TransactionNotFound,
+    UnsupportedVersionError,
+)
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.routing import HashingScheme

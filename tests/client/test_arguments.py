@@ -174,3 +174,13 @@ def test_readers(lonely_client):
             lonely_client.create_reader("t", wrong)
     with pytest.raises(pulsar.OperationNotSupported):
         lonely_client.create_reader("t", pulsar.MessageId.earliest, is_read_compacted=True)
+
+
+def test_errors_have_the_names_of_the_package():
+    package = pytest.importorskip("pulsar")
+    names = [name for name, value in vars(package.exceptions).items() if isinstance(value, type)]
+    assert len(names) > 40
+    for name in names:
+        error = getattr(pulsar, name)
+        assert getattr(pulsar.exceptions, name) is error
+        assert issubclass(error, pulsar.PulsarException)
