@@ -14,8 +14,6 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Request, RoundDraft
@@ -54,11 +52,11 @@ class Rounds:
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
         if self.bundle.round:
-            latest = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version)
-            letters = latest.filter(pc.equal(latest["kind"], "letter")).to_pylist()
+            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
             self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.clock, letters)
         self.bundle.epoch += 1
         for cursor in self.bundle.cursors.values():
+            cursor.last_active = self._tick() if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
                 self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
         self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([]), is_snapshot=True)

@@ -25,6 +25,8 @@ from deltalake import DeltaTable
 WRITER_VERSION = 4
 CHECKPOINT_EVERY = 100
 _STATISTICS_TEXT = 256
+_ROW_GROUP_ROWS = 1 << 17
+"""So few that a reader with a filter passes over most of a large file."""
 _PARTITION = "partition"
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -39,7 +41,7 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
         path = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        pq.write_table(part, table / path, compression="snappy", store_schema=False)
+        pq.write_table(part, table / path, compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS)
         adds.append({"path": path, "partitionValues": values, "size": os.path.getsize(table / path), "modificationTime": _now_ms(), "dataChange": True,
                      "stats": json.dumps(statistics(part))})
     return adds

@@ -167,10 +167,9 @@ def _repeated(values: list, counts: list[int], kind: pa.DataType) -> pa.ChunkedA
     return pa.chunked_array(slices, kind)
 
 
-def read_round(path: Path, version: int) -> pa.Table:
-    """All rows of one round."""
-    commit = TableLog(path).commit(version)
-    tables = [_read_file(path, file) for file in commit.added]
+def read_round(path: Path, version: int, kind: str | None = None) -> pa.Table:
+    """All rows of one round, or those of one kind, for which the millions of ranges of a large snapshot are passed over."""
+    tables = [_read_file(path, file, kind) for file in TableLog(path).commit(version).added]
     return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
 
 
@@ -182,12 +181,14 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
     raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: run doctor on the root")
 
 
-def _read_file(path: Path, file: AddedFile) -> pa.Table:
-    """The rows that were committed in *file*; found by their round where OPTIMIZE has moved them and the file is gone."""
+def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:
+    """The rows (of *kind*) that were committed in *file*; found by their round where OPTIMIZE has moved them and the file is gone."""
+    of_kind = None if kind is None else pc.field("kind") == kind
     try:
-        return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None)
+        return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kind)
     except FileNotFoundError:
-        rows = dataset_of(path).to_table(filter=pc.field("round") == file.min_values["round"])
+        of_round = pc.field("round") == file.min_values["round"]
+        rows = dataset_of(path).to_table(filter=of_round if of_kind is None else of_round & of_kind)
         return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
 
 

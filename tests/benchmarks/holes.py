@@ -43,7 +43,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     middle, = in_turns(bench.few(9, 25), _acks_in_the_middle(rig, on, holes))
     yield Figure(FAMILY, f"round: 100 acknowledgements all over, {holes:,} holes", SECONDS, middle, budget=BUDGET)
     before = _facts(cursor)
-    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [seconds(rig.rounds.take_over)], budget=BUDGET)
+    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [seconds(rig.rounds.take_over) for _ in range(bench.few(3, 5))], budget=BUDGET)
     yield Figure(FAMILY, f"the snapshot's size, a hole, {holes:,} holes", BYTES, [_latest_bytes(rig.layout) / holes])
     loads = []
     for _ in range(bench.few(1, 3)):
