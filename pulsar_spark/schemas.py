@@ -115,7 +115,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries given back too often"),
     ("error", pa.string(), "reply: name of the refusal; null = done"),
     ("text", pa.string(), "reply: the refusal in words, or the result as JSON"),
-    ("round_time", TIME, "round: its clock"),
+    ("round_time", TIME, "round: its clock; cursor: when a consumer last came or left, or the cursor was created (null in rows of older releases)"),
     ("requests_version", pa.int64(), "round: the last version of the requests table that is consumed"),
     ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
     ("broker_id", pa.string(), "round: the broker that committed it"),

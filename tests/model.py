@@ -117,18 +117,28 @@ class Model:
         return {name: int(self._policies(topic).get(name, default)) for name, default in self.limits.items()}
 
     def _maintain(self) -> None:
-        """Time to live and the quota of time, topic by topic; the quota of size is not modelled (3.29, 3.30)."""
+        """Idle subscriptions, time to live and the quota of time, topic by topic; the quota of size is not modelled (3.29-3.31)."""
         for topic in {name: None for name, _ in self.publish_ms}:
             policies = self._policies(topic)
-            ttl, age, every = (int(policies.get(name, default)) for name, default in (
-                ("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("ttl_check_seconds", 60)))
+            ttl, age, idle, every = (int(policies.get(name, default)) for name, default in (
+                ("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("subscription_expiration_minutes", 0), ("ttl_check_seconds", 60)))
             every_ms = 1000 if topic in self.exceeded else 1000 * every
-            if not (ttl or age or topic in self.exceeded) or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms:
+            if not (ttl or age or idle or topic in self.exceeded) or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms:
                 continue
             self.checked_ms[topic] = self.now_ms
+            if idle:
+                self._delete_idle(topic, idle)
             is_evicting = policies.get("backlog_quota_policy") == "consumer_backlog_eviction"
             is_over = [self._maintain_cursor(cursor, ttl, age, is_evicting) for cursor in self.cursors.values() if cursor.topic == topic]
             (self.exceeded.add if any(is_over) and not is_evicting else self.exceeded.discard)(topic)
+
+    def _delete_idle(self, topic: str, minutes: int) -> None:
+        """Subscriptions without a consumer on any partition, all of whose cursors nobody came to or left for so long (3.31)."""
+        for subscription in self.subscriptions(topic):
+            cursors = [cursor for cursor in self.cursors.values() if (cursor.topic, cursor.subscription) == (topic, subscription)]
+            if not any(cursor.consumers or self.now_ms - cursor.last_active_ms <= 60_000 * minutes for cursor in cursors):
+                for cursor in cursors:
+                    del self.cursors[cursor.topic, cursor.partition, cursor.subscription]
 
     def _maintain_cursor(self, cursor: Cursor, ttl: int, age: int, is_evicting: bool) -> bool:
         """Is it above the quota?"""
@@ -179,7 +189,8 @@ class Model:
         if key[:2] not in self.batches:
             raise Refused("TopicNotFound")
         start = 0 if initial_position == "Earliest" else len(self.batches[key[:2]])
-        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start, letters=self.dead_letters[key[0], key[2]]))
+        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start, letters=self.dead_letters[key[0], key[2]],
+                                                   last_active_ms=self.now_ms))
 
     def _subscribe(self, request: dict, properties: dict) -> None:
         asked = properties["subscription_type"]
@@ -196,6 +207,7 @@ class Model:
         if int(properties.get("max_redeliver_count", 0)):
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
+        cursor.last_active_ms = self.now_ms
         cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
                              cursor.joined, int(properties["lease_ms"]), self.now_ms,
                              has_unacked_limits=properties.get("max_unacked_messages") != "0"), asked, active_from_ms=self._active_from(cursor))
@@ -306,12 +318,12 @@ class Model:
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:
             cursor = self._cursor(request)
-            cursor.leave(request["consumer_id"], active_from_ms=self._active_from(cursor))
+            self._leave(cursor, request["consumer_id"])
             return
         for cursor in self.cursors.values():
             for consumer in list(cursor.consumers.values()):
                 if consumer.client_id == request["client_id"]:
-                    cursor.leave(consumer.consumer_id, active_from_ms=self._active_from(cursor))
+                    self._leave(cursor, consumer.consumer_id)
 
     def _keep_alive(self, request: dict, properties: dict) -> None:
         """That it came is all: any request renews the leases of its client."""
@@ -325,7 +337,12 @@ class Model:
                 if consumer.client_id in heard:
                     consumer.heard_ms = self.now_ms
                 elif consumer.heard_ms + consumer.lease_ms <= self.now_ms:
-                    cursor.leave(consumer.consumer_id, active_from_ms=self._active_from(cursor))
+                    self._leave(cursor, consumer.consumer_id)
+
+    def _leave(self, cursor: Cursor, consumer_id: str) -> None:
+        if consumer_id in cursor.consumers:
+            cursor.last_active_ms = self.now_ms
+        cursor.leave(consumer_id, active_from_ms=self._active_from(cursor))
 
     def _active_from(self, cursor: Cursor) -> int:
         """From when a consumer that becomes active now may receive."""

@@ -77,6 +77,7 @@ class Cursor:
     is_blocked: bool = False
     active_id: str | None = None
     reads_after_ms: int = 0
+    last_active_ms: int = 0
     joined: int = 0
     max_redeliver_count: int = 0
     letters: list[Letter] = field(default_factory=list)

@@ -63,6 +63,14 @@ class Policies:
         """Undo :meth:`set_retention`."""
         self.remove_policies(scope, "retention_seconds", "retention_bytes")
 
+    def set_subscription_expiration_time(self, scope: str, minutes: int) -> None:
+        """Subscriptions that had no consumer for more than so many minutes are deleted; 0 = never."""
+        self.set_policy(scope, "subscription_expiration_minutes", _limit(minutes))
+
+    def remove_subscription_expiration_time(self, scope: str) -> None:
+        """Undo :meth:`set_subscription_expiration_time`."""
+        self.remove_policy(scope, "subscription_expiration_minutes")
+
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""
         self.set_policy(namespace, "max_unacked_messages_per_consumer", _limit(limit))

@@ -105,7 +105,7 @@ def cursor_row(cursor: Cursor) -> dict:
     """The cursor's own row."""
     return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
                 subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, properties=list(cursor.dead_letters.items()), join_order=cursor.joined,
-                due_time=cursor.reads_after or None, msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
+                due_time=cursor.reads_after or None, round_time=cursor.last_active, msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
 
 
 def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:

@@ -195,6 +195,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
+    cursor.last_active = to_micros(row["round_time"]) if row["round_time"] else None
     cursor.msg_out_counter, cursor.msg_redeliver_counter = row["msg_out_counter"] or 0, row["msg_redeliver_counter"] or 0
     cursor.dead_letters = dict(row["properties"] or [])
     for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):

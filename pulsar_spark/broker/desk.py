@@ -57,6 +57,7 @@ class Desk:
             raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
         first = state.first_position(request.partition) if initial_position == "Earliest" else state.end_position(request.partition)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
+        cursor.last_active = self.draft.now
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor

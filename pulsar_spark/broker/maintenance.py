@@ -1,16 +1,17 @@
-"""What the broker does to backlogs by itself: time to live and backlog quotas, every ``ttl_check_seconds`` of the tick.
+"""What the broker does by itself, every ``ttl_check_seconds`` of the tick: time to live, backlog quotas, and the end of idle subscriptions.
 
-It runs within a round, between the requests and the plan, and only notes acknowledgements, as a request would; so a crash repeats or loses nothing. When a
+It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a request would; so a crash repeats or loses nothing. When a
 topic was looked at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its producers are not
-held longer than need be. Rules: semantics 3.29, 3.30 (see protocol.policies).
+held longer than need be. Rules: semantics 3.29-3.31 (see protocol.policies).
 """
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import datetime, timezone
 
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, Delayed, Stretch, backlog_bytes, evicted_up_to, expired
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, Activity, Delayed, Stretch, backlog_bytes, evicted_up_to, expired, has_expired
 from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, last_published_before
 
@@ -42,9 +43,11 @@ def _exceeded(bundle: Bundle) -> dict[str, bool]:
 def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
     """Look at the topic if it is time; when to look next, None when there is nothing to look after any more."""
     name = str(state.topic.name)
-    ttl, size, seconds, every = (bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds"))
+    ttl, size, seconds, idle_minutes, every = (bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds"))
     if state.checked_at is None or state.checked_at + _interval(bundle, name, every) <= draft.now:
         state.checked_at = draft.now
+        if idle_minutes:
+            _delete_idle(bundle, draft, state, idle_minutes)
         cursors = bundle.cursors_of(state.topic.topic_id)
         if ttl:
             for cursor in cursors:
@@ -53,7 +56,7 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         is_over = [_check_quota(draft, state, cursors, partition, size, seconds, is_evicting) for partition in state.topic.partition_indexes]
         if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
             _say_exceeded(bundle, draft, name, any(is_over) and not is_evicting)
-    return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds else None
+    return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds or idle_minutes else None
 
 
 def _interval(bundle: Bundle, topic: str, every: int) -> int:
@@ -64,6 +67,17 @@ def _say_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bo
     value = "true" if is_exceeded else "false"
     bundle.policies[topic, BACKLOG_EXCEEDED] = value
     draft.facts.append(dict(kind="policy", topic=topic, properties=[(BACKLOG_EXCEEDED, value)]))
+
+
+def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: int) -> None:
+    """Unsubscribe the topic's subscriptions that have expired, on all partitions."""
+    members, subscriptions = Members(bundle, draft), defaultdict(list)
+    for cursor in bundle.cursors_of(state.topic.topic_id):
+        subscriptions[cursor.key.subscription].append(cursor)
+    for cursors in subscriptions.values():
+        if has_expired((Activity(bool(cursor.consumers), cursor.last_active) for cursor in cursors), minutes, draft.now):
+            for cursor in cursors:
+                members.delete(cursor)
 
 
 def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:

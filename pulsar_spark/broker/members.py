@@ -46,6 +46,7 @@ class Members(Desk):
         if "max_redeliver_count" in policy:
             cursor.dead_letters = policy
         cursor.consumers[consumer.consumer_id] = consumer
+        cursor.last_active = self.draft.now
         self.bundle.lease_ms[request.client_id] = lease_ms
         self.renew_lease(request.client_id)
         draft = self.draft.of(cursor)
@@ -86,6 +87,10 @@ class Members(Desk):
         others = [consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id]
         if others and request.properties.get("force") != "true":
             raise SubscriptionBusy(f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or force it")
+        self.delete(cursor)
+
+    def delete(self, cursor: Cursor) -> None:
+        """Delete a cursor, whoever is connected."""
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)
@@ -125,6 +130,7 @@ class Members(Desk):
         draft = self.draft.of(cursor)
         draft.removed.append(Removed(cursor.consumers.pop(consumer_id), why))
         draft.left.add(consumer_id)
+        cursor.last_active = self.draft.now
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
         self._choose_active(cursor, draft)

@@ -66,6 +66,7 @@ class Cursor:
         self.consumers: dict[str, Consumer] = {}
         self.active_id: str | None = None
         self.reads_after = 0
+        self.last_active: int | None = None
         self.is_blocked = False
         self.dead_letters: dict[str, str] = {}
         self.joined = 0

@@ -1,9 +1,10 @@
 """Policies by name, and the rules of expiry and backlog quotas.
 
-Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager; semantics 3.29, 3.30 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it,
+Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics 3.29-3.31 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it,
 but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it falls due. A
 quota measures the backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of
-the time quota, because ages are known by entry here.
+the time quota, because ages are known by entry here. A subscription expires when it had no consumer for long enough; what an administrator does to it, and
+acknowledgements that come without a consumer, do not keep it.
 """
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,18 +17,19 @@ QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
     "active_consumer_failover_delay_ms": 1_000, "message_ttl_seconds": 0, "ttl_check_seconds": 60, "backlog_quota_bytes": 0, "backlog_quota_seconds": 0,
-    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0}
+    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0, "subscription_expiration_minutes": 0}
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""
 
-CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds")
+CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds", "subscription_expiration_minutes")
 """Policies that a broker looks after every ``ttl_check_seconds``."""
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the policies, nobody's to set."""
 
+MINUTE = 60_000_000
 EVICTION_TARGET = 0.9
 _LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1}
 
@@ -74,6 +76,25 @@ def expired(mark_delete: int, last_old: int, delayed: Iterable[Delayed], *, dead
             at = last + 1
     ranges.append((at, last_old))
     return [(first, last) for first, last in ranges if first <= last]
+
+
+class Activity(NamedTuple):
+    """Of a cursor: whether a consumer is connected, and when (microseconds) one last came or left, or the cursor was created."""
+
+    is_connected: bool
+    last_active: int
+
+
+def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
+    """Has a subscription with these *cursors*, one a partition, been idle for more than so many minutes (3.31)?
+
+    Pulsar asks each partition by itself. Here all go together or none, as an unsubscribe takes them: where one was missing, a consumer that comes back would
+    make it anew at its initial position and miss what lay there, while the subscription still stood in every list.
+
+    >>> has_expired([Activity(False, 0)], 1, 60_000_001), has_expired([Activity(False, 0), Activity(True, 0)], 1, 60_000_001)
+    (True, False)
+    """
+    return minutes > 0 and all(not cursor.is_connected and now - cursor.last_active > minutes * MINUTE for cursor in cursors)
 
 
 class Stretch(NamedTuple):

@@ -23,13 +23,15 @@ def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
         admin.set_message_ttl("public/default", 60)
         admin.set_backlog_quota(TOPIC, limit_size=1000, policy="consumer_backlog_eviction")
         admin.set_retention(TOPIC, -1, 0)
+        admin.set_subscription_expiration_time("public/default", 1440)
     assert [(request["topic"], dict(request["properties"])) for request in broker.asked] == [
         (None, {"name": "message_ttl_seconds", "value": "60", "namespace": "public/default"}),
         (TOPIC, {"name": "backlog_quota_policy", "value": "consumer_backlog_eviction"}),
         (TOPIC, {"name": "backlog_quota_bytes", "value": "1000"}),
         (TOPIC, {"name": "backlog_quota_seconds", "value": "0"}),
         (TOPIC, {"name": "retention_seconds", "value": "-1"}),
-        (TOPIC, {"name": "retention_bytes", "value": "0"})]
+        (TOPIC, {"name": "retention_bytes", "value": "0"}),
+        (None, {"name": "subscription_expiration_minutes", "value": "1440", "namespace": "public/default"})]
 
 
 def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
@@ -39,10 +41,11 @@ def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
         admin.remove_message_ttl("public/default")
         admin.remove_backlog_quota(TOPIC)
         admin.remove_retention(TOPIC)
+        admin.remove_subscription_expiration_time(TOPIC)
     assert [dict(request["properties"]) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
         {"name": "message_ttl_seconds", "namespace": "public/default"},
         {"name": "backlog_quota_policy"}, {"name": "backlog_quota_bytes"}, {"name": "backlog_quota_seconds"},
-        {"name": "retention_seconds"}, {"name": "retention_bytes"}]
+        {"name": "retention_seconds"}, {"name": "retention_bytes"}, {"name": "subscription_expiration_minutes"}]
 
 
 def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
@@ -57,6 +60,7 @@ def test_wrong_values_are_not_sent(admin, layout):
     with BrokerDouble(layout) as broker:
         for wrong in (lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"), lambda: admin.set_backlog_quota(TOPIC, -1),
                       lambda: admin.set_retention(TOPIC, -2, 0), lambda: admin.set_message_ttl(TOPIC, "1h"),
+                      lambda: admin.set_subscription_expiration_time(TOPIC, -1), lambda: admin.set_subscription_expiration_time(TOPIC, 0.5),
                       lambda: admin.set_policy(TOPIC, "colour", 1), lambda: admin.remove_policy(TOPIC, "colour"), lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
                       lambda: admin.set_policy(TOPIC, "message_ttl_seconds", None), lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true")):
             with pytest.raises(InvalidConfiguration):

@@ -1,6 +1,10 @@
-"""Quotas of size and time on real tables, when a broker looks, and what it says to producers. Time to live itself is in the specification."""
+"""Quotas of size and time on real tables, when a broker looks, and what it says to producers; what outlives it of how long subscriptions are idle.
+
+Time to live itself, and the end of idle subscriptions, are in the specification.
+"""
 import pytest
 
+from pulsar_spark.broker import absorb, rounds
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
@@ -138,3 +142,62 @@ def test_a_broker_that_starts_finds_the_pages_it_left(engine):
         assert [(page.first, page.ranges) for page in found.pages] == [(page.first, page.ranges) for page in mine.pages]
         assert (found.mark_delete, found.read_position) == (mine.mark_delete, mine.read_position)
     assert mine.mark_delete == 2
+
+
+def subscriptions(engine: SparkEngine, topic: str = TOPIC) -> list[tuple[int, str]]:
+    return sorted((key.partition, key.subscription) for key in engine.latest.cursors if key.topic_id == engine.topic_ids[topic])
+
+
+def test_a_consumer_of_one_partition_keeps_its_subscription_on_all(engine):
+    """Where the cursor of a partition was missing, a consumer that comes back would begin anew there and miss its backlog (3.31)."""
+    topic = "persistent://public/default/p"
+    engine.create_topic(topic, 2)
+    first, second = On(topic, 0), On(topic, 1)
+    engine.round([first.subscribe("A", lease_ms=10 ** 7), second.create_subscription(), first.policy("subscription_expiration_minutes", 1)], 0)
+    engine.round([], 1_000_000)
+    assert subscriptions(engine, topic) == [(0, "s"), (1, "s")]
+    engine.round([first.close("A")], 1_000_001)
+    engine.round([second.subscribe("B"), second.close("B")], 1_060_001)
+    engine.round([], 1_120_001)
+    assert subscriptions(engine, topic) == [(0, "s"), (1, "s")]
+    engine.round([], 1_180_002)
+    assert subscriptions(engine, topic) == []
+    assert load_bundle(engine.layout).cursors == {}
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_how_long_a_subscription_is_idle_outlives_the_broker(engine, monkeypatch, is_snapshot):
+    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 2 if is_snapshot else 1000)
+    engine.round([ON.subscribe("A"), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0)
+    engine.round([ON.close("A")], 5_000)
+    engine.restart(50_000)
+    engine.round([], 65_000)
+    assert subscriptions(engine) == [(-1, "s")]
+    assert next_due(engine.rounds.bundle, 65_000_000) == 66_000_000
+    engine.round([], 66_000)
+    assert subscriptions(engine) == []
+    assert next_due(engine.rounds.bundle, 66_000_000) == 67_000_000
+
+
+def test_subscriptions_of_an_older_release_are_idle_from_when_a_broker_sees_them(engine, monkeypatch):
+    monkeypatch.setattr(rounds, "cursor_row", lambda cursor: absorb.cursor_row(cursor) | {"round_time": None})
+    monkeypatch.setattr(absorb, "cursor_row", lambda cursor, cursor_row=absorb.cursor_row: cursor_row(cursor) | {"round_time": None})
+    engine.round([ON.create_subscription(), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0)
+    monkeypatch.undo()
+    engine.restart(500_000)
+    engine.restart(550_000)
+    engine.round([], 560_000)
+    assert subscriptions(engine) == [(-1, "s")]
+    engine.round([], 560_001)
+    assert subscriptions(engine) == [(-1, "s")], "it is not yet time to look"
+    engine.round([], 561_000)
+    assert subscriptions(engine) == []
+
+
+def test_what_was_asked_of_a_subscription_in_the_round_that_deletes_it_is_forgotten(engine):
+    engine.publish(TOPIC, -1, [1, 4], publish_time_ms=0)
+    engine.round([ON.create_subscription("Earliest"), ON.policy("subscription_expiration_minutes", 1), ON.policy("message_ttl_seconds", 1)], 0)
+    result = engine.round([ON.ack(0, receipt=True), ON.ack(1, ack_set=[1]), ON.seek(1), ON.create_subscription()], 60_001)
+    assert [reply.error for reply in result["replies"]] == [None, None, "NotAllowedError"]
+    assert subscriptions(engine) == []
+    assert load_bundle(engine.layout).cursors == {}

@@ -75,6 +75,7 @@ expiry = st.one_of(
     words("policy message_ttl_seconds {}", st.sampled_from([0, 2, 5])),
     words("policy ttl_check_seconds {}", st.sampled_from([1, 2, 4])),
     words("policy backlog_quota_seconds {}", st.sampled_from([0, 6])),
+    words("policy subscription_expiration_minutes {}", st.sampled_from([0, 1, 1])),
     words("policy backlog_quota_policy {}", st.sampled_from(["consumer_backlog_eviction", "producer_exception"])))
 administration = st.one_of(
     words("skip {}", st.integers(1, 3)), words("expire {}", st.integers(0, 4)),
@@ -95,7 +96,7 @@ def steps(draw) -> str:
     return f"{place}: {consumer} {draw(asked[kind][1])}" + (f" lease {LEASES[consumer]}" if kind == "subscribe" else "")
 
 
-turns = st.builds(Turn, st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000]), st.lists(steps(), max_size=10),
+turns = st.builds(Turn, st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000] * 4 + [61_000]), st.lists(steps(), max_size=10),
                   st.sampled_from([None] * 17 + ["between", *CRASHES]))
 
 

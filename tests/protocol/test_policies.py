@@ -2,7 +2,7 @@
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import POLICIES, Delayed, Retention, Stretch, backlog_bytes, check_policy, evicted_up_to, expired
+from pulsar_spark.protocol.policies import POLICIES, Activity, Delayed, Retention, Stretch, backlog_bytes, check_policy, evicted_up_to, expired, has_expired
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -34,6 +34,13 @@ def test_for_ever_is_a_retention():
 ])
 def test_expired(mark_delete, last_old, delayed, left):
     assert expired(mark_delete, last_old, delayed, dead_before=500) == left
+
+
+@pytest.mark.parametrize("cursors, minutes, is_over", [
+    ([Activity(False, 0)], 2, True), ([Activity(False, 1)], 2, False), ([Activity(True, 0)], 2, False), ([Activity(False, 0)], 0, False),
+    ([Activity(False, 0), Activity(False, 1)], 2, False), ([Activity(False, 0), Activity(True, 0)], 2, False), ([Activity(False, -5), Activity(False, 0)], 2, True)])
+def test_a_subscription_expires_when_all_its_cursors_are_idle_for_longer(cursors, minutes, is_over):
+    assert has_expired(cursors, minutes, 120_000_001) is is_over
 
 
 STRETCHES = [Stretch(0, 9, 1000), Stretch(10, 10, 500), Stretch(11, 20, 100)]

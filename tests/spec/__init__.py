@@ -5,7 +5,7 @@ column. What is asked stands left, what must come of it right:
 
 | column | what it holds |
 |---|---|
-| `s` | the second at which the round happens |
+| `s` | the second at which the round happens; nothing is asked or delivered at those left out |
 | `publish` | entries published just before, as numbers of messages: `1*3` is three single messages, `4 4` two batches of four, `1@7` one with deliver time 7 |
 | `requests` | what is asked, in order, separated by `;` |
 | `delivered` | who gets what in this round; empty is nobody, nothing |

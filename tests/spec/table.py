@@ -42,13 +42,17 @@ class Case:
 
     @cached_property
     def rows(self) -> list[dict[str, str]]:
-        """One dict per round: column -> cell, stripped."""
+        """One dict per round: column -> cell, stripped. Seconds ascend from 0."""
         lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in self.table.strip().splitlines()]
         header, rows = lines[0], lines[1:]
-        for number, row in enumerate(rows):
-            if len(row) != len(header) or row[0] != str(number):
-                raise ValueError(f"{self.name}: row {number} does not fit the header or its second is not {number}: {row}")
+        for row, before in zip(rows, [None, *rows]):
+            if len(row) != len(header) or not row[0].isdecimal() or (int(row[0]) <= int(before[0]) if before else row[0] != "0"):
+                raise ValueError(f"{self.name}: a row does not fit the header, or its second does not follow: {row}")
         return [dict(zip(header, row, strict=True)) for row in rows]
+
+    @cached_property
+    def by_second(self) -> dict[int, dict[str, str]]:
+        return {int(row["s"]): row for row in self.rows}
 
     def consumer_id(self, consumer: str) -> str:
         """Ids are unique over the cases of a file, so that a client belongs to one case only."""
