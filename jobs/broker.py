@@ -14,7 +14,10 @@ from pulsar_spark.cli.common import errors_as_one_line
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
-    run_broker(parser.parse_args(arguments).root)
+    parser.add_argument("--max-unacked-messages-per-broker", type=int, default=0,
+                        help="at so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit")
+    given = parser.parse_args(arguments)
+    run_broker(given.root, max_unacked_messages_per_broker=given.max_unacked_messages_per_broker)
 
 
 if __name__ == "__main__":

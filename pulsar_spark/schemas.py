@@ -88,7 +88,8 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
     ("first", pa.int64(), "page, range: first position; topic: the first one that was not trimmed"),
     ("last", pa.int64(), "page, range: last position, inclusive; of the last page null"),
-    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); letter: retry or dead"),
+    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); letter: retry or dead; "
+                         "cursor: blocked_by_broker while the broker's own limit of unacknowledged messages holds it back"),
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
     ("delivery_round", pa.int64(), "pending: the round that delivered the entries"),
     ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),

@@ -29,11 +29,12 @@ class Refused(Exception):
 
 class Model:
     def __init__(self, *, max_unacked_messages_per_consumer: int = 50_000, max_unacked_messages_per_subscription: int = 200_000,
-                 max_consumers_per_subscription: int = 0, active_consumer_failover_delay_ms: int = 1_000):
+                 max_consumers_per_subscription: int = 0, active_consumer_failover_delay_ms: int = 1_000, max_unacked_messages_per_broker: int = 0):
         self.limits = {"max_unacked_messages_per_consumer": max_unacked_messages_per_consumer,
                        "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
                        "max_consumers_per_subscription": max_consumers_per_subscription,
                        "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms}
+        self.broker_limit, self.is_broker_blocked = max_unacked_messages_per_broker, False
         self.policies: dict[str, dict[str, str]] = {}
         self.checked_ms: dict[str, int] = {}
         self.exceeded: set[str] = set()
@@ -75,6 +76,7 @@ class Model:
             cursor.apply_returns(now_ms, batches)
             unread = cursor.read(deliver_ms, now_ms, has_work=has_work)
             deliveries += cursor.dispatch(batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
+        self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
     def restart(self, now_ms: int) -> None:
@@ -89,7 +91,7 @@ class Model:
         cursor, batches = self.cursors[topic, partition, subscription], self.batches[topic, partition]
         return {
             "mark_delete_position": cursor.mark_delete, "read_position": cursor.read_position, "subscription_type": cursor.subscription_type,
-            "is_blocked": cursor.is_blocked, "acknowledged": as_ranges(cursor.acknowledged),
+            "is_blocked": cursor.is_blocked, "is_blocked_by_broker": cursor.is_blocked_by_broker, "acknowledged": as_ranges(cursor.acknowledged),
             "pending": {position: (held.consumer_id, held.redelivery_count, held.due_ms) for position, held in sorted(cursor.pending.items())},
             "replay": {position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())},
             "ack_sets": dict(sorted(cursor.ack_sets.items())),
@@ -109,6 +111,15 @@ class Model:
 
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({subscription for name, _, subscription in self.cursors if name == topic})
+
+    def _hold_back(self) -> None:
+        """Who is held back from the next round on by the limit of all unacknowledged messages (4.5)."""
+        unacked = {key: cursor.unacked(self.batches[key[:2]]) for key, cursor in self.cursors.items() if cursor.has_limits()}
+        out, share = sum(unacked.values()), int(self.broker_limit * 0.16)
+        self.is_broker_blocked = self.broker_limit > 0 and (out >= self.broker_limit or (self.is_broker_blocked and out >= max(self.broker_limit // 2, 1)))
+        for key, cursor in self.cursors.items():
+            held = unacked.get(key, 0)
+            cursor.is_blocked_by_broker = self.is_broker_blocked and (held > share or (cursor.is_blocked_by_broker and held >= max(share // 2, 1)))
 
     def _policies(self, topic: str) -> dict[str, str]:
         return self.policies.get(_namespace(topic), {}) | self.policies.get(topic, {})

@@ -75,6 +75,7 @@ class Cursor:
     read_position: int
     subscription_type: str | None = None
     is_blocked: bool = False
+    is_blocked_by_broker: bool = False
     active_id: str | None = None
     reads_after_ms: int = 0
     last_active_ms: int = 0
@@ -109,7 +110,7 @@ class Cursor:
         self.left.add(consumer_id)
         self._choose_active(active_from_ms)
         if not self.consumers:
-            self.subscription_type = None
+            self.subscription_type, self.is_blocked_by_broker = None, False
 
     def _choose_active(self, active_from_ms: int) -> None:
         """Who receives, on Exclusive and Failover. What the one before held comes back, and on Failover its successor waits a little (2.10, 2.11)."""
@@ -225,6 +226,8 @@ class Cursor:
         out, and wait for it as replay; the other types know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
+        if self.is_blocked_by_broker:
+            return []
         is_held_back = all(consumer.is_blocked for consumer in receivers) or (self.is_blocked and not self._due_replay(now_ms))
         if is_held_back and not has_work and not self.is_single_active():
             return []
@@ -249,9 +252,13 @@ class Cursor:
         while self.read_position < end and self._is_known(self.read_position):
             self.read_position += 1
 
+    def has_limits(self) -> bool:
+        """Do limits of unacknowledged messages hold?"""
+        return not self.is_single_active() and all(consumer.has_unacked_limits for consumer in self.consumers.values())
+
     def dispatch(self, batches: list[int], unread: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
         """Hand out what is to come again and *unread*; sets the blocked flags. Positions ascend within a consumer."""
-        is_unlimited = self.is_single_active() or not all(consumer.has_unacked_limits for consumer in self.consumers.values())
+        is_unlimited = not self.has_limits()
         limit = 0 if is_unlimited else limits["max_unacked_messages_per_consumer"]
         unacked = {consumer_id: self.unacked(batches, consumer_id) for consumer_id in self.consumers}
         blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (

@@ -18,6 +18,7 @@ from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, RECONSUME_TIMES, dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
 from pulsar_spark.storage.layout import Layout
@@ -37,15 +38,16 @@ def planner_of(spark) -> Planner:
     return Planner(spark.newSession(), Path(tempfile.mkdtemp(prefix="pulsar_spark_inputs_")))
 
 
-def new_engine(spark: SparkSession | None, root: Path) -> "SparkEngine":
+def new_engine(spark: SparkSession | None, root: Path, **options) -> "SparkEngine":
     """An engine on a root of its own; without Spark it plans as :class:`PlainPlanner` does."""
     prepare_root(Layout(root))
-    return SparkEngine(spark, Layout(root))
+    return SparkEngine(spark, Layout(root), **options)
 
 
 class SparkEngine:
-    def __init__(self, spark, layout: Layout):
-        self.layout, self.now_ms = layout, 0
+    def __init__(self, spark, layout: Layout, **options):
+        """*options* are those of :class:`Rounds`, also after a restart."""
+        self.layout, self.now_ms, self.options = layout, 0, options
         self.planner = planner_of(spark) if spark else PlainPlanner()
         self.latest, self.read_version = LatestRows(), 0
         self.topic_ids: dict[str, str] = {}
@@ -55,7 +57,7 @@ class SparkEngine:
 
     def start(self) -> None:
         """Start a broker: from the tables alone."""
-        self.rounds = Rounds(load_bundle(self.layout), self.planner.run, lambda: self.now_ms * 1000, "engine")
+        self.rounds = Rounds(load_bundle(self.layout), self.planner.run, lambda: self.now_ms * 1000, "engine", **self.options)
 
     @property
     def number(self) -> int:
@@ -125,6 +127,7 @@ class SparkEngine:
         return {
             "mark_delete_position": cursor["mark_delete_position"], "read_position": cursor["read_position"],
             "subscription_type": cursor["subscription_type"], "is_blocked": bool(cursor["is_blocked"]),
+            "is_blocked_by_broker": cursor["status"] == BLOCKED_BY_BROKER,
             "acknowledged": as_ranges({position for position, held in each if held.status == ACKNOWLEDGED}),
             "pending": {position: (held.consumer_id, held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == PENDING},
             "replay": {position: (held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == REPLAY},

@@ -8,9 +8,11 @@ from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.state import Consumer, Cursor, Page
+from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
 from pulsar_spark.protocol.letters import DEAD_LETTER
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER, BrokerLimit
 from pulsar_spark.storage.cursor_ledger import PageRows
 
 
@@ -28,11 +30,13 @@ class RoundRows:
         self.pages += cursor.rows(changed)
 
 
-def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]]) -> RoundRows:
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: BrokerLimit) -> RoundRows:
     """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
     rows = RoundRows(draft.facts)
     for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
         _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
+    if limit.messages:
+        _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor
         if asked.dropped_pages:
@@ -44,6 +48,13 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
         rows.facts += [consumer_row(bundle, cursor, cursor.consumers[consumer_id]) for consumer_id in sorted(asked.changed_consumers)
                        if consumer_id in cursor.consumers]
     return rows
+
+
+def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: RoundRows) -> None:
+    changed, facts = hold_back(bundle, limit)
+    rows.facts += facts
+    for cursor in changed:
+        draft.of(cursor).is_changed = True
 
 
 def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows) -> None:
@@ -104,8 +115,9 @@ def letter_row(cursor: Cursor, held: Range) -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """The cursor's own row."""
     return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
-                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, properties=list(cursor.dead_letters.items()), join_order=cursor.joined,
-                due_time=cursor.reads_after or None, round_time=cursor.last_active, msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
+                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
+                properties=list(cursor.dead_letters.items()), join_order=cursor.joined, due_time=cursor.reads_after or None, round_time=cursor.last_active,
+                msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
 
 
 def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:

@@ -10,6 +10,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.layout import Layout
@@ -194,6 +195,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     row = latest.cursors[key]
     cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
+    cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
     cursor.last_active = to_micros(row["round_time"]) if row["round_time"] else None
     cursor.msg_out_counter, cursor.msg_redeliver_counter = row["msg_out_counter"] or 0, row["msg_redeliver_counter"] or 0

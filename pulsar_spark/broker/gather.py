@@ -78,7 +78,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, now: int) -> bool:
     if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
         return False
     replays = any(has_replays(cursor, page, now) for page in cursor.pages)
-    return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not cursor.is_blocked)
+    return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not (cursor.is_blocked or cursor.is_blocked_by_broker))
 
 
 def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
@@ -89,7 +89,7 @@ def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
 def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: list[Consumer], work: Work) -> None:
     cursor, number, now = asked.cursor, len(work.cursors), draft.now
     permits = sum(consumer.permits for consumer in takers)
-    unread = _unread_runs(bundle, asked, min(permits, MAX_ROUND_ENTRIES))
+    unread = _unread_runs(bundle, asked, 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES))
     concerned = concerned_ranges(asked, now=now, permits=permits, unread=(unread[0].first, unread[-1].last) if unread else None)
     elsewhere = cursor.unacked.copy()
     for held in concerned.planned:

@@ -135,7 +135,7 @@ class Members(Desk):
         draft.is_changed = True
         self._choose_active(cursor, draft)
         if not cursor.consumers:
-            cursor.subscription_type, cursor.is_blocked = None, False
+            cursor.subscription_type, cursor.is_blocked, cursor.is_blocked_by_broker = None, False, False
 
     def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
         """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""

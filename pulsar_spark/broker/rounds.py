@@ -21,7 +21,9 @@ from pulsar_spark.broker.gather import Work, gather_work
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.requests import Intake
+from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.unacked_limit import BrokerLimit
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
 from pulsar_spark.storage.tables import AppendTable
@@ -41,9 +43,11 @@ class RoundResult(NamedTuple):
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970."""
+    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970; 0 unacknowledged messages are no limit of them."""
 
-    def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str):
+    def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str, *,
+                 max_unacked_messages_per_broker: int = 0):
+        self.limit = BrokerLimit(max_unacked_messages_per_broker)
         self.bundle, self.plan, self.now, self.broker_id = bundle, plan, now, broker_id
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
@@ -59,6 +63,7 @@ class Rounds:
             cursor.last_active = self._tick() if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
                 self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
+        hold_back(self.bundle, self.limit)
         self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([]), is_snapshot=True)
 
     def run(self, requests: list[Request], requests_version: int) -> RoundResult:
@@ -80,7 +85,7 @@ class Rounds:
             draft.facts += _topic_rows(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
-        rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [])
+        rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [], self.limit)
         bundle.requests_version = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages:
             return RoundResult(False)

@@ -29,7 +29,7 @@ from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
-from pulsar_spark.errors import BrokerFenced, PulsarSparkError
+from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.log import TableLog
@@ -51,10 +51,16 @@ def now_micros() -> int:
 
 
 class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run`` does."""
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run`` does.
+
+    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get nothing new; 0 = no limit.
+    """
 
     def __init__(self, spark: SparkSession, root: str | os.PathLike, *, now: Callable[[], int] = now_micros,
-                 on_round: Callable[[RoundResult, float], None] | None = None):
+                 on_round: Callable[[RoundResult, float], None] | None = None, max_unacked_messages_per_broker: int = 0):
+        if max_unacked_messages_per_broker < 0:
+            raise InvalidConfiguration(f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit")
+        self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.failure: BaseException | None = None
@@ -79,7 +85,8 @@ class Broker:
         for folder in inputs.iterdir():
             if folder.name != self.broker_id:
                 shutil.rmtree(folder, ignore_errors=True)  # a standby's are made again when it needs them
-        self.rounds = Rounds(load_bundle(self.layout), planner.run, self.now, self.broker_id)
+        self.rounds = Rounds(load_bundle(self.layout), planner.run, self.now, self.broker_id,
+                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self.rounds.take_over()
         self._query = self._start_query()
@@ -161,11 +168,14 @@ class Broker:
             self.on_round(result, time.perf_counter() - started)
         return result.is_committed
 
-def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None) -> None:
-    """Serve *root* until SIGTERM or SIGINT; blocks. :class:`BrokerFenced` when another broker took over."""
+
+def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None,
+               max_unacked_messages_per_broker: int = 0) -> None:
+    """Serve *root* until SIGTERM or SIGINT; blocks. :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
     from pulsar_spark.storage.session import spark_session  # here: it finds Java, which a caller with a session of its own has
 
-    broker = Broker(spark or spark_session("pulsar-spark broker", for_rounds=True), root, on_round=on_round)
+    broker = Broker(spark or spark_session("pulsar-spark broker", for_rounds=True), root, on_round=on_round,
+                    max_unacked_messages_per_broker=max_unacked_messages_per_broker)
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():

@@ -67,7 +67,7 @@ class Cursor:
         self.active_id: str | None = None
         self.reads_after = 0
         self.last_active: int | None = None
-        self.is_blocked = False
+        self.is_blocked = self.is_blocked_by_broker = False
         self.dead_letters: dict[str, str] = {}
         self.joined = 0
         self.msg_out_counter = self.msg_redeliver_counter = 0

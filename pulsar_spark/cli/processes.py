@@ -10,7 +10,9 @@ from pulsar_spark.cli.common import Root
 ALL_FLIGHTS = 336_776
 
 
-def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False):
+def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
+           max_unacked: Annotated[int, typer.Option("--max-unacked-messages-per-broker", min=0, help=(
+               "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit."))] = 0):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error."""
     from pulsar_spark.broker.runner import run_broker
 
@@ -21,7 +23,7 @@ def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", 
     def log_round(result, seconds):
         log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages)
 
-    run_broker(root, on_round=log_round if verbose else None)
+    run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked)
     log.info("stopped")
 
 

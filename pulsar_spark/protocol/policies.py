@@ -1,8 +1,8 @@
 """Policies by name, and the rules of expiry and backlog quotas.
 
-Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics 3.29-3.31 with 0.26. Time to live deletes what is older, cumulatively, whoever holds it,
-but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be deleted in the very round in which it falls due. A
-quota measures the backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of
+Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics 3.29-3.31 with 0.26. Time to live deletes what
+is older, cumulatively, whoever holds it, but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be deleted in
+the very round in which it falls due. A quota measures the backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of
 the time quota, because ages are known by entry here. A subscription expires when it had no consumer for long enough; what an administrator does to it, and
 acknowledgements that come without a consumer, do not keep it.
 """
@@ -28,6 +28,9 @@ CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds"
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the policies, nobody's to set."""
+
+BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
+"""Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
 
 MINUTE = 60_000_000
 EVICTION_TARGET = 0.9

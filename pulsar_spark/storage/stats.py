@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
@@ -173,7 +174,7 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
-        "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]),
+        "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
     }

@@ -16,10 +16,10 @@ PARTITIONS = {f"{NAMESPACE}/t": 0, f"{NAMESPACE}/p": 2}
 
 
 class Duel:
-    """Plays turns on the model and on an engine at *root*, without Spark if *spark* is None. AssertionError where they differ."""
+    """Plays turns on the model and on an engine at *root*, without Spark if *spark* is None; *options* are both brokers'. AssertionError where they differ."""
 
-    def __init__(self, spark, root: Path):
-        self.model, self.engine = Model(), new_engine(spark, root)
+    def __init__(self, spark, root: Path, **options):
+        self.model, self.engine = Model(**options), new_engine(spark, root, **options)
         self.now_ms, self.is_settled = 0, False
         for topic, partitions in PARTITIONS.items():
             self.model.create_topic(topic, partitions)

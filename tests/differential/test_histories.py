@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 
 from pulsar_spark.broker import letters, rounds, state
 from pulsar_spark.broker.gather import Work
@@ -37,10 +38,10 @@ def duels(spark, examples: int) -> None:
     @seed(SEED)
     @settings(max_examples=HISTORIES or examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False,
               suppress_health_check=list(HealthCheck))
-    @given(histories())
-    def play(history):
+    @given(histories(), st.sampled_from([0, 0, 6, 14]))
+    def play(history, limit):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
-            Duel(spark, Path(root)).play(history)
+            Duel(spark, Path(root), max_unacked_messages_per_broker=limit).play(history)
 
     play()
 

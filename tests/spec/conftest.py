@@ -16,9 +16,11 @@ HAS_SPARK_ENGINE = find_spec("tests.spark_engine") is not None
 @pytest.fixture(scope="module", params=[
     "model", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.skipif(not HAS_SPARK_ENGINE, reason="there is no tests/spark_engine.py")])])
 def history(request, tmp_path_factory):
-    """What happened to every case of the file, by the case's name."""
+    """What happened to every case of the file, by the case's name. A file whose cases are about a broker's OPTIONS has a broker for each of them."""
+    cases, options = request.module.CASES, getattr(request.module, "OPTIONS", {})
+    shared = [[case] for case in cases] if options else [cases]
     if request.param == "model":
-        return play(Model(), request.module.CASES)
+        return {name: happened for several in shared for name, happened in play(Model(**options), several).items()}
     from tests.spark_engine import new_engine
-    engine = new_engine(request.getfixturevalue("spark"), tmp_path_factory.mktemp(request.module.__name__.rpartition(".")[2]))
-    return play(engine, request.module.CASES)
+    spark, folder = request.getfixturevalue("spark"), request.module.__name__.rpartition(".")[2]
+    return {name: happened for several in shared for name, happened in play(new_engine(spark, tmp_path_factory.mktemp(folder), **options), several).items()}

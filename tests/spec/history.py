@@ -122,7 +122,7 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
         return {_place(state, partition, position, count) for position, (count, _) in state["replay"].items()}
     if column == "blocked":
         names = {case.consumer(name) for name, consumer in state["consumers"].items() if consumer["is_blocked"]}
-        return names | ({"subscription"} if state["is_blocked"] else set())
+        return names | ({"subscription"} if state["is_blocked"] else set()) | ({"broker"} if state["is_blocked_by_broker"] else set())
     groups = list(case.by_consumer(cell))
     if column == "pending":
         held: dict[tuple[str, ...], set[Place]] = {group: set() for group in groups}
