@@ -154,12 +154,18 @@ class Model:
     def _maintain_cursor(self, cursor: Cursor, ttl: int, age: int, is_evicting: bool) -> bool:
         """Is it above the quota?"""
         published_ms, deliver_ms = self.publish_ms[cursor.topic, cursor.partition], self.deliver_ms[cursor.topic, cursor.partition]
-        if ttl:
+        if ttl and not self._is_spared(cursor, published_ms, self.now_ms - 1000 * ttl):
             self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, deliver_ms)
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
         return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1:])
+
+    def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
+        """Is it connected, its backlog small and the oldest entry of it not old enough? (3.29)"""
+        behind = range(cursor.mark_delete + 1, len(published_ms))
+        backlog = [position for position in behind if not cursor.is_done(position)]
+        return bool(cursor.consumers) and len(backlog) < 1000 and all(published_ms[position] >= before_ms for position in behind[:1])
 
     def _drop_older(self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]) -> None:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before (0.26)."""

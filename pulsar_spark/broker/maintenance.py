@@ -11,9 +11,11 @@ from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, Activity, Delayed, Stretch, backlog_bytes, evicted_up_to, expired, has_expired
+from pulsar_spark.protocol.cursor import unacknowledged
+from pulsar_spark.protocol.policies import (BACKLOG_EXCEEDED, CHECKED, EVICT, SMALL_BACKLOG, Activity, Delayed, Stretch, backlog_bytes, evicted_up_to, expired,
+                                            has_expired)
 from pulsar_spark.storage.entries import deliver_times
-from pulsar_spark.storage.ledgers import PartitionLedgers, last_published_before
+from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 
 SECOND = 1_000_000
 HELD_CHECK_SECONDS = 1
@@ -81,10 +83,14 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
 
 
 def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
-    ledgers = state.ledgers(cursor.key.partition)
-    last = last_published_before(state.topic.path, ledgers, _instant(dead_before))
+    ledgers, instant = state.ledgers(cursor.key.partition), _instant(dead_before)
+    last = last_published_before(state.topic.path, ledgers, instant)
     if last <= cursor.mark_delete:
         return
+    if cursor.consumers and not is_published_before(state.topic.path, ledgers, cursor.mark_delete + 1, instant):
+        backlog = sum(until - first + 1 for first, until, _ in unacknowledged(cursor.mark_delete, ledgers.end_position, cursor.ranges()))
+        if backlog < SMALL_BACKLOG:
+            return
     delayed = [Delayed(*times) for run in ledgers.overlapping(cursor.mark_delete + 1, last) if run.has_delayed
                for times in deliver_times(state.topic.path, run) if times[2] is not None]
     for stretch in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):

@@ -173,6 +173,15 @@ def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datet
     return -1
 
 
+def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
+    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the earliest and the latest time in it."""
+    run = ledgers.runs[ledgers.index_of(position)]
+    if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+        return True
+    return run.min_publish_time is not None and run.min_publish_time < instant and any(
+        at == position and published < instant for at, published in _publish_times(table, run))
+
+
 def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
     rows = read_published(table, run.path, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, ["entry_id", "publish_time"])
     for entry_id, published in zip(rows["entry_id"].to_pylist(), rows["publish_time"].to_pylist()):

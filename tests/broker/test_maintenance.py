@@ -2,13 +2,18 @@
 
 Time to live itself, and the end of idle subscriptions, are in the specification.
 """
+from datetime import UTC, datetime
+
 import pytest
 
 from pulsar_spark.broker import absorb, rounds
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
+from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage import ledgers
 from pulsar_spark.storage.topics import delete_topic
+from tests.model import Model
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -142,6 +147,42 @@ def test_a_broker_that_starts_finds_the_pages_it_left(engine):
         assert [(page.first, page.ranges) for page in found.pages] == [(page.first, page.ranges) for page in mine.pages]
         assert (found.mark_delete, found.read_position) == (mine.mark_delete, mine.read_position)
     assert mine.mark_delete == 2
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("entries, is_connected, mark_delete", [(999, True, -1), (1000, True, 999), (999, False, 998)])
+def test_publish_times_out_of_order_spare_small_backlogs_of_consumers(engine, files, entries, is_connected, mark_delete):
+    """While the oldest entry is not due nothing expires of them, whatever is due behind it (3.29)."""
+    model, times = Model(), [5_000] + [1_000] * (entries - 1)
+    model.create_topic(TOPIC)
+    for at in times:
+        model.publish(TOPIC, -1, [1], publish_time_ms=at)
+    for file in ([times] if files == 1 else [times[:1], times[1:]]):
+        publish_file(engine, file)
+    for broker in (model, engine):
+        broker.round([ON.subscribe("A") if is_connected else ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 2)], 5_000)
+        assert broker.state(TOPIC, -1, "s")["mark_delete_position"] == mark_delete
+        broker.round([], 67_000)
+        assert broker.state(TOPIC, -1, "s")["mark_delete_position"] == entries - 1, "the oldest is due as well"
+
+
+def publish_file(engine: SparkEngine, times_ms: list[int]) -> None:
+    """One commit of an entry for each publish time."""
+    engine.tables[TOPIC].append(MESSAGES.rows([
+        dict(publish_id=f"{times_ms[-1]:032x}", entry_id=number, batch_size=1, partition=-1, publish_time=datetime.fromtimestamp(at / 1000, UTC), payload=b"x")
+        for number, at in enumerate(times_ms)]))
+
+
+def test_publish_times_in_order_are_not_read_again(engine, monkeypatch):
+    """The file whose times lie on both sides of the instant is the only one read, as ever."""
+    for second in (1, 2):
+        engine.publish(TOPIC, -1, [1, 1], publish_time_ms=1000 * second)
+    engine.round([ON.subscribe("A"), ON.policy("message_ttl_seconds", 10), ON.policy("ttl_check_seconds", 1)], 2_000)
+    monkeypatch.setattr(ledgers, "read_published", lambda *_: pytest.fail("a file is read"))
+    for second, mark_delete in ((11, -1), (12, 1), (13, 3)):
+        engine.round([], 1000 * second)
+        engine.round([], 1000 * second)
+        assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == mark_delete
 
 
 def subscriptions(engine: SparkEngine, topic: str = TOPIC) -> list[tuple[int, str]]:
