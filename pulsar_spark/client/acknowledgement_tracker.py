@@ -2,7 +2,8 @@
 
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements wait for the group time, or until the
 group is full. They go at once with a group time of 0, with properties of their own, and where somebody waits for a receipt. A negative acknowledgement
-goes at once and names an entry; the broker keeps its deadline, and a second one replaces it.
+goes at once and names an entry; the broker keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines down so that many
+share one (4.20), because here they are rows, in exact milliseconds.
 """
 import threading
 from collections.abc import Callable

@@ -34,6 +34,16 @@ def test_nothing_is_forgotten(engine):
     assert delivered(engine.round([], 61_000)) == [("A", 3, 1, None)]
 
 
+def test_a_part_of_a_batch_acknowledged_alone_is_not_forgotten(engine):
+    """Against 3.23, where it is lost in a clean close, and not written down by itself."""
+    engine.publish(TOPIC, -1, [3])
+    engine.round([ON.subscribe("A"), ON.flow("A", 9)], 0)
+    engine.round([ON.ack(0, ack_set=[0b101])], 1_000)
+    engine.round([ON.close("A")], 2_000)
+    engine.restart(3_000)
+    assert delivered(engine.round([ON.subscribe("B"), ON.flow("B", 9)], 3_000)) == [("B", 0, 0, (0b101,))]
+
+
 def test_counts_outlive_a_restart_with_nobody_there(engine):
     engine.publish(TOPIC, -1, [1])
     engine.round([ON.subscribe("A"), ON.flow("A", 9)], 0)

@@ -20,6 +20,7 @@ def test_entries_go_as_ranges():
 
 
 def test_messages_of_a_batch_share_one_set():
+    """3.2: all bits clear is a plain acknowledgement, anything else one of what is left."""
     group = AckGroup()
     assert not group.acknowledge(7, 1, ALL_OF_4)
     assert not group.acknowledge(7, 3, ALL_OF_4)
@@ -37,6 +38,7 @@ def test_acknowledging_twice_changes_nothing():
 
 
 def test_without_batch_index_acknowledgement_only_whole_entries_go():
+    """3.2: nothing is sent until the last bit is clear."""
     group = AckGroup(is_batch_index=False)
     for index in (0, 1, 2):
         assert not group.acknowledge(7, index, ALL_OF_4)

@@ -5,7 +5,7 @@ from tests.spec.history import check
 from tests.spec.table import Case
 
 CASES = [
-    Case("index by index", source="3.12, 3.20, golden h1", says="""
+    Case("index by index", source="3.2, 3.12, 3.20, golden h1", says="""
         Each acknowledgement leaves what it and its predecessors leave; when nothing is left the entry is acknowledged.""", table="""
         | s | publish | requests                             | delivered | mark-delete | pending      | unacked |
         | 0 | 4 1     | A subscribe Shared; A flow 99        | A 0-1     | -1          | A 0-1        | A 5     |
@@ -44,7 +44,7 @@ CASES = [
         | 3 |         | A nack 1; A flow 9                      | A 1+1{1} 2 | 0          | A 1+1{1} 2 | none |
         | 4 |         | A cumulative 2 left 2                   |            | 2          | none       | none |
     """),
-    Case("a partly acknowledged batch waits for replay", source="0.23", says="""
+    Case("a partly acknowledged batch waits for replay", source="0.23, against 3.23", says="""
         Ack sets are kept wherever the entry is, also when nobody holds it.""", table="""
         | s | publish | requests                        | delivered | replay | mark-delete |
         | 0 | 3       | A subscribe Shared; A flow 3    | A 0       | none   | -1          |
