@@ -1,8 +1,8 @@
 """What the broker does by itself, every ``ttl_check_seconds`` of the tick: time to live, backlog quotas, and the end of idle subscriptions.
 
-It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a request would; so a crash repeats or loses nothing. When a
-topic was looked at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its producers are not
-held longer than need be. Rules: semantics 3.29-3.31 (see protocol.policies).
+It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a request would; so a crash repeats or loses
+nothing. When a topic was looked at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its
+producers are not held longer than need be. Rules: semantics 3.29-3.31 (see protocol.policies).
 """
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
@@ -12,8 +12,19 @@ from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import unacknowledged
-from pulsar_spark.protocol.policies import (BACKLOG_EXCEEDED, CHECKED, EVICT, SMALL_BACKLOG, Activity, Delayed, Stretch, backlog_bytes, evicted_up_to, expired,
-                                            has_expired)
+from pulsar_spark.protocol.policies import (
+    BACKLOG_EXCEEDED,
+    CHECKED,
+    EVICT,
+    SMALL_BACKLOG,
+    Activity,
+    Delayed,
+    Stretch,
+    backlog_bytes,
+    evicted_up_to,
+    expired,
+    has_expired,
+)
 from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 

@@ -43,7 +43,7 @@ class RoundResult(NamedTuple):
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970; 0 unacknowledged messages are no limit of them."""
+    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970; 0 is no limit."""
 
     def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str, *,
                  max_unacked_messages_per_broker: int = 0):

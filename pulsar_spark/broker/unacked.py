@@ -1,8 +1,8 @@
 """The broker's limit of unacknowledged messages, looked at behind each round.
 
-What is unacknowledged is summed from the cursors. That the broker is blocked is a fact among the policies, that a subscription is stands in its cursor's row: both
-end later than they begin, so they are no function of what is out. Subscriptions with a consumer that knows no limits (DataFrame consumers) neither count nor are
-held back: one delivery of theirs is more than any limit that would suit the others. Rules: semantics 4.5 (see protocol.unacked_limit).
+What is unacknowledged is summed from the cursors. Whether the broker is blocked is a fact among the policies, whether a subscription is held back stands in its
+cursor's row: both end at other numbers than they begin, so what is out does not tell. Subscriptions with a consumer that knows no limits (DataFrame consumers)
+neither count nor are held back: one delivery of theirs is more than any limit that would suit the others. Rules: semantics 4.5 (see protocol.unacked_limit).
 """
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.state import Cursor

@@ -1,11 +1,12 @@
 """Policies by name, and the rules of expiry and backlog quotas.
 
-Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics 3.29-3.31 with 0.26. Time to live deletes what
-is older, cumulatively, whoever holds it, but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be deleted in
-the very round in which it falls due. Connected subscriptions with a small backlog are spared while their oldest entry is not due, which can only be where
-publish times are not in order; left out is that Pulsar gives that entry half its time more. A quota measures the backlog of the slowest subscription: what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of
-the time quota, because ages are known by entry here. A subscription expires when it had no consumer for long enough; what an administrator does to it, and
-acknowledgements that come without a consumer, do not keep it.
+Rules: PersistentMessageExpiryMonitor, BacklogQuotaManager, PersistentTopic.checkInactiveSubscriptions; semantics 3.29-3.31 with 0.26. Time to live deletes
+what is older, cumulatively, whoever holds it, but never an entry before its deliver time: such an entry lives as long from that instant on, or it would be
+deleted in the very round in which it falls due. A connected subscription with a small backlog is spared while its oldest entry is not due, which matters only
+where publish times are not in order; left out is that Pulsar gives that entry half its time more. A quota measures the backlog of the slowest subscription:
+what lies above its mark-delete, acknowledged or not. Left out: the precise and the imprecise form of the time quota, because ages are known by entry here. A
+subscription expires when it had no consumer for long enough; what an administrator does to it, and acknowledgements that come without a consumer, do not keep
+it.
 """
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,15 +1,15 @@
 """The broker's limit of unacknowledged messages, and which subscriptions it holds back.
 
-Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics 4.5. When all that Shared subscriptions
-have unacknowledged reaches the limit, the broker is blocked: those that hold more than their share of the limit get no new entries, only what comes again. One of
-them goes on when it falls below half of its share, all go on when the sum falls below half of the limit.
+Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics 4.5. When all that Shared
+subscriptions have unacknowledged reaches the limit, the broker is blocked: those that hold more than their share of the limit get no new entries, only what
+comes again. One of them goes on when it falls below half of its share, all go on when the sum falls below half of the limit.
 
 Left out: Pulsar's timer of 30 s, because a round looks at what it leaves behind; what it finds holds from the next round on.
 """
 from typing import NamedTuple
 
 SHARE = 0.16
-"""maxUnackedMessagesPerSubscriptionOnBrokerBlocked."""
+"""maxUnackedMessagesPerSubscriptionOnBrokerBlocked, which is no option here."""
 
 BLOCKED_BY_BROKER = "blocked_by_broker"
 """What the row of a cursor says that is held back."""

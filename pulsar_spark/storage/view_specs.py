@@ -26,8 +26,8 @@ _CURSOR = ("topic_id", "partition", "subscription")
 
 VIEWS = (
     ViewSpec("cursors", "where a subscription stands on one topic partition", "cursor", _CURSOR, (
-        "topic", "partition", "subscription", "subscription_type", "mark_delete_position", "read_position", "is_blocked", "msg_out_counter",
-        "msg_redeliver_counter", "properties", "round")),
+        "topic", "partition", "subscription", "subscription_type", "mark_delete_position", "read_position", "is_blocked", "status", "round_time",
+        "msg_out_counter", "msg_redeliver_counter", "properties", "round")),
     ViewSpec("pending_acks", "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again", "range", _CURSOR, (
         "topic", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")),
     ViewSpec("consumers", "a consumer connected to a subscription on one topic partition", "consumer", (*_CURSOR, "consumer_id"), (
