@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,28 @@ _LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(micros
 _checkpointing = threading.Lock()
 
 
+class StagedFile(NamedTuple):
+    """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose folders name values of partition columns."""
+
+    source: Path
+    name: str
+    statistics: dict
+
+    @property
+    def rows(self) -> int:
+        return self.statistics["numRecords"]
+
+
+def place_files(table: Path, staged: Iterable[StagedFile]) -> list[dict]:
+    """Move staged files into the table; their ``add`` actions."""
+    adds = []
+    for file in staged:
+        (table / file.name).parent.mkdir(exist_ok=True)
+        os.rename(file.source, table / file.name)
+        adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
+    return adds
+
+
 def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]:
     """Write *rows* as Parquet files, one per partition if the table has partitions; their ``add`` actions."""
     adds = []
@@ -42,9 +65,18 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
         (table / folder).mkdir(exist_ok=True)
         path = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         pq.write_table(part, table / path, compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS)
-        adds.append({"path": path, "partitionValues": values, "size": os.path.getsize(table / path), "modificationTime": _now_ms(), "dataChange": True,
-                     "stats": json.dumps(statistics(part))})
+        adds.append(_add(table, path, values, statistics(part)))
     return adds
+
+
+def _add(table: Path, path: str, values: dict[str, str], of_file: dict) -> dict:
+    return {"path": path, "partitionValues": values, "size": os.path.getsize(table / path), "modificationTime": _now_ms(), "dataChange": True,
+            "stats": json.dumps(of_file)}
+
+
+def partition_values(path: str) -> dict[str, str]:
+    """Partition columns of a data file, as the names of its folders say them."""
+    return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
 def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> bool:
@@ -89,6 +121,31 @@ def statistics(rows: pa.Table) -> dict:
         low, high = (_datetime(bounds[name]) if is_instant else bounds[name] for name in ("min", "max"))
         least[field.name], greatest[field.name] = _at_most(low), _at_least(high)
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def file_statistics(footer: pq.FileMetaData) -> dict:
+    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer nothing is said, not even its nulls."""
+    least, greatest, nulls = {}, {}, {}
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        found = [group.column(number).statistics for group in groups]
+        if "." in column.path or any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls[column.path] = sum(each.null_count for each in found)
+        bounds = [_bounds(each, column.logical_type.type) for each in found if each.has_min_max]
+        if bounds and None not in bounds:
+            least[column.path] = _at_most(min(low for low, _ in bounds))
+            greatest[column.path] = _at_least(max(high for _, high in bounds))
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _bounds(found: pq.Statistics, logical_type: str) -> tuple | None:
+    """Least and greatest value of integers, instants (whose year Python may not know) and texts."""
+    if logical_type == "TIMESTAMP":
+        return _datetime(found.min_raw), _datetime(found.max_raw)
+    is_bounded = isinstance(found.min, int | str) and not isinstance(found.min, bool)
+    return (found.min, found.max) if is_bounded else None
 
 
 def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str, str], pa.Table]]:

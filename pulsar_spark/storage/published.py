@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.storage.commits import partition_values
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.tables import partition_values, read_file
+from pulsar_spark.storage.tables import read_file
 
 _PLACE = ("publish_id", "entry_id")
 

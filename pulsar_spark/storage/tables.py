@@ -7,7 +7,7 @@ commit there checks and then renames; ``append_fenced`` on top of that commits e
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
-from pulsar_spark.storage.commits import WRITER_VERSION, commit, write_files
+from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 
 FORMAT = "pulsar_spark"
@@ -44,6 +44,12 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock):
         yield
+
+
+def staging_folder(table: str | os.PathLike) -> Path:
+    """Where files for the table are written that an append is to move into it: on its file system, under a name that is no topic's."""
+    folder = Path(table)
+    return folder.parent / f".{folder.name}.staged"
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
@@ -128,6 +134,15 @@ class AppendTable:
         with append_lock(self.path):
             return None if is_committed(self.path, app_id, version) else self._append(rows, {app_id: version}, is_locked=True)
 
+    def append_staged(self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None) -> int | None:
+        """Move *files* into the table with one commit, the version of which is given. None where there are no files, and where a commit of *app_id* with this
+        or a higher *version* is there."""
+        with append_lock(self.path):
+            self._update()
+            if not files or (app_id is not None and is_committed(self.path, app_id, version)):
+                return None
+            return self._commit(place_files(Path(self.path), files), {} if app_id is None else {app_id: version})
+
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
         data, such as an OPTIMIZE, may lie between. The version committed."""
@@ -141,17 +156,18 @@ class AppendTable:
             raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
 
     def _append(self, rows: pa.Table, transactions: dict[str, int], *, is_locked: bool = False, expected: int | None = None) -> int:
-        table = Path(self.path)
         with contextlib.nullcontext() if is_locked else append_lock(self.path):
             self._update()
-            adds = write_files(table, rows, self._is_partitioned)
-            for _ in range(_ATTEMPTS):
-                if commit(table, self._known + 1, adds, transactions):
-                    self._known += 1
-                    return self._known
-                self._known = self._log.latest(self._known)
-                if expected is not None:
-                    self._check_fence(expected)
+            return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, expected)
+
+    def _commit(self, adds: list[dict], transactions: dict[str, int], expected: int | None = None) -> int:
+        for _ in range(_ATTEMPTS):
+            if commit(Path(self.path), self._known + 1, adds, transactions):
+                self._known += 1
+                return self._known
+            self._known = self._log.latest(self._known)
+            if expected is not None:
+                self._check_fence(expected)
         raise BrokerFenced(f"{self.path!r}: version {self._known} was taken by another writer that does not hold the table's lock")
 
     def _update(self) -> None:
@@ -160,11 +176,6 @@ class AppendTable:
         if now != self._life and None not in (now, self._life):
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
         self._known = self._log.latest(self._known)
-
-
-def partition_values(path: str) -> dict[str, str]:
-    """Partition columns of a data file, as the names of its folders say them."""
-    return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
 def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

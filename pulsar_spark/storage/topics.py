@@ -12,7 +12,7 @@ from pulsar_spark.errors import CorruptState, InvalidConfiguration, InvalidTopic
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import append_lock, create_table, read_definition
+from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
 
 MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
@@ -127,3 +127,4 @@ def delete_topic(layout: Layout, name: TopicName | str) -> None:
         doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")
         topic.path.rename(doomed)
     shutil.rmtree(doomed)
+    shutil.rmtree(staging_folder(topic.path), ignore_errors=True)

@@ -5,6 +5,8 @@ finds the rows by their publish id or round when vacuum has taken it; two things
 within seconds, and a broker reads requests when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests
 while any wait for a broker.
 """
+import shutil
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from pulsar_spark.schemas import BROKER_TABLES, REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import staging_folder
 
 LEAST_HOURS = 1
 
@@ -41,13 +44,23 @@ def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
 
 
 def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table more than *hours* ago; their paths. :class:`NotAllowedError` when somebody may still read them."""
+    """Delete files that left the table, or were staged for it and given up, more than *hours* ago; their paths. :class:`NotAllowedError` when somebody may still read them."""
     if hours < LEAST_HOURS:
         raise NotAllowedError(f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
                               f"keep them for {LEAST_HOURS} hour at least")
     if table == layout.broker_table(REQUESTS.name) and _has_waiting_requests(layout, table):
         raise NotAllowedError(f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first")
-    return DeltaTable(str(table)).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
+    stale = _remove_stale(table, time.time() - 3600 * hours, dry_run)
+    return stale + DeltaTable(str(table)).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
+
+
+def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
+    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*."""
+    stale = [folder for folder in staging_folder(table).glob("*") if max(path.lstat().st_mtime for path in (folder, *folder.rglob("*"))) < before]
+    if not dry_run:
+        for folder in stale:
+            shutil.rmtree(folder)
+    return [str(folder) for folder in stale]
 
 
 def checkpoint(table: Path) -> int:

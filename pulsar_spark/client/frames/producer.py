@@ -4,7 +4,7 @@
 sorted by partition first, in the order the frame had them, so that the ids of one partition in one file are one run: its smallest id and its row count number it.
 A topic without partitions is neither routed nor sorted: its publish is a plain append.
 
-**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt writes nothing, whatever it holds. A
+**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt commits nothing, whatever it holds. A
 crash before the commit leaves files nobody refers to; a crash after it is a publish that the repetition finds done. For a stream the checkpoint's query id and
 the batch id are that pair, so the same checkpoint never publishes a batch twice.
 
@@ -12,8 +12,8 @@ the batch id are that pair, so the same checkpoint never publishes a batch twice
 producers are refused, :class:`ProducerBlockedQuotaExceededError` where they are held and the send timeout has passed. What was committed before is not asked
 again, so a stream that starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
 
-**Together with others.** Spark's commit to a local file system checks and then renames, so the whole write holds the table's inter-process lock, as every other
-append does: clients wait for it, none is lost.
+**Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the table's lock (see storage.staging), so a
+publish of any size keeps no client waiting.
 """
 import os
 import re
@@ -30,14 +30,14 @@ from pyspark.sql.streaming import DataStreamWriter
 from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
 from pulsar_spark.client.frames.routing_columns import checked_scheme, partition_column
 from pulsar_spark.client.quota import BacklogQuota
-from pulsar_spark.errors import InvalidConfiguration, named
+from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.protocol.publish_id import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.tables import append_lock, is_committed
+from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
@@ -79,27 +79,26 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
-    if app_id is None or not is_committed(found.path, app_id, app_version):
-        refused = (quota or BacklogQuota(layout, found)).refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf"))
-        if refused:
-            raise refused
     now = clock()
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
+    if app_id is not None and is_committed(found.path, app_id, app_version):
+        return Published(publish_id, None, 0)
+    if refused := (quota or BacklogQuota(layout, found)).refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
+        raise refused
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
     rows = _message_rows(frame.select(*(column.alias(name) for name, column in columns.items())), set(columns), found, partitions, scheme, publish_id, now)
-    with append_lock(found.path):
-        before = TableLog(found.path).latest()
-        writer = rows.write.format("delta").mode("append")
-        if app_id is not None:
-            writer = writer.option("txnAppId", app_id).option("txnVersion", app_version)
-        try:
-            writer.save(str(found.path))
-        except PySparkException as failed:
-            if refused := _refused(failed):
-                raise refused from failed
-            raise
-        return _committed(found, before, publish_id)
+    table = AppendTable(found.path)
+    try:
+        with staged(rows, found.path, ("partition",) if found.partitions else ()) as files:
+            ledger_id = table.append_staged(files, app_id, app_version)
+            return Published(publish_id, ledger_id, 0 if ledger_id is None else sum(file.rows for file in files))
+    except PySparkException as failed:
+        if refused := _refused(failed):
+            raise refused from failed
+        raise
+    except FileNotFoundError as gone:
+        raise TopicNotFound(f"topic {str(found.name)!r} was deleted meanwhile: nothing was published") from gone
 
 
 def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options) -> DataStreamWriter:
@@ -146,10 +145,3 @@ def _refused(failed: PySparkException) -> Exception | None:
     """The error a task raised on purpose, if that is what failed."""
     found = re.search(re.escape(REFUSED) + r"(\w+): ([^\n]*?)(?: SQLSTATE: \w+)?(?:\n|$)", str(failed))
     return named(found[1])(found[2]) if found else None
-
-
-def _committed(topic: Topic, before: int, publish_id: str) -> Published:
-    for commit in TableLog(topic.path).commits(before):
-        if any(file.min_values.get("publish_id") == publish_id for file in commit.added):
-            return Published(publish_id, commit.version, sum(file.rows for file in commit.added))
-    return Published(publish_id, None, 0)
