@@ -64,7 +64,7 @@ def _consumed(bench: Bench, root: Path, topic: Topic, size: int, kind: str, max_
 
     runs, plain = in_turns(bench.few(3, 5), ours, lambda: size / seconds(lambda: _plain_sum(bench.spark, topic)))
     parts = {name: median(run[name] for run in parts[1:]) for name in parts[0]}
-    budget = BUDGET if kind == "Shared" and size == BUDGET_MESSAGES else None
+    budget = BUDGET if (kind, size, max_messages) == ("Shared", BUDGET_MESSAGES, MAX_MESSAGES) else None
     what = f"consume {size:,} x {PAYLOAD_BYTES} B, {kind}, deliveries of up to {max_messages:,}"
     return Figure(FAMILY, what, PER_SECOND, runs, "read of the Parquet files", plain, budget, parts)
 
