@@ -27,7 +27,7 @@ class Schema(ABC):
         """The value of *message*; None for a null value."""
         return None if message.has_null_value() else self.decode(message.data())
 
-    def attach_client(self, client) -> None:
+    def attach_client(self, client) -> None:  # noqa: B027 - schemas may override it, and need not
         """Part of the package's interface; nothing here needs the client."""
 
     def _validate_object_type(self, obj) -> None:

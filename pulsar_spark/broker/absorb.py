@@ -88,7 +88,8 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
         return
     limit, subscription_limit = (bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0 for name in UNACKED_LIMITS)
     for consumer in cursor.consumers.values():
-        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit, consumer.consumer_id in asked.asked_back)
+        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit,
+                                 consumer.consumer_id in asked.asked_back)
         if is_blocked != consumer.is_blocked:
             consumer.is_blocked = is_blocked
             asked.changed_consumers.add(consumer.consumer_id)

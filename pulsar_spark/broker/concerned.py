@@ -1,8 +1,8 @@
 """Which ranges of a cursor a round plans, and which pages it rewrites.
 
-Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in a page that is rewritten. So a cursor with a
-million holes costs a round no more than one without, and acknowledgements all over it cost as many ranges as they hit. The first and the last page
-are always among those rewritten, because mark-delete and the read position move there; they are not committed where nothing changed.
+Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in a page that is rewritten. So a cursor
+with a million holes costs a round no more than one without, and acknowledgements all over it cost as many ranges as they hit. The first and the last page are
+always among those rewritten, because mark-delete and the read position move there; they are not committed where nothing changed.
 """
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -38,7 +38,8 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
             chosen.setdefault(index, set()).update(
                 number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
         if found < permits and has_replays(asked.cursor, page, now):
-            offered = [number for number, held in enumerate(page.ranges) if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= now)]
+            offered = [number for number, held in enumerate(page.ranges)
+                       if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= now)]
             chosen.setdefault(index, set()).update(offered)
             found += sum(page.ranges[number].entries for number in offered)
     planned, kept = [], []

@@ -103,8 +103,9 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     def row(kind: str, first: int, last: int, **values) -> None:
         work.rows.append(dict(cursor=number, kind=kind, first=first, last=last, **values))
 
-    row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()), is_blocked=cursor.is_blocked,
-        permits=permits, max_redeliver_count=cursor.max_redeliver_count, left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
+    row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()),
+        is_blocked=cursor.is_blocked, permits=permits, max_redeliver_count=cursor.max_redeliver_count,
+        left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
     for held in concerned.planned:
         work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
     for first, last in asked.acks:
@@ -120,8 +121,9 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     for first, last, batch_size, due in unread:
         row("unread", first, last, batch_size=batch_size, due_time=due)
     for ordinal, (lap, peers, consumer) in enumerate(_turns(cursor, takers, draft.number)):
-        row("consumer", ordinal, ordinal, ordinal=ordinal, consumer_id=consumer.consumer_id, lap=lap, peers=peers, permits=consumer.permits, limit=consumer_limit,
-            unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0), is_blocked=consumer.is_blocked and consumer.consumer_id not in asked.asked_back)
+        row("consumer", ordinal, ordinal, ordinal=ordinal, consumer_id=consumer.consumer_id, lap=lap, peers=peers, permits=consumer.permits,
+            limit=consumer_limit, unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0),
+            is_blocked=consumer.is_blocked and consumer.consumer_id not in asked.asked_back)
     work.cursors.append(asked)
     work.concerned.append(concerned)
 

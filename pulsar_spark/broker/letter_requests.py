@@ -1,8 +1,8 @@
 """Messages put off: acknowledged, and their letters noted down as rows of the same round.
 
 Rules: semantics 4.23-4.25 with 0.27. One commit says both, so there is no moment at which a message has its letter and is not acknowledged, or the other way
-round. A message that is acknowledged already, be it by a request earlier in the round, gets no letter: however often it is put off, by however many consumers that
-received it, there is one. Which topic the letter goes to and what it says is the client's decision, which knows the message; its row is copied here.
+round. A message that is acknowledged already, be it by a request earlier in the round, gets no letter: however often it is put off, by however many consumers
+that received it, there is one. Which topic the letter goes to and what it says is the client's decision, which knows the message; its row is copied here.
 """
 from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.bundle import Bundle

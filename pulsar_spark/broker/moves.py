@@ -53,7 +53,8 @@ class Moves(Desk):
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        oldest = datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc) - timedelta(seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS))
+        oldest = (datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc)
+                  - timedelta(seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)))
         self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
 
     def pass_trimmed(self, states: list[TopicState]) -> None:

@@ -2,9 +2,9 @@
 
 A **prepared plan** is built once and executed every round. Its leaf is a text file of one JSON row a line that the round replaces; Spark opens the file anew at
 each execution, because the plan holds only its path and its length, and the length never changes: the file is filled up with blanks. So a round costs no
-analysis, optimisation or planning, and, with expressions interpreted rather than compiled, no code generation either: 0.06 to 0.1 s for a small round on two cores,
-against 0.3 s for a leaf read by a Python worker, 0.4 s for the same prepared plan with generated code, and 2 s for a plan built each time.
-That holds for plans in one partition without exchange and broadcast, which keep their first result. Inputs beyond :data:`PREPARED_SIZES` get a plan of their own.
+analysis, optimisation or planning, and, with expressions interpreted rather than compiled, no code generation either: 0.06 to 0.1 s for a small round on two
+cores, against 0.3 s for a leaf read by a Python worker, 0.4 s for the same prepared plan with generated code, and 2 s for a plan built each time. That holds
+for plans in one partition without exchange and broadcast, which keep their first result. Inputs beyond :data:`PREPARED_SIZES` get a plan of their own.
 """
 import json
 import os
@@ -21,7 +21,8 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
 
 PREPARED_SIZES = (1 << 16, 1 << 20, 1 << 23, 1 << 26)
-"""Bytes of the files that prepared plans read. The larger ones are quicker than a plan of its own, too: 2 s against 5 s for 20,000 ranges, 14 s against 18 s for 120,000."""
+"""Bytes of the files that prepared plans read. The larger ones are quicker than a plan of its own, too:
+2 s against 5 s for 20,000 ranges, 14 s against 18 s for 120,000."""
 
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}

@@ -1,12 +1,12 @@
 """The broker: one streaming query per bundle, whose micro-batches run rounds.
 
-The query's source is the clock (Spark's ``rate`` source). A micro-batch watches the logs of ``requests`` and of the topics, which takes microseconds, and runs a round
-as soon as something is asked, published or falls due; it ends after :data:`WATCH_SECONDS`. So neither a request nor a message waits for a trigger: with the change feed
-of ``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a few rows), now it is 10 ms, against
-60 ms for the round itself (``python -m tests.benchmarks --only latency``).
+The query's source is the clock (Spark's ``rate`` source). A micro-batch watches the logs of ``requests`` and of the topics, which takes microseconds, and runs
+a round as soon as something is asked, published or falls due; it ends after :data:`WATCH_SECONDS`. So neither a request nor a message waits for a trigger: with
+the change feed of ``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a few rows), now it is
+10 ms, against 60 ms for the round itself (``python -m tests.benchmarks --only latency``).
 
-Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. A broker that finds the lease taken stands
-by and takes over when it ends; one that was taken over stops at its next commit.
+Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. A broker that finds the lease taken
+stands by and takes over when it ends; one that was taken over stops at its next commit.
 """
 import logging
 import os

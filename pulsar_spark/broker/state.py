@@ -1,7 +1,7 @@
 """What the broker keeps in memory between rounds: the cursors of its bundle, page by page.
 
-It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A cursor's ranges lie in **pages** of at most
-:data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due times and candidates touch. Of each page are known:
+It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A cursor's ranges lie in **pages** of at
+most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due times and candidates touch. Of each page are known:
 who holds how many unacknowledged messages in it, and when its next entry falls due, so that limits and timers need no scan.
 """
 from bisect import bisect_right

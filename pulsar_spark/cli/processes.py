@@ -27,7 +27,8 @@ def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", 
     log.info("stopped")
 
 
-def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help="Flights to publish, spread over the year.")] = ALL_FLIGHTS,
+def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help=(
+             "Flights to publish, spread over the year."))] = ALL_FLIGHTS,
          root: Annotated[Path | None, typer.Option("--root", help="Folder of the tables; a temporary one without it.")] = None,
          keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False):
     """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became of each message."""

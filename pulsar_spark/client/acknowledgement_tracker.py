@@ -52,8 +52,8 @@ class AcknowledgementTracker:
         return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
 
     def reconsume_later(self, position: int, batch_index: int, bits: int, letter: ReconsumeLater) -> tuple[bool | int, list[dict]]:
-        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or :meth:`acknowledge_cumulative` say first, and
-        the rows to send, in order and at once: the request is the last, behind what was acknowledged before."""
+        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or :meth:`acknowledge_cumulative` say first,
+        and the rows to send, in order and at once: the request is the last, behind what was acknowledged before."""
         with self._lock:
             earlier = self._take()
             result, ack_set = self.group.acknowledge_apart(position, batch_index, bits, is_cumulative=letter.is_cumulative)

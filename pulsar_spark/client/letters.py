@@ -1,9 +1,9 @@
 """Letters a consumer asks for: copies of messages it wants to see later, or not any more.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic, to be delivered after the delay; of a message that was put off as
-often as the policy allows it goes to the dead letter topic instead, at once. What the copy says is decided here, where the message is known; the broker
-acknowledges the message and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by redelivery count are
-the broker's altogether.
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic, to be delivered after the delay; of a message that was
+put off as often as the policy allows it goes to the dead letter topic instead, at once. What the copy says is decided here, where the message is known; the
+broker acknowledges the message and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by redelivery
+count are the broker's altogether.
 """
 import time
 from collections.abc import Iterable, Mapping

@@ -53,7 +53,8 @@ def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
     repaired, attempted = notes[notes["is_repaired"]], notes[~notes["is_repaired"]]
     found = []
     if not letters.dead == letters.sent == letters.acknowledged == len(letters.expected):
-        found.append(f"{len(letters.expected)} flights must die, {letters.dead} did, {letters.sent} were sent back, {letters.acknowledged} of these acknowledged")
+        found.append(f"{len(letters.expected)} flights must die, {letters.dead} did, {letters.sent} were sent back, "
+                     f"{letters.acknowledged} of these acknowledged")
     if wrong := len(np.setxor1d(repaired["flight"], letters.expected)):
         found.append(f"{wrong} flights were repaired that need not be, or were not although they had to be")
     for count in range(1, REDELIVERIES + 1):

@@ -1,7 +1,7 @@
 """Dead and retry letters: their topics' names and what they say of the message they carry.
 
-Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key, ordering key, properties and event time of the
-original, and says where it came from, why it is here and after how many attempts. Properties that name the origin are set only where absent, so that
+Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key, ordering key, properties and event time
+of the original, and says where it came from, why it is here and after how many attempts. Properties that name the origin are set only where absent, so that
 they name the first one.
 """
 from collections.abc import Mapping

@@ -143,7 +143,8 @@ def evicted_up_to(stretches: Sequence[Stretch], mark_delete: int, limit: int) ->
 
 
 class Retention(NamedTuple):
-    """How long what every subscription has acknowledged is kept: 0 = no limit of that kind, both 0 = not at all, -1 = for ever. The first limit reached decides."""
+    """How long what every subscription has acknowledged is kept: 0 = no limit of that kind, both 0 = not at all, -1 = for ever.
+    The first limit reached decides."""
 
     seconds: int
     bytes: int

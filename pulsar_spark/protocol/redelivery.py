@@ -1,7 +1,7 @@
 """Redelivery backoff: how long an entry waits before it comes again, by how often it came again before.
 
-Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the multiplier times as long, whole milliseconds, up to
-the longest. The count is the one the message carries.
+Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the multiplier times as long, whole milliseconds,
+up to the longest. The count is the one the message carries.
 """
 import math
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
 """Tables by name: a root's topics and broker tables as external tables of a catalog, for people who write SQL.
 
-A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder names are (see ``layout``), and ``-`` and ``.`` too,
-because catalogs know letters, digits and ``_`` only: nothing a topic can be called breaks out of its quotes or meets another. ``_ns_`` is no escape, so it
-parts what it should. The tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and lets go of what
-was deleted.
+A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder names are (see ``layout``), and ``-`` and
+``.`` too, because catalogs know letters, digits and ``_`` only: nothing a topic can be called breaks out of its quotes or meets another. ``_ns_`` is no escape,
+so it parts what it should. The tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and lets go of
+what was deleted.
 """
 import re
 from pathlib import Path
@@ -24,7 +24,8 @@ BROKER_SCHEMA = "pulsar_spark"
 def register(spark: SparkSession, layout: Layout, catalog: str = "spark_catalog", prefix: str = "") -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; where each lies, by its name in SQL.
 
-    Schemas are created as needed; *prefix* goes before their names, for several roots in one catalog. :class:`InvalidConfiguration` when a name is taken by a table that lies somewhere else.
+    Schemas are created as needed; *prefix* goes before their names, for several roots in one catalog. :class:`InvalidConfiguration` when a name is taken by a
+    table that lies somewhere else.
     """
     check_delta(spark)
     if not re.fullmatch(r"\w*", prefix, re.ASCII):
@@ -65,7 +66,8 @@ def _register_schema(spark: SparkSession, schema: str, root: Path, tables: dict[
         if not spark.catalog.tableExists(name):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION {_literal(str(path))}")
         elif _location(spark, name) != path:
-            raise InvalidConfiguration(f"table {name} lies in {str(_location(spark, name))!r}, not in {str(path)!r}: drop it, or register with a prefix of your own")
+            raise InvalidConfiguration(f"table {name} lies in {str(_location(spark, name))!r}, not in {str(path)!r}: "
+                                       "drop it, or register with a prefix of your own")
     return {name: str(path) for name, path in tables.items()}
 
 

@@ -105,8 +105,8 @@ def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, 
 def statistics(rows: pa.Table) -> dict:
     """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and texts.
 
-    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies outside what they say. Every text has them, because
-    ``deltalake`` takes a column with nulls counted but no bounds for one that matches no filter.
+    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies outside what they say. Every text has them,
+    because ``deltalake`` takes a column with nulls counted but no bounds for one that matches no filter.
     """
     least, greatest, nulls = {}, {}, {}
     for field, column in zip(rows.schema, rows.columns):

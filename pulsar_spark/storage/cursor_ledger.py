@@ -1,7 +1,8 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them by version. Every so many rounds a round is a snapshot that holds every
-latest row again: whoever starts from nothing walks back to the newest snapshot and forward from there. What replaces what is said in schemas.CURSOR_LEDGER.
+Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them by version. Every so many rounds a round
+is a snapshot that holds every latest row again: whoever starts from nothing walks back to the newest snapshot and forward from there. What replaces what is
+said in schemas.CURSOR_LEDGER.
 """
 import contextlib
 import gc

@@ -5,8 +5,8 @@ from Spark's own resolver the first time, and are given as local files from then
 (``delta-spark`` and ``delta-storage``; the rest of what Delta's artifact names is in Spark or serves other catalogs), because Spark puts every resolved jar on
 the Python workers' ``sys.path``, where each Python task reads all their directories again: 0.5 s a task with all forty, 0.2 s with two.
 
-Rounds are many and small, so their JVM keeps to the quick compiler and the simple collector: it starts in two thirds of the time and, the optimising compiler's threads
-gone, runs a small round in half, measured on two busy cores.
+Rounds are many and small, so their JVM keeps to the quick compiler and the simple collector: it starts in two thirds of the time and, the optimising compiler's
+threads gone, runs a small round in half, measured on two busy cores.
 """
 import os
 import re

@@ -76,7 +76,8 @@ def pieces(runs: pa.Table, ranges: Sequence[PositionRange]) -> list[Piece]:
                 raise CorruptState(f"position {at} of partition {wanted.partition} is in no ledger: run doctor on the root")
             last = min(wanted.last, run["first_position"] + run["entries"] - 1)
             to_entry = run["first_entry_id"] - run["first_position"]
-            found.append(Piece(wanted.partition, run["ledger_id"], run["publish_id"], at + to_entry, last + to_entry, at, wanted.redelivery_count, wanted.ack_set))
+            found.append(Piece(wanted.partition, run["ledger_id"], run["publish_id"], at + to_entry, last + to_entry, at,
+                               wanted.redelivery_count, wanted.ack_set))
             at, index = last + 1, index + 1
     return found
 
@@ -120,7 +121,8 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
         wanted = wanted | another
     place = None
     for piece, is_in in zip(found, inside, strict=True):
-        of_piece = F.struct(F.lit(piece.ledger_id).cast("bigint").alias("ledger_id"), F.lit(piece.first_position - piece.first_entry_id).cast("bigint").alias("shift"),
+        of_piece = F.struct(F.lit(piece.ledger_id).cast("bigint").alias("ledger_id"),
+                            F.lit(piece.first_position - piece.first_entry_id).cast("bigint").alias("shift"),
                             F.lit(piece.redelivery_count).alias("redelivery_count"))
         place = F.when(is_in, of_piece) if place is None else place.when(is_in, of_piece)
     if len(found) == 1:

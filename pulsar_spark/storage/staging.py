@@ -3,7 +3,8 @@
 Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long, would have to hold the lock that every
 append takes, and clients would wait for it. It also collects statistics row by row, which takes a fifth of an append; here they come from the files' footers.
 
-A crash leaves the folder of the files, which nobody reads; ``maintain vacuum`` takes it away when nothing in it has changed for as long as other files are kept.
+A crash leaves the folder of the files, which nobody reads; ``maintain vacuum`` takes it away when nothing in it has changed for as long as
+other files are kept.
 """
 import contextlib
 import shutil

@@ -5,7 +5,8 @@ removes the files and says in a transaction per partition (:data:`TRIMMED`) up t
 cursors that were moved back meanwhile behind it, and lets nobody seek before it. The files themselves stay until ``vacuum``.
 
 What is refused is to take entries from under a subscription. Readers hold nothing, as those of Pulsar, whose cursors are not durable: one that starts begins
-behind what was trimmed; one on its way, or a Spark job, reads on in the files until ``vacuum``, an hour later at least, and a reader then passes over what is gone.
+behind what was trimmed; one on its way, or a Spark job, reads on in the files until ``vacuum``, an hour later at least, and a reader then passes
+over what is gone.
 
 The commit is written here and not by ``deltalake``'s delete, because that would copy the rows that go into the change feed; this reads and writes no row. Files
 that OPTIMIZE filled from several ledgers go when all of these may. Topics that nobody subscribes to are left alone, unless a retention is set for them: dead

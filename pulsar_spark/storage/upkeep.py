@@ -44,7 +44,8 @@ def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
 
 
 def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table, or were staged for it and given up, more than *hours* ago; their paths. :class:`NotAllowedError` when somebody may still read them."""
+    """Delete files that left the table, or were staged for it and given up, more than *hours* ago; their paths.
+    :class:`NotAllowedError` when somebody may still read them."""
     if hours < LEAST_HOURS:
         raise NotAllowedError(f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
                               f"keep them for {LEAST_HOURS} hour at least")

@@ -29,7 +29,8 @@ VIEWS = (
         "topic", "partition", "subscription", "subscription_type", "mark_delete_position", "read_position", "is_blocked", "status", "round_time",
         "msg_out_counter", "msg_redeliver_counter", "properties", "round")),
     ViewSpec("pending_acks", "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again", "range", _CURSOR, (
-        "topic", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")),
+        "topic", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set",
+        "batch_size")),
     ViewSpec("consumers", "a consumer connected to a subscription on one topic partition", "consumer", (*_CURSOR, "consumer_id"), (
         "topic", "partition", "subscription", "consumer_name", "consumer_id", "client_id", "priority_level", "permits", "is_active", "is_blocked",
         "lease_time", "join_order", "msg_out_counter", "msg_redeliver_counter", "properties", "round")),

@@ -17,8 +17,8 @@ PASSES = ("turn", "limits")
 def fold_requests(inputs: DataFrame) -> DataFrame:
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
-    One row per cursor and segment of lane 0: first, last, status (acknowledged, pending, replay, unread or null), the entry's attributes, and the return request
-    over it, if any; lane 1 carries the consumers' turns and lane 2 the cursor's limits along untouched.
+    One row per cursor and segment of lane 0: first, last, status (acknowledged, pending, replay, unread or null), the entry's attributes, and the return
+    request over it, if any; lane 1 carries the consumers' turns and lane 2 the cursor's limits along untouched.
     """
     kind = F.col("kind")
     is_range, is_unread, is_ack_set = kind == "range", kind == "unread", kind.isin("batch_ack", "ack_set")
@@ -28,7 +28,8 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     lane = F.when(kind == "consumer", 1).when(kind == "cursor", 2).otherwise(0)
     ranges = inputs.select(
         "*", lane.alias("lane"), F.when(is_range, info).alias("info_"), F.when(is_unread, F.struct("batch_size", "due_time")).alias("run_"),
-        F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"), F.when(is_ack_set, F.struct("ack_set", (kind == "ack_set").alias("replaces"))).alias("left_unacked_"),
+        F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"),
+        F.when(is_ack_set, F.struct("ack_set", (kind == "ack_set").alias("replaces"))).alias("left_unacked_"),
         F.when(kind == "consumer", turn).alias("turn"), F.when(kind == "cursor", limits).alias("limits"))
     segments = to_segments(
         ranges, keys=KEYS, passes=PASSES,

@@ -1,12 +1,13 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Laid end to end they form an axis of entry counts; the consumers' turns, as
-wide as their permits allow, form another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of
-entries at the price of a few ranges.
+Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6).
+Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form another from the same zero. Where a turn covers a
+stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price of a few ranges.
 
-Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry, and
-permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are
-ours, permits and limits are Pulsar's). On Exclusive and Failover the active consumer is the only one in line.
+Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry,
+and permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level
+is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On Exclusive
+and Failover the active consumer is the only one in line.
 Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
 """
 from pyspark.sql import DataFrame, Window
@@ -94,7 +95,8 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
         .when(F.col("offered") == 0, F.array(point(0, "first", is_open=True)))
         .otherwise(F.array(point(1, "before", is_open=True), point(1, "behind", is_open=False)))))
     grouped = points.groupBy("cursor", "lane", "at").agg(F.max("stretch").alias("stretch"), F.max("taker").alias("taker"))
-    swept = grouped.select("cursor", "lane", "at", F.lead("at").over(by_count).alias("until"), F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"),
+    swept = grouped.select("cursor", "lane", "at", F.lead("at").over(by_count).alias("until"),
+                           F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"),
                            F.last("taker", ignorenulls=True).over(so_far).alias("taker"))
     is_candidate = F.col("lane") == 1
     cut = swept.where(~is_candidate | (F.col("stretch.is_open") & F.col("until").isNotNull())).select(

@@ -1,7 +1,7 @@
 """The interval algebra: sets of positions as ranges, by sweep line.
 
-Every operation is the same three steps: ranges become boundaries (a row where one begins, a row behind its end), one window in order of position counts what is open
-at each boundary, and the stretch up to the next boundary is a segment in which nothing changes. No row per position, no join, no function in Python.
+Every operation is the same three steps: ranges become boundaries (a row where one begins, a row behind its end), one window in order of position counts what is
+open at each boundary, and the stretch up to the next boundary is a segment in which nothing changes. No row per position, no join, no function in Python.
 Pulsar keeps the same sets as LongPairRangeSet and RoaringBitmap in memory.
 """
 from pyspark.sql import Column, DataFrame, Window

@@ -1,11 +1,11 @@
 """What comes back (design 4, step 4): entries of consumers that left, negative acknowledgements, timeouts, redeliver requests.
 
-An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names it or all of that consumer's entries (count + 1), or
-when the due time set by a negative acknowledgement has come (count + 1). A request for an entry that is pending elsewhere or not at all is ignored. On Exclusive and
-Failover any counted return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it does not die with it.
-Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An unread entry of a Shared subscription that is met before its deliver
-time waits as replay. Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ;
-semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
+An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names it or all of that consumer's entries
+(count + 1), or when the due time set by a negative acknowledgement has come (count + 1). A request for an entry that is pending elsewhere or not at all is
+ignored. On Exclusive and Failover any counted return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it
+does not die with it. Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An unread entry of a Shared subscription
+that is met before its deliver time waits as replay. Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
+ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F

@@ -20,8 +20,8 @@ SCHEMA = pa.schema([
     ("cursor", pa.int32()), ("kind", pa.string()), ("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("consumer_id", pa.string()),
     ("delivery_round", pa.int64()), ("redelivery_count", pa.int32()), ("due_time", pa.int64()), ("ack_set", pa.list_(pa.int64())), ("batch_size", pa.int32()),
     ("ordinal", pa.int64()), ("lap", pa.int32()), ("peers", pa.int64()), ("permits", pa.int64()), ("limit", pa.int64()), ("unacked_elsewhere", pa.int64()),
-    ("is_blocked", pa.bool_()), ("is_single_active", pa.bool_()), ("max_redeliver_count", pa.int32()), ("left", pa.list_(pa.string())), ("redelivered", pa.list_(pa.string())),
-    ("round", pa.int64()), ("now", pa.int64()),
+    ("is_blocked", pa.bool_()), ("is_single_active", pa.bool_()), ("max_redeliver_count", pa.int32()), ("left", pa.list_(pa.string())),
+    ("redelivered", pa.list_(pa.string())), ("round", pa.int64()), ("now", pa.int64()),
 ])
 
 STATE = ("cursor", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")

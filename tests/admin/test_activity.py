@@ -16,7 +16,8 @@ TOPIC = "persistent://public/default/orders"
 
 @pytest.fixture
 def topic(layout, clock):
-    """Three rounds, 200, 30 and 5 seconds ago; the first two deliver two and three messages to ``a``, the last delivers one again and two batches of four to ``b``."""
+    """Three rounds, 200, 30 and 5 seconds ago; the first two deliver two and three messages to ``a``,
+    the last delivers one again and two batches of four to ``b``."""
     topic = create_topic(layout, TOPIC)
     for age, publish_id in ((300, "0"), (50, "1")):
         AppendTable(topic.path).append(MESSAGES.rows([
@@ -28,7 +29,8 @@ def topic(layout, clock):
     page = {**common, "kind": "page", "subscription": "s", "page": 0}
     first, second = Range(0, 1, "pending", "a", 1, 0, None, None, 1), Range(2, 4, "pending", "a", 2, 0, None, None, 1)
     later = int((clock() + timedelta(minutes=1)).timestamp() * 1_000_000)
-    rounds = [[first], [first, second], [first._replace(last=0), Range(1, 1, "pending", "b", 3, 1, None, None, 1), Range(2, 3, "replay", None, None, 1, later, None, 1),
+    rounds = [[first], [first, second], [first._replace(last=0), Range(1, 1, "pending", "b", 3, 1, None, None, 1),
+                                         Range(2, 3, "replay", None, None, 1, later, None, 1),
                                          Range(4, 4, "replay", None, None, 1, 0, None, 1), Range(5, 6, "pending", "b", 3, 0, None, None, 4)]]
     for age, ranges in zip((200, 30, 5), rounds):
         broker.commit_round([{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],

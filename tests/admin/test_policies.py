@@ -61,7 +61,8 @@ def test_wrong_values_are_not_sent(admin, layout):
         for wrong in (lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"), lambda: admin.set_backlog_quota(TOPIC, -1),
                       lambda: admin.set_retention(TOPIC, -2, 0), lambda: admin.set_message_ttl(TOPIC, "1h"),
                       lambda: admin.set_subscription_expiration_time(TOPIC, -1), lambda: admin.set_subscription_expiration_time(TOPIC, 0.5),
-                      lambda: admin.set_policy(TOPIC, "colour", 1), lambda: admin.remove_policy(TOPIC, "colour"), lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
+                      lambda: admin.set_policy(TOPIC, "colour", 1), lambda: admin.remove_policy(TOPIC, "colour"),
+                      lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
                       lambda: admin.set_policy(TOPIC, "message_ttl_seconds", None), lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true")):
             with pytest.raises(InvalidConfiguration):
                 wrong()

@@ -1,7 +1,7 @@
 """A cursor with as many holes as acknowledgements: every second message of a backlog is acknowledged by itself.
 
-All messages are pending at one consumer. The acknowledgements come in rounds of :data:`ACKS_A_ROUND`, as clients group them; then one round more is timed, with all
-holes there, a snapshot of everything, and a start from the tables, whose cursor must be what it was before.
+All messages are pending at one consumer. The acknowledgements come in rounds of :data:`ACKS_A_ROUND`, as clients group them; then one round more is timed, with
+all holes there, a snapshot of everything, and a start from the tables, whose cursor must be what it was before.
 """
 import time
 from collections.abc import Callable, Iterator

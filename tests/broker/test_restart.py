@@ -1,4 +1,7 @@
-"""What a broker that starts knows: everything. Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits, parts of batches (0.20, 0.23)."""
+"""What a broker that starts knows: everything.
+
+Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits, parts of batches (0.20, 0.23).
+"""
 import pytest
 
 from tests.requests import On

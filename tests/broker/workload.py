@@ -1,9 +1,9 @@
 """A workload whose outcome is known to the last message, whatever happens to its broker meanwhile.
 
-One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison: it is negatively acknowledged whenever it comes;
-another seventh is put off whenever it comes, and everything else is acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The consumers stay
-connected throughout, so the account is exact: each number comes once, one that is given back or put off :data:`REDELIVERIES` times more, with counts that go up by one,
-and ends as one dead letter.
+One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison: it is negatively acknowledged whenever it
+comes; another seventh is put off whenever it comes, and everything else is acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The
+consumers stay connected throughout, so the account is exact: each number comes once, one that is given back or put off :data:`REDELIVERIES` times more, with
+counts that go up by one, and ends as one dead letter.
 """
 from collections import defaultdict
 from typing import NamedTuple

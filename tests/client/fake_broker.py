@@ -1,7 +1,8 @@
 """A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
 
 Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a
-consumer as if its lease had ended, refuse requests of a kind, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy are only noted, in ``dead``.
+consumer as if its lease had ended, refuse requests of a kind, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy
+are only noted, in ``dead``.
 """
 import threading
 import time

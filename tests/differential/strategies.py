@@ -18,7 +18,8 @@ CRASHES = tuple(f"{when} {table}" for when in ("before", "after") for table in (
 
 
 class Turn(NamedTuple):
-    """A round: *steps* in order, *later_ms* after the round before. *crash* is the write before or after which the broker dies; ``between``: before the round."""
+    """A round: *steps* in order, *later_ms* after the round before.
+    *crash* is the write before or after which the broker dies; ``between``: before the round."""
 
     later_ms: int
     steps: list[str]

@@ -117,7 +117,8 @@ def test_putting_off_without_a_retry_topic_gives_back_and_says_so(spark, served,
     def later(messages, delivery):
         return messages.selectExpr("partition", "position", "'reconsume_later' outcome")
 
-    with consume(spark, served, topic, "s", later, available_now=True, **EARLIEST) as consumption, pytest.raises(InvalidConfiguration, match="retry_enable=True"):
+    with (consume(spark, served, topic, "s", later, available_now=True, **EARLIEST) as consumption,
+          pytest.raises(InvalidConfiguration, match="retry_enable=True")):
         consumption.await_termination(WAIT)
 
 
@@ -205,8 +206,9 @@ def test_into_delta_each_message_once(spark, served, topic, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "error"), [
-    ({"subscription_type": "Sole"}, InvalidConfiguration), ({"initial_position": "Middle"}, InvalidConfiguration), ({"on_error": "ignore"}, InvalidConfiguration),
-    ({"max_messages": 0}, InvalidConfiguration), ({"subscription": "a/b"}, InvalidTopicName), ({"topic": "none", "create": False}, TopicNotFound)])
+    ({"subscription_type": "Sole"}, InvalidConfiguration), ({"initial_position": "Middle"}, InvalidConfiguration),
+    ({"on_error": "ignore"}, InvalidConfiguration), ({"max_messages": 0}, InvalidConfiguration),
+    ({"subscription": "a/b"}, InvalidTopicName), ({"topic": "none", "create": False}, TopicNotFound)])
 def test_bad_options_are_named(spark, root, options, error):
     with pytest.raises(error):
         consume(spark, root, **{"topic": "t", "subscription": "s", "function": print, **options})

@@ -33,7 +33,8 @@ def test_rows_put_off_are_acknowledged_by_their_own_requests_first(spark):
     result = outcomes(spark, (0, 13, None, off), (0, 11, None, off), (0, 12, None, back), (1, 2, 1, off), (1, 2, 3, back), (1, 5, None, off)).selectExpr(
         "*", "if(position = 13, 500, null) delay_ms")
     assert answer(DELIVERY._replace(ranges=(SINGLES, BATCHES, partly)), result) == Answer(
-        [Acknowledged(0, 10, 11), Acknowledged(0, 13, 19), Acknowledged(1, 0, 1), Acknowledged(1, 3, 4), Acknowledged(1, 2, 2, (0b1000,)), Acknowledged(1, 5, 5)],
+        [Acknowledged(0, 10, 11), Acknowledged(0, 13, 19), Acknowledged(1, 0, 1), Acknowledged(1, 3, 4),
+         Acknowledged(1, 2, 2, (0b1000,)), Acknowledged(1, 5, 5)],
         [SINGLES._replace(first=12, last=12), BATCHES._replace(first=2, last=2)],
         (PutOff(0, 11, None, 0), PutOff(0, 13, None, 500), PutOff(1, 2, 1, 0), PutOff(1, 5, 1, 0), PutOff(1, 5, 2, 0)))
 

@@ -58,7 +58,8 @@ def test_a_key_has_the_partition_every_producer_gives_it(spark, root, layout, sc
     expected = spark.createDataFrame([(key, partition_for_key(key, 7, scheme)) for key in keys], routed.schema)
     assert_df_equality(routed, expected, ignore_row_order=True)
     of_seven = vectors[0]["input"]["partition_counts"].index(7)
-    golden = {case["input"]["hashed_text"]: case["expected"][scheme.name]["partition_by_count"][of_seven] for case in vectors if scheme.name in case["expected"]}
+    golden = {case["input"]["hashed_text"]: case["expected"][scheme.name]["partition_by_count"][of_seven]
+              for case in vectors if scheme.name in case["expected"]}
     assert all(partition_for_key(key, 7, scheme) == partition for key, partition in golden.items())
 
 

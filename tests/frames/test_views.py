@@ -14,7 +14,8 @@ GONE = {**T, "topic": "persistent://public/default/gone", "topic_id": "t-2"}
 ROUNDS = {
     1: [{"kind": "round"}, {**T, "kind": "cursor", "mark_delete_position": -1, "read_position": 10},
         {**T, "kind": "consumer", "consumer_id": "a", "permits": 5}, {**T, "kind": "consumer", "consumer_id": "b", "permits": 5},
-        {**T, "kind": "page", "page": 0}, {**T, "kind": "range", "page": 0, "first": 0, "last": 9, "status": "pending", "consumer_id": "a", "delivery_round": 1},
+        {**T, "kind": "page", "page": 0},
+        {**T, "kind": "range", "page": 0, "first": 0, "last": 9, "status": "pending", "consumer_id": "a", "delivery_round": 1},
         {**OTHER, "kind": "cursor", "mark_delete_position": 3}, {**OTHER, "kind": "consumer", "consumer_id": "c"},
         {**OTHER, "kind": "page", "page": 0}, {**OTHER, "kind": "range", "page": 0, "first": 4, "last": 4, "status": "pending", "consumer_id": "c"},
         {**GONE, "kind": "cursor", "mark_delete_position": 1}, {**GONE, "kind": "consumer", "consumer_id": "d"}],
@@ -25,7 +26,8 @@ ROUNDS = {
         {**T, "kind": "page", "page": 8192}, {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True}],
     # One cursor goes, and is made anew; a topic goes; a page goes.
-    3: [{"kind": "round"}, {**OTHER, "kind": "cursor", "is_removed": True}, {**GONE, "kind": "topic", "is_removed": True, "subscription": None, "partition": None},
+    3: [{"kind": "round"}, {**OTHER, "kind": "cursor", "is_removed": True},
+        {**GONE, "kind": "topic", "is_removed": True, "subscription": None, "partition": None},
         {**T, "kind": "page", "page": 8192, "is_removed": True}],
     4: [{"kind": "round"}, {**OTHER, "kind": "cursor", "mark_delete_position": 0}],
 }

@@ -38,7 +38,8 @@ def test_expired(mark_delete, last_old, delayed, left):
 
 @pytest.mark.parametrize("cursors, minutes, is_over", [
     ([Activity(False, 0)], 2, True), ([Activity(False, 1)], 2, False), ([Activity(True, 0)], 2, False), ([Activity(False, 0)], 0, False),
-    ([Activity(False, 0), Activity(False, 1)], 2, False), ([Activity(False, 0), Activity(True, 0)], 2, False), ([Activity(False, -5), Activity(False, 0)], 2, True)])
+    ([Activity(False, 0), Activity(False, 1)], 2, False), ([Activity(False, 0), Activity(True, 0)], 2, False),
+    ([Activity(False, -5), Activity(False, 0)], 2, True)])
 def test_a_subscription_expires_when_all_its_cursors_are_idle_for_longer(cursors, minutes, is_over):
     assert has_expired(cursors, minutes, 120_000_001) is is_over
 

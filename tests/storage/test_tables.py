@@ -19,7 +19,8 @@ NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
 
 def message(entry_id: int, partition: int = -1, **columns) -> dict:
-    return dict(dict(publish_id="0" * 32, entry_id=entry_id, batch_size=1, partition=partition, payload=b"x", publish_time=NOON, properties={"a": "b"}), **columns)
+    return dict(dict(publish_id="0" * 32, entry_id=entry_id, batch_size=1, partition=partition, payload=b"x", publish_time=NOON,
+                     properties={"a": "b"}), **columns)
 
 
 def test_deltalake_reads_what_is_appended(tmp_path):

@@ -18,7 +18,8 @@ def random_cases(count: int) -> list[tuple[int, list[int], list[int]]]:
 
 def test_ack_set_columns_do_what_the_rule_says(spark):
     cases = random_cases(200)
-    frame = spark.createDataFrame(list(enumerate(cases)), "number int, input struct<size:int,kept:array<bigint>,given:array<bigint>>").select("number", "input.*")
+    frame = spark.createDataFrame(
+        list(enumerate(cases)), "number int, input struct<size:int,kept:array<bigint>,given:array<bigint>>").select("number", "input.*")
     found = frame.select("number", full_ack_set(F.col("size")), intersect_ack_sets(F.col("kept"), F.col("given")),
                          unacked_messages(F.col("kept"), F.col("size")), unacked_messages(F.lit(None).cast("array<bigint>"), F.col("size")))
     expected = [(number, list(ack_sets.full(size)), list(ack_sets.intersect(kept, given)), ack_sets.count(kept), size)

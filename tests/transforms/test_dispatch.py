@@ -16,8 +16,8 @@ def cursor(number: int, *, permits: int, limit: int = 0, is_single_active: bool 
 
 def turns(number: int, **permits: int) -> list[dict]:
     names = list(permits)
-    return [dict(cursor=number, kind="consumer", first=ordinal, last=ordinal, ordinal=ordinal, consumer_id=name, lap=lap, peers=len(names), permits=permits[name],
-                 limit=0, unacked_elsewhere=0, is_blocked=False)
+    return [dict(cursor=number, kind="consumer", first=ordinal, last=ordinal, ordinal=ordinal, consumer_id=name, lap=lap, peers=len(names),
+                 permits=permits[name], limit=0, unacked_elsewhere=0, is_blocked=False)
             for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)]
 
 

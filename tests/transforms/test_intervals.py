@@ -32,8 +32,8 @@ def test_ranges_that_overlap_are_counted(spark):
 def test_ranges_that_adjoin_and_agree_become_one(spark):
     schema = "cursor int, first long, last long, status string, consumer string"
     ranges = spark.createDataFrame([
-        (1, 0, 1, "pending", "a"), (1, 2, 4, "pending", "a"), (1, 5, 5, "pending", "b"), (1, 7, 8, "pending", "b"), (1, 9, 9, None, None), (1, 10, 10, None, None),
-        (2, 5, 6, "pending", "a")], schema)
+        (1, 0, 1, "pending", "a"), (1, 2, 4, "pending", "a"), (1, 5, 5, "pending", "b"), (1, 7, 8, "pending", "b"),
+        (1, 9, 9, None, None), (1, 10, 10, None, None), (2, 5, 6, "pending", "a")], schema)
     merged = merge_adjacent(ranges, keys=("cursor",), alike=("status", "consumer"))
     expected = spark.createDataFrame([
         (1, 0, 4, "pending", "a"), (1, 5, 5, "pending", "b"), (1, 7, 8, "pending", "b"), (1, 9, 10, None, None), (2, 5, 6, "pending", "a")], schema)

@@ -245,7 +245,8 @@ class Consumption:
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         for done in reply.acknowledged:
-            rows.append(self._membership.row("ack", done.partition, first=done.first, last=done.last, ack_set=None if done.ack_set is None else list(done.ack_set)))
+            rows.append(self._membership.row("ack", done.partition, first=done.first, last=done.last,
+                                             ack_set=None if done.ack_set is None else list(done.ack_set)))
         for held in reply.given_back:
             if self._backlog is not None:
                 self._given_back.setdefault(held.partition, []).append((held.first, held.last))

@@ -93,7 +93,8 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
     partitions = {held.partition for held in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
-        raise InvalidMessage(f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; return nothing to acknowledge everything")
+        raise InvalidMessage(f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; "
+                             "return nothing to acknowledge everything")
     partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
     batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")
     delay_ms = F.coalesce(F.col("delay_ms").cast("bigint"), F.lit(0)) if "delay_ms" in result.columns else F.lit(0)

@@ -1,13 +1,13 @@
 """Exactly once from a subscription into a Delta table: each message is in the table once, whatever crashes or is taken over when.
 
-Every life of a consumer (see ``membership``) writes its deliveries in order of rounds, each in one commit whose Delta transaction is (sink, consumer id) at version
-*round*. Two facts carry the argument:
+Every life of a consumer (see ``membership``) writes its deliveries in order of rounds, each in one commit whose Delta transaction is (sink, consumer id) at
+version *round*. Two facts carry the argument:
 
-1. *A consumer id has no gaps.* An error ends the consumer, and losing deliveries ends its id, so what an id has written is exactly what was delivered to it up to
-   the version of its transaction. (Rounds that waited are written together, at the last one's version.)
-2. *Who takes entries over fences the one before.* Before a delivery is written, the rounds' history says whether some of its entries had been delivered to another id. That
-   id's transaction is then raised to :data:`FENCED`, in a commit that also notes the version before. Delta refuses a transaction at or below the version it
-   has seen, so the other can write nothing any more, and whether it had written these entries is known for good: they are left out if it had.
+1. *A consumer id has no gaps.* An error ends the consumer, and losing deliveries ends its id, so what an id has written is exactly what was delivered to it up
+   to the version of its transaction. (Rounds that waited are written together, at the last one's version.)
+2. *Who takes entries over fences the one before.* Before a delivery is written, the rounds' history says whether some of its entries had been delivered to
+   another id. That id's transaction is then raised to :data:`FENCED`, in a commit that also notes the version before. Delta refuses a transaction at or below
+   the version it has seen, so the other can write nothing any more, and whether it had written these entries is known for good: they are left out if it had.
 
 So an entry is written by one id at most, and none is acknowledged that is not in the table. A crash before the write: nothing was written, the entries come
 again. Between write and acknowledgement: they come again to another id, which finds them written, leaves them out and acknowledges. A consumer that sleeps
@@ -39,7 +39,8 @@ from pulsar_spark.storage.tables import append_lock
 
 FENCED = 2**62
 """Above every round."""
-_COLUMNS = ["kind", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "round", "mark_delete_position", "is_removed"]
+_COLUMNS = ["kind", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round",
+            "round", "mark_delete_position", "is_removed"]
 
 
 class Sent(NamedTuple):

@@ -39,7 +39,8 @@ class SubscribeOptions(NamedTuple):
     letters: FrameLetters | None = None
 
     @classmethod
-    def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object, priority_level: int) -> "SubscribeOptions":
+    def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object,
+                priority_level: int) -> "SubscribeOptions":
         """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there is none."""
         return cls(check_name("subscription", subscription), one_of("subscription_type", subscription_type, SUBSCRIPTION_TYPES),
                    consumer_name or uuid.uuid4().hex[:10], one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
@@ -132,7 +133,8 @@ class _PartitionMembership:
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
-        self._membership.arrived(row["round"], PositionRange(self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1))
+        self._membership.arrived(row["round"], PositionRange(
+            self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1))
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)

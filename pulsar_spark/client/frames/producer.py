@@ -1,8 +1,8 @@
 """Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each exactly once.
 
 **Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task; on a topic with partitions the task's rows are
-sorted by partition first, in the order the frame had them, so that the ids of one partition in one file are one run: its smallest id and its row count number it.
-A topic without partitions is neither routed nor sorted: its publish is a plain append.
+sorted by partition first, in the order the frame had them, so that the ids of one partition in one file are one run: its smallest id and its row count number
+it. A topic without partitions is neither routed nor sorted: its publish is a plain append.
 
 **Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt commits nothing, whatever it holds. A
 crash before the commit leaves files nobody refers to; a crash after it is a publish that the repetition finds done. For a stream the checkpoint's query id and
@@ -126,7 +126,8 @@ def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app
     return frame.writeStream.foreachBatch(publish_batch)
 
 
-def _message_rows(messages: DataFrame, given: set[str], topic: Topic, partitions: list[int], scheme: HashingScheme, publish_id: str, now: datetime) -> DataFrame:
+def _message_rows(messages: DataFrame, given: set[str], topic: Topic, partitions: list[int], scheme: HashingScheme, publish_id: str,
+                  now: datetime) -> DataFrame:
     """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where they would be null: writing them and their
     statistics took a quarter of a publish's time."""
     if topic.partitions or "partition" in given:

@@ -36,7 +36,8 @@ CASES = [
         | 2 |         | A ack 0 left 63,128            |           | A 0{63}          | A 1     |
     """),
     Case("messages the batch does not have", source="3.20, 4.27", says="""
-        Only messages there are can stay unacknowledged, whatever a cumulative acknowledgement leaves: else a dead entry would have letters of none.""", table="""
+        Only messages there are can stay unacknowledged, whatever a cumulative acknowledgement leaves: else a dead entry would have letters
+        of none.""", table="""
         | s | publish | requests                                | delivered | mark-delete | pending | letters |
         | 0 | 1 2 2   | A subscribe Exclusive max 1; A flow 99  | A 0-2     | -1          | A 0-2   | none    |
         | 1 |         | A cumulative 0 left 1,2                 |           | 0           | A 1-2   | none    |

@@ -31,7 +31,8 @@ CASES = [
         | 4 |         |                                    |           | 0+2     | none    | none |
     """),
     Case("a timeout counts as well", source="4.26, 4.14", says="""
-        All that a consumer gives back without naming it, as an acknowledgement timeout does, is counted, and dies at the limit; younger ones do not.""", table="""
+        All that a consumer gives back without naming it, as an acknowledgement timeout does, is counted, and dies at the limit; younger
+        ones do not.""", table="""
         | s | publish | requests                           | delivered   | letters | pending     |
         | 0 | 1*2     | A subscribe Shared max 1; A flow 9 | A 0-1       | none    | A 0-1       |
         | 1 | 1       | A redeliver                        | A 0-1+1 2   | none    | A 0-1+1 2   |

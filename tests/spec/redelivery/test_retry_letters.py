@@ -64,7 +64,7 @@ CASES = [
         is acknowledged and nothing written.""", table="""
         | s | publish | requests                                                   | delivered | refused                                    | later | pending |
         | 0 | 1 3     | A subscribe Shared; A flow 9                               | A 0-1     |                                            | none  | A 0-1   |
-        | 1 |         | A later 2 receipt; A later 0 cumulative receipt            |           | A InvalidMessage; A CumulativeAcknowledgementNotAllowedError | none | A 0-1 |
+        | 1 |         | A later 2 receipt; A later 0 cumulative receipt | | A InvalidMessage; A CumulativeAcknowledgementNotAllowedError | none | A 0-1 |
         | 2 |         | A later 1 receipt; A later 1 index 3 receipt               |           | A InvalidMessage; A InvalidMessage         | none  | A 0-1   |
         | 3 |         | A later 1 index 0 left 0,1 receipt; nobody/A later 0 receipt |         | A InvalidMessage; A SubscriptionNotFound   | none  | A 0-1   |
     """),
@@ -76,7 +76,8 @@ CASES = [
         | 2 |         | A flow 9                                  | A 1{1} 2  | 0+1 1+1{0}  | none   | 0           |
     """),
     Case("a seek does not take it back", source="3.26, 0.27", says="""
-        What was put off has its letter, also when the cursor is moved in the same round; after that the message can be received and put off again.""", table="""
+        What was put off has its letter, also when the cursor is moved in the same round; after that the message can be received and put
+        off again.""", table="""
         | s | publish | requests                         | delivered | reset | later       | mark-delete |
         | 0 | 1*2     | A subscribe Shared; A flow 9     | A 0-1     |       | none        | -1          |
         | 1 |         | A later 0; seek 1                |           | A     | 0+1         | 0           |

@@ -13,7 +13,7 @@ CASES = [
     Case("who holds more than its share", source="4.5", says="""
         At the limit those that hold more than their share get nothing new; others go on until they do. Below half of the limit all go on.""", table="""
  | s | publish | requests | delivered | unacked | blocked |
- | 0 | 1*60 | A subscribe Shared; A flow 29; big/B subscribe Shared; big/B flow 6; small/C subscribe Shared; small/C flow 4 | A 0-28; big/B 0-5; small/C 0-3 | A 29 | none |
+|0|1*60|A subscribe Shared; A flow 29; big/B subscribe Shared; big/B flow 6; small/C subscribe Shared; small/C flow 4|A 0-28; big/B 0-5; small/C 0-3|A 29|none|
  | 1 | | A flow 9; big/B flow 1 | A 29-37; big/B 6 | A 38 | broker |
  | 2 | | A flow 9; big/B flow 9; small/C flow 2 | small/C 4-5 | A 38 | broker |
  | 3 | | small/C flow 1 | small/C 6 | A 38 | broker |
@@ -60,7 +60,7 @@ CASES = [
  | 5 | | other/B ack 11-30 | | A 20 | subscription broker |
  | 6 | | A ack 11-17 | | A 13 | subscription |
  | 7 | | A ack 18-21 | A 31-41 | A 20 | subscription |
-    """),
+    """),  # noqa: E501
     Case("held back by the broker alone", source="4.5", says="""
         When the broker goes on, so does a subscription that holds more than half of its own limit without having reached it.""", table="""
  | s | publish | requests | delivered | unacked | blocked |
@@ -69,7 +69,7 @@ CASES = [
  | 2 | | A flow 1; other/B ack 0-19 | | A 12 | broker |
  | 3 | | third/C ack 0 | | A 12 | none |
  | 4 | | | A 12 | A 13 | none |
-    """),
+    """),  # noqa: E501
     Case("exclusive is left alone", source="4.5", says="""
         What Exclusive and Failover subscriptions hold does not count, and does not hold them back.""", table="""
  | s | publish | requests | delivered | unacked | blocked |
