@@ -55,6 +55,8 @@ class Bundle:
         self.topics: dict[str, TopicState] = {}
         self.cursors: dict[CursorKey, Cursor] = {}
         self.policies: dict[tuple[str, str], str] = {}
+        self.outlived: list[dict] = []
+        """Rows that take back what was said of topics that went, or were made anew, while no broker ran."""
         self.leases: dict[str, int] = {}
         self.lease_ms: dict[str, int] = {}
         self.round = self.version = 0
@@ -66,6 +68,10 @@ class Bundle:
         self._folders = TopicFolders(layout)
 
     # What is known of a name
+
+    def topic_id(self, name: str) -> str | None:
+        """The id of a topic that is known; None of another, and of a namespace."""
+        return self.topics[name].topic.topic_id if name in self.topics else None
 
     def topic(self, name: str) -> TopicState:
         """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
@@ -172,8 +178,12 @@ def load_bundle(layout: Layout) -> Bundle:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version = latest.round_row["requests_version"]
         bundle.clock = to_micros(latest.round_row["round_time"])
-    bundle.policies = dict(latest.policies)
     bundle.scan()
+    for (owner, name), value in latest.policies.items():
+        if latest.owners.get(owner) in (None, bundle.topic_id(owner)):
+            bundle.policies[owner, name] = value
+        else:
+            bundle.outlived.append(dict(kind="policy", topic=owner, properties=[(name, None)], is_removed=True))
     by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
     rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
     for topic_id, partition, run in runs_of(rows):

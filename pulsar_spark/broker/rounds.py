@@ -64,7 +64,7 @@ class Rounds:
             for consumer in cursor.consumers.values():
                 self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
         hold_back(self.bundle, self.limit)
-        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([]), is_snapshot=True)
+        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows(self.bundle.outlived), is_snapshot=True)
 
     def run(self, requests: list[Request], requests_version: int) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published."""
@@ -125,7 +125,7 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
     whole = RoundRows(kept)
     for (owner, name), value in bundle.policies.items():
-        whole.facts.append(dict(kind="policy", topic=owner, properties=[(name, value)]))
+        whole.facts.append(dict(kind="policy", topic=owner, topic_id=bundle.topic_id(owner), properties=[(name, value)]))
     for state in bundle.topics.values():
         whole.facts += _topic_rows(state)
     for cursor in bundle.cursors.values():

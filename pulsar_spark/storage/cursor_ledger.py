@@ -70,6 +70,8 @@ class LatestRows:
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.pages: dict[CursorKey, dict[int, list[Range]]] = {}
         self.policies: dict[tuple[str, str], str] = {}
+        self.owners: dict[str, str] = {}
+        """Ids of the topics with policies, by name."""
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
@@ -112,6 +114,8 @@ class LatestRows:
                 self.policies.pop((row["topic"], name), None)
                 if not row["is_removed"]:
                     self.policies[row["topic"], name] = value
+            if row["topic_id"]:
+                self.owners[row["topic"]] = row["topic_id"]
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}

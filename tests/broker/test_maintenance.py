@@ -12,9 +12,10 @@ from pulsar_spark.broker.gather import next_due
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage import ledgers
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from tests.model import Model
-from tests.requests import On
+from tests.requests import On, request
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
@@ -111,6 +112,20 @@ def test_a_topic_made_again_has_none_of_the_policies_of_the_one_deleted(engine):
     assert engine.latest.policies == {(TOPIC, "max_consumers_per_subscription"): "2"}
     engine.start()
     assert engine.rounds.bundle.policies == {(TOPIC, "max_consumers_per_subscription"): "2"}
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_nor_has_one_that_was_deleted_while_no_broker_ran(engine, is_made_again):
+    of_namespace = {"name": "ttl_check_seconds", "value": "7", "namespace": "public/default"}
+    engine.round([ON.policy("message_ttl_seconds", 5), request("policy", properties=of_namespace)], 0)
+    delete_topic(engine.layout, TOPIC)
+    if is_made_again:
+        engine.create_topic(TOPIC)
+    for _ in range(2):
+        engine.start()
+        assert engine.rounds.bundle.policies == {("public/default", "ttl_check_seconds"): "7"}
+        engine.rounds.take_over()
+        assert read_latest(engine.layout).policies == {("public/default", "ttl_check_seconds"): "7"}
 
 
 def test_a_topic_without_subscriptions_has_no_backlog(engine):
