@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_added
 
 _COLUMNS = ["topic_id", "partition", "ledger_id", "publish_id", "first_entry_id", "first_position", "entries", "batch_size", "path"]
@@ -167,7 +166,7 @@ class LedgerIndex:
         version = self._log.latest() if self._version is None else self._version
         partitions: dict[int, _PartitionRuns] = {}
         if version > 0:
-            dataset = dataset_of(DeltaTable(str(self._path), version=version))
+            dataset = dataset_of(open_table(self._path, version))
             _append_rows(partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
         self._version = version
         self._topics[topic_id] = partitions

@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.client.ledgers import Run
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 BLOCK_ROWS = 2048
@@ -146,7 +145,7 @@ def _from_table(topic_path, partition: int, run: "Run | FileEntries", first: int
     wanted = ((pc.field("publish_id") == run.publish_id) & (pc.field("partition") == partition)
               & (pc.field("entry_id") >= first) & (pc.field("entry_id") <= last))
     try:
-        table = DeltaTable(str(topic_path))
+        table = open_table(topic_path)
     except TableNotFoundError as gone:
         raise TopicNotFound(f"the topic at {str(topic_path)!r} was deleted") from gone
     return _in_order(_conform(dataset_of(table).to_table(filter=wanted)))

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+
+from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
 CHECKPOINT_EVERY = 100
@@ -203,7 +204,7 @@ def _checkpoint(table: Path) -> None:
     """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none."""
     with _checkpointing:
         if (table / "_delta_log").is_dir():
-            DeltaTable(str(table)).create_checkpoint()
+            open_table(table).create_checkpoint()
 
 
 def _now_ms() -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import PublishedFile, Run, number_files
@@ -18,7 +17,7 @@ from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, Commit
 from pulsar_spark.storage.published import read_published
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, open_table
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 
@@ -127,7 +126,7 @@ def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> li
 
 def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, int]:
     """All rows of the table (of one topic), and the version they were read at."""
-    table = DeltaTable(str(path))
+    table = open_table(path)
     wanted = pc.field("topic_id") == topic_id if topic_id else None
     return dataset_of(table).to_table(columns=LEDGERS.schema.names, filter=wanted).cast(LEDGERS.schema), table.version()
 

@@ -10,7 +10,6 @@ import datetime
 from typing import NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
@@ -20,6 +19,7 @@ from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import Topic, read_topic
 
 STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
@@ -60,7 +60,7 @@ def read_stored(topic: Topic) -> dict[int, Stored]:
     """Messages and bytes of each partition, from the statistics of the table's log."""
     stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
     partition_column = ["partition.partition"] if topic.partitions else []
-    files = pa.table(DeltaTable(str(topic.path)).get_add_actions(flatten=True)).select(["num_records", "size_bytes", *partition_column])
+    files = pa.table(open_table(topic.path).get_add_actions(flatten=True)).select(["num_records", "size_bytes", *partition_column])
     for row in files.to_pylist():
         partition = int(row["partition.partition"]) if topic.partitions else -1
         before = stored[partition]

@@ -21,6 +21,7 @@ from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoo
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
+from pulsar_spark.storage.scan import open_table
 
 FORMAT = "pulsar_spark"
 _ATTEMPTS = 20
@@ -87,7 +88,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
                 description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
     else:
         try:
-            metadata = DeltaTable(str(path)).metadata()
+            metadata = open_table(path).metadata()
             description, table_id = metadata.description, str(metadata.id)
         except (TableNotFoundError, DeltaError) as broken:
             raise CorruptState(f"table {str(path)!r} is half written ({broken}): delete the folder and create it again") from broken
@@ -110,7 +111,7 @@ def _parse_definition(path, description: str | None, table_id: str) -> Definitio
 
 def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
     """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
-    seen = DeltaTable(str(path)).transaction_version(app_id)
+    seen = open_table(path).transaction_version(app_id)
     return seen is not None and seen >= version
 
 

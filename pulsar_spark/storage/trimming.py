@@ -27,6 +27,7 @@ from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
 from pulsar_spark.storage.log import TRIMMED, TableLog
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.trimmed import trimmed_ledgers
@@ -94,7 +95,7 @@ def trim_topic(layout: Layout, topic: Topic, partitions: list[int], *, now: date
         with append_lock(topic.path):
             latest = read_latest(layout)
             known = ledgers_of_topic(layout, topic.topic_id)
-            table = DeltaTable(str(topic.path))
+            table = open_table(topic.path)
             trims = [plan_trim(topic, partition, known.get(partition, PartitionLedgers()), latest, now=now, before=before) for partition in partitions]
             is_all_numbered = _is_all_numbered(log, topic, latest, table.version())
             found = {each.partition: _files(table, topic, each, known.get(each.partition, PartitionLedgers()), is_all_numbered) for each in trims}

@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from deltalake import DeltaTable
-
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.schemas import BROKER_TABLES, REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import staging_folder
 
 LEAST_HOURS = 1
@@ -36,7 +35,7 @@ def broker_tables(layout: Layout) -> dict[str, Path]:
 
 def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
     """Join small files to larger ones, partition by partition. A dry run only counts the files there are."""
-    delta = DeltaTable(str(table))
+    delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
     metrics = delta.optimize.compact()
@@ -52,7 +51,7 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
     if table == layout.broker_table(REQUESTS.name) and _has_waiting_requests(layout, table):
         raise NotAllowedError(f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first")
     stale = _remove_stale(table, time.time() - 3600 * hours, dry_run)
-    return stale + DeltaTable(str(table)).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
+    return stale + open_table(table).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
 
 
 def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
@@ -66,7 +65,7 @@ def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
 
 def checkpoint(table: Path) -> int:
     """Write a checkpoint of the log, from which the table opens; its version."""
-    delta = DeltaTable(str(table))
+    delta = open_table(table)
     delta.create_checkpoint()
     return delta.version()
 

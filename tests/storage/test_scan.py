@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage import scan
 from pulsar_spark.storage.scan import dataset_of
 
 ENDINGS = 8
@@ -37,7 +39,32 @@ def test_a_process_that_has_just_read_ends_well(table):
         assert done.returncode == 0, done.stderr
 
 
-def test_nobody_reads_in_another_way():
+GAP = "Kernel error: Generic delta kernel error: Expected contiguous commit files, but found gap: 5000.json -> 5002.json"
+
+
+@pytest.mark.parametrize("listings, error, is_opened", [(3, GAP, True), (10**6, GAP, False), (1, "Kernel error: no such thing", False)])
+def test_a_log_listed_while_others_commit_is_listed_again(table, monkeypatch, listings, error, is_opened):
+    """What ``deltalake`` said now and then of a table with hundreds of commits a second."""
+    calls = []
+
+    def open_badly(path, version=None):
+        calls.append(version)
+        if len(calls) <= listings:
+            raise DeltaError(error)
+        return DeltaTable(path, version=version)
+
+    monkeypatch.setattr(scan, "DeltaTable", open_badly)
+    if is_opened:
+        assert scan.open_table(table, 2).version() == 2
+        assert calls == [2] * (listings + 1)
+    else:
+        with pytest.raises(DeltaError, match=error[:20]):
+            scan.open_table(table)
+
+
+def test_nobody_opens_or_reads_in_another_way():
+    for path in (PROJECT / "pulsar_spark").rglob("*.py"):
+        assert path.name == "scan.py" or "DeltaTable(" not in path.read_text(encoding="utf-8"), path
     readers = [path for folder in ("pulsar_spark", "jobs", "notebooks", "tests") for path in (PROJECT / folder).rglob("*.py")
                if path != Path(__file__) and ".to_pyarrow_" in path.read_text(encoding="utf-8")]
     assert readers == [PROJECT / "pulsar_spark" / "storage" / "scan.py"]

@@ -33,7 +33,7 @@ from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.cursor_ledger import read_round, version_of_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import append_lock
 
@@ -98,7 +98,7 @@ class DeltaSink:
             before = log.latest()
             rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", delivery.round).save(str(self._path))
             is_committed = any(commit.transactions.get(app_id) == delivery.round for commit in log.commits(before))
-        if not is_committed and (DeltaTable(str(self._path)).transaction_version(app_id) or 0) >= FENCED:
+        if not is_committed and (open_table(self._path).transaction_version(app_id) or 0) >= FENCED:
             raise NotConnected(f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and another took its messages over: "
                                "nothing was written twice; consume again")
 
@@ -119,7 +119,7 @@ class DeltaSink:
         """Make sure the consumer writes no more; the last round it wrote, -1 for none."""
         app_id = self._app_id(consumer_id)
         while True:
-            table = DeltaTable(str(self._path))
+            table = open_table(self._path)
             version = table.transaction_version(app_id)
             if version is not None and version >= FENCED:
                 return table.transaction_version(f"{app_id}/written")
