@@ -73,6 +73,17 @@ class Bundle:
         """The id of a topic that is known; None of another, and of a namespace."""
         return self.topics[name].topic.topic_id if name in self.topics else None
 
+    def policy_row(self, owner: str, name: str, value: str | None) -> dict:
+        """The row that says a policy, or a fact among the policies; None takes it back."""
+        return dict(kind="policy", topic=owner, topic_id=self.topic_id(owner), properties=[(name, value)], is_removed=value is None)
+
+    def set_policy(self, owner: str, name: str, value: str | None) -> dict:
+        """Set it, or take it back; its row."""
+        self.policies.pop((owner, name), None)
+        if value is not None:
+            self.policies[owner, name] = value
+        return self.policy_row(owner, name, value)
+
     def topic(self, name: str) -> TopicState:
         """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
         if name not in self.topics:
@@ -183,7 +194,7 @@ def load_bundle(layout: Layout) -> Bundle:
         if latest.owners.get(owner) in (None, bundle.topic_id(owner)):
             bundle.policies[owner, name] = value
         else:
-            bundle.outlived.append(dict(kind="policy", topic=owner, properties=[(name, None)], is_removed=True))
+            bundle.outlived.append(bundle.policy_row(owner, name, None))
     by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
     rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
     for topic_id, partition, run in runs_of(rows):

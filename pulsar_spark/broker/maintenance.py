@@ -77,9 +77,7 @@ def _interval(bundle: Bundle, topic: str, every: int) -> int:
 
 
 def _say_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
-    value = "true" if is_exceeded else "false"
-    bundle.policies[topic, BACKLOG_EXCEEDED] = value
-    draft.facts.append(dict(kind="policy", topic=topic, properties=[(BACKLOG_EXCEEDED, value)]))
+    draft.facts.append(bundle.set_policy(topic, BACKLOG_EXCEEDED, "true" if is_exceeded else "false"))
 
 
 def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: int) -> None:

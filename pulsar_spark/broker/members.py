@@ -110,8 +110,7 @@ class Members(Desk):
         for state in gone:
             name = str(state.topic.name)
             for _, policy in [key for key in self.bundle.policies if key[0] == name and key[1] in POLICIES]:
-                del self.bundle.policies[name, policy]
-                self.draft.facts.append(dict(kind="policy", topic=name, properties=[(policy, None)], is_removed=True))
+                self.draft.facts.append(self.bundle.set_policy(name, policy, None))
             for cursor in self.bundle.cursors_of(state.topic.topic_id):
                 draft = self.draft.of(cursor)
                 for consumer_id in list(cursor.consumers):

@@ -58,10 +58,7 @@ class Intake(Desk):
         owner = request.topic or request.properties.get("namespace")
         if not owner:
             raise InvalidConfiguration(f"policy {name}: name the topic or the namespace it is for")
-        self.bundle.policies.pop((owner, name), None)
-        if value is not None:
-            self.bundle.policies[owner, name] = value
-        self.draft.facts.append(dict(kind="policy", topic=owner, topic_id=self.bundle.topic_id(owner), properties=[(name, value)], is_removed=value is None))
+        self.draft.facts.append(self.bundle.set_policy(owner, name, value))
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():
                 if cursor.consumers and owner in (cursor.topic, parse_topic_name(cursor.topic).namespace_name):

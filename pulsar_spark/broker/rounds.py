@@ -124,8 +124,7 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
     whole = RoundRows(kept)
-    for (owner, name), value in bundle.policies.items():
-        whole.facts.append(dict(kind="policy", topic=owner, topic_id=bundle.topic_id(owner), properties=[(name, value)]))
+    whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
     for state in bundle.topics.values():
         whole.facts += _topic_rows(state)
     for cursor in bundle.cursors.values():

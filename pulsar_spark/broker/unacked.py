@@ -17,8 +17,7 @@ def hold_back(bundle: Bundle, limit: BrokerLimit) -> tuple[list[Cursor], list[di
     is_blocked = limit.blocks_broker(unacked, was_blocked)
     facts, changed = [], []
     if is_blocked != was_blocked:
-        bundle.policies[BROKER, BROKER_BLOCKED] = "true" if is_blocked else "false"
-        facts.append(dict(kind="policy", topic=BROKER, properties=[(BROKER_BLOCKED, bundle.policies[BROKER, BROKER_BLOCKED])]))
+        facts.append(bundle.set_policy(BROKER, BROKER_BLOCKED, "true" if is_blocked else "false"))
     for cursor in bundle.cursors.values() if is_blocked or was_blocked else []:
         is_held = is_blocked and cursor.has_unacked_limits and limit.blocks_subscription(cursor.unacked.total(), cursor.is_blocked_by_broker)
         if is_held != cursor.is_blocked_by_broker:

@@ -144,6 +144,7 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
         return table
     ranges = list(chain.from_iterable(page.ranges for page in pages))
     counts = [len(page.ranges) for page in pages]
+    of_pages = {"topic": [page.topic for page in pages], **dict(zip(CursorKey._fields, zip(*(page.key for page in pages))))}
     same = {"round": round_number, "kind": "range"}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
@@ -151,16 +152,14 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
             return pa.array(list(map(attrgetter(field.name), ranges)), field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
-        if field.name in CursorKey._fields:
-            return _repeated([getattr(page.key, field.name) for page in pages], counts, field.type)
-        if field.name == "topic":
-            return _repeated([page.topic for page in pages], counts, field.type)
+        if field.name in of_pages:
+            return _repeated(of_pages[field.name], counts, field.type)
         return _repeated([same.get(field.name)], [len(ranges)], field.type)
 
     return pa.concat_tables([table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)])
 
 
-def _repeated(values: list, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
+def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
     """Each value as often as its count says, in slices of one array per value: a million rows of the same take no memory."""
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):

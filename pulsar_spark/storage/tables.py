@@ -127,7 +127,7 @@ class AppendTable:
         self._known = -1
 
     def append(self, rows: pa.Table) -> int:
-        """Append *rows* in one commit of one file per partition; the version committed."""
+        """Append *rows* in one commit; the version committed."""
         return self._append(rows, {})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:

@@ -11,8 +11,7 @@ from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAY
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
-from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import read_added
+from pulsar_spark.storage.tables import is_committed, read_added
 from pulsar_spark.storage.topics import Topic
 
 SENT_COLUMNS = ("payload", "partition_key", "ordering_key", "event_time", "properties")
@@ -57,8 +56,7 @@ def rows_to_send(letters: DataFrame, fix: Fix | None, claims: list[Claim], origi
 
 def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
     """Sequence ids of the messages in the commit of a transaction, from the commit's own files; none where there is no such commit."""
-    seen = open_table(topic.path).transaction_version(app_id)
-    if seen is None or seen < version:
+    if not is_committed(topic.path, app_id, version):
         return set()
     log = TableLog(topic.path)
     for at in range(log.latest(), 0, -1):
