@@ -6,6 +6,10 @@ that ``except pulsar.ConsumerBusy`` keeps working after ``import pulsar_spark as
 """
 
 
+DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it"
+"""What to do about stored rows that break an invariant; the end of such a message."""
+
+
 class PulsarSparkError(Exception):
     """The root of every error raised on purpose."""
 

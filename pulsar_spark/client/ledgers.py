@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -110,7 +110,7 @@ class LedgerIndex:
             known = self._partition(topic_id, partition, until=last)
             if last >= known.end:
                 raise CorruptState(f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was delivered but has no ledger; "
-                                   "run doctor on the root")
+                                   f"{DOCTOR}")
             index, found = known.at_position(first), []
             while index < len(known) and (index < 0 or known[index].first_position <= last):
                 if index >= 0 and known[index].first_position + known[index].entries > first:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from pulsar_spark.client.ledgers import Run
-from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.errors import DOCTOR, CorruptState, TopicNotFound
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.trimmed import trimmed_ledgers
@@ -72,7 +72,7 @@ class MessageFiles:
                 yield block.take(pa.array(range(size))) if len(rows.entry_ids) > 4 * size else block
         if found != expected and file.ledger_id > trimmed_ledgers(topic_path, [partition])[partition]:
             raise CorruptState(f"{str(topic_path)!r}: publish commit {file.ledger_id} should have {expected} messages in entries {first} to {last} of "
-                               f"partition {partition}, found {found}; run doctor on the root")
+                               f"partition {partition}, found {found}; {DOCTOR}")
 
     def _pieces(self, topic_path, partition: int, run: "Run | FileEntries", first: int, last: int) -> Iterator[_Rows]:
         path = f"{topic_path}/{run.path}"

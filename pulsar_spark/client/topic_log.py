@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.message_files import FileEntries
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
@@ -110,5 +110,5 @@ def _published(version: int, added: AddedFile) -> FileEntries:
         return FileEntries(version, added.min_values["publish_id"], added.min_values["entry_id"], added.max_values["entry_id"], added.rows, added.path,
                            _partition(added), None if last is None else datetime.fromisoformat(last))
     except KeyError as missing:
-        raise CorruptState(f"file {added.path!r} of commit {version} has no {missing}: it was not published by pulsar_spark; run doctor on the root"
+        raise CorruptState(f"file {added.path!r} of commit {version} has no {missing}: it was not published by pulsar_spark; {DOCTOR}"
                            ) from missing

@@ -1,5 +1,8 @@
 """Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit file, put in place by a hard link,
-which the file system does only once.
+which the file system does only once. Nobody needs a lock for that (design 3.4, rule 5): who finds a version taken links the same file under the next.
+
+What a crash or an error in between leaves: before the link files that no commit names, which the writer takes away if it can and ``maintain vacuum`` otherwise;
+after it the commit, whatever the writer was told. So a writer that was told of an error looks for its rows in the log before it writes them again.
 
 Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table of 60 commits and 200 to 500 ms on one of
 300 to 800, and a broker makes that many in minutes. An append needs none of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left
@@ -7,13 +10,15 @@ out is what appends of ours never need: schema changes, deletion vectors, column
 Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table. Source: the Delta protocol, "Delta Log Entries",
 "Actions", "Per-file Statistics".
 """
+import contextlib
 import json
+import logging
 import os
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -22,7 +27,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.log import ENGINE
 from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
@@ -39,6 +47,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 _LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1) - 999
 _checkpointing = threading.Lock()
+log = logging.getLogger(__name__)
 
 
 class StagedFile(NamedTuple):
@@ -53,34 +62,75 @@ class StagedFile(NamedTuple):
         return self.statistics["numRecords"]
 
 
-def place_files(table: Path, staged: Iterable[StagedFile]) -> list[dict]:
-    """Move staged files into the table; their ``add`` actions."""
+def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
+    """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants that."""
+    if is_durable(table):
+        for file in staged:
+            sync_file(file.source)
     adds = []
-    for file in staged:
-        (table / file.name).parent.mkdir(exist_ok=True)
-        os.rename(file.source, table / file.name)
-        adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
+    with _removing(table, adds):
+        for file in staged:
+            (table / file.name).parent.mkdir(exist_ok=True)
+            os.rename(file.source, table / file.name)
+            adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
+        _sync_folders_of(table, adds)
     return adds
 
 
 def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]:
-    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of rows; their ``add`` actions."""
+    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of rows; their ``add`` actions.
+
+    An error leaves no file behind, so that trying again on a full disk does not make it fuller."""
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
-        pieces += [(folder, values, part.slice(first, _FILE_ROWS)) for first in range(0, max(part.num_rows, 1), _FILE_ROWS)]
-    if rows.num_rows <= _FILE_ROWS:
-        return [_write_file(table, *piece) for piece in pieces]
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        return list(pool.map(lambda piece: _write_file(table, *piece), pieces))
+        for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
+            pieces.append(({"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}, values, part.slice(first, _FILE_ROWS)))
+    with _removing(table, [named for named, _, _ in pieces]):
+        if rows.num_rows <= _FILE_ROWS:
+            adds = [_write_file(table, *piece) for piece in pieces]
+        else:
+            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+                adds = list(pool.map(lambda piece: _write_file(table, *piece), pieces))
+        _sync_folders_of(table, adds)
+    return adds
 
 
-def _write_file(table: Path, folder: str, values: dict[str, str], rows: pa.Table) -> dict:
-    path = f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+@contextlib.contextmanager
+def _removing(table: Path, adds: list[dict]) -> Iterator[None]:
+    """Remove the files where what is inside fails."""
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        if not is_done:
+            remove_files(table, adds)
+
+
+def remove_files(table: Path, adds: Iterable[dict]) -> None:
+    """Take away files that no commit will name, as far as the file system lets them go."""
+    for add in adds:
+        with contextlib.suppress(OSError):
+            (table / add["path"]).unlink(missing_ok=True)
+
+
+def _sync_folders_of(table: Path, adds: list[dict]) -> None:
+    """The names of the files, and of the folders they lie in, on the disk where the root wants that."""
+    if is_durable(table):
+        folders = {(table / add["path"]).parent for add in adds}
+        for folder in [*(folders - {table}), table]:
+            sync_folder(folder)
+
+
+def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
+    path = named["path"]
     counting = [name for name in _COUNTING if name in rows.schema.names]
     pq.write_table(rows, table / path, compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS,
                    use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
                    column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"))
+    if is_durable(table):
+        sync_file(table / path)
     return _add(table, path, values, statistics(rows))
 
 
@@ -101,27 +151,53 @@ def partition_values(path: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
-def commit(table: Path, version: int, adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> bool:
-    """Put the commit of *version* in place; False when that version exists. Call it under the table's append lock.
+def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = (), *,
+           held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
+    """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is; that version, None when there is none.
 
-    *removes* are path, size and partitionValues of files that leave the table."""
+    *removes* are path, size and partitionValues of files that leave the table; the link is made inside *held*. Where the commit does not come to be, the files
+    of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to the disk."""
+    log_folder = table / "_delta_log"
+    fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
+    version = None
+    try:
+        fresh.write_text("\n".join(map(json.dumps, _actions(adds, transactions, removes))) + "\n")
+        if is_durable(table):
+            sync_file(fresh)
+        version = _link(fresh, log_folder, versions, held)
+    finally:
+        if version is None:
+            remove_files(table, adds)
+        with contextlib.suppress(OSError):  # it is in nobody's way, and what it says is decided
+            fresh.unlink()
+    if version is None:
+        return None
+    if is_durable(table):
+        sync_folder(log_folder)
+    if version % CHECKPOINT_EVERY == 0:
+        _start_checkpoint(table)
+    return version
+
+
+def _actions(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict]) -> list[dict]:
+    """The lines of a commit. The first says how many files the others name, so that one that was cut off between two lines is known."""
     operation = {"operation": "DELETE", "operationParameters": {}} if removes else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
-    actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": "pulsar_spark"}}]
+    actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": ENGINE,
+                               "operationMetrics": {"numFiles": str(len(adds) + len(removes))}}}]
     actions += [{"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}} for app_id, number in transactions.items()]
     actions += [{"add": add} for add in adds]
-    actions += [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
-    log = table / "_delta_log"
-    fresh = log / f".{version:020d}.{uuid.uuid4().hex}.tmp"
-    fresh.write_text("\n".join(map(json.dumps, actions)) + "\n")
-    try:
-        os.link(fresh, log / f"{version:020d}.json")
-    except FileExistsError:
-        return False
-    finally:
-        fresh.unlink()
-    if version % CHECKPOINT_EVERY == 0:
-        threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}").start()
-    return True
+    return actions + [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
+
+
+def _link(fresh: Path, log_folder: Path, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
+    for version in versions:
+        try:
+            with held():
+                os.link(fresh, log_folder / f"{version:020d}.json")
+            return version
+        except FileExistsError:
+            continue
+    return None
 
 
 def statistics(rows: pa.Table) -> dict:
@@ -200,11 +276,27 @@ def _instant(value: datetime) -> str:
     return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
+def _start_checkpoint(table: Path) -> None:
+    """On a thread that the process waits for at its end: one that is killed in the middle of native code takes the process with it."""
+    try:
+        threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
+    except RuntimeError:  # the interpreter is ending already and starts no threads: the next checkpoint will do
+        log.info("no checkpoint of %s: the process is ending", table)
+
+
 def _checkpoint(table: Path) -> None:
-    """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none."""
+    """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none, and one that cannot be made now is made another time."""
     with _checkpointing:
-        if (table / "_delta_log").is_dir():
+        try:
+            if not (table / "_delta_log").is_dir():
+                return
             open_table(table).create_checkpoint()
+            if is_durable(table):
+                for path in (table / "_delta_log").glob("*.checkpoint*.parquet"):
+                    sync_file(path)
+                sync_folder(table / "_delta_log")
+        except (DeltaError, OSError) as failed:
+            log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
 
 
 def _now_ms() -> int:

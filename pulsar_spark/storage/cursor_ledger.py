@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
@@ -182,7 +182,7 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
     for commit in TableLog(path).commits(max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
             return commit.version
-    raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: run doctor on the root")
+    raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
 
 
 def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 
+ENGINE = "pulsar_spark"
+"""What commits of ours say who made them."""
 _NO_STATS: dict = {}
 TRIMMED = "trimmed/"
 """Transaction of a commit that trims a topic: this and the partition; its version is the last ledger that is gone."""
@@ -95,14 +97,14 @@ class TableLog:
     def commit(self, version: int) -> Commit:
         """The commit of one version; :class:`CorruptState` when it is missing or unreadable."""
         try:
-            text = self._file(version).read_text()
+            actions = read_actions(self._file(version))
         except FileNotFoundError as missing:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was read, "
-                               "run doctor on the root") from missing
+            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was read; {DOCTOR}") from missing
+        except ValueError as broken:
+            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); {DOCTOR}") from broken
         added, removed, transactions, is_overwrite = [], 0, {}, False
         try:
-            for line in text.splitlines():
-                action = json.loads(line)
+            for action in actions:
                 if add := action.get("add"):
                     if add.get("dataChange", True):
                         added.append(_added_file(add))
@@ -112,8 +114,8 @@ class TableLog:
                     transactions[transaction["appId"]] = transaction["version"]
                 elif info := action.get("commitInfo"):
                     is_overwrite = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
-        except (ValueError, KeyError) as broken:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); run doctor on the root") from broken
+        except (ValueError, KeyError, TypeError, AttributeError) as broken:
+            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); {DOCTOR}") from broken
         return Commit(version, tuple(added), removed, transactions, is_overwrite)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
@@ -122,6 +124,28 @@ class TableLog:
         while (until is None or version <= until) and self.has(version):
             yield self.commit(version)
             version += 1
+
+
+def read_actions(path: Path) -> list[dict]:
+    """The actions of a commit's file. ValueError, with the cause in words, for one that is empty, as a power loss leaves it, cut off, or no commit at all."""
+    lines = path.read_text().splitlines()
+    actions = [json.loads(line) for line in lines if line.strip("\0 \t")]
+    if not actions:
+        raise ValueError(f"it holds nothing in {path.stat().st_size} bytes, as after a power loss")
+    if other := next((action for action in actions if not isinstance(action, dict)), None):
+        raise ValueError(f"a line is {type(other).__name__}, not an action")
+    _check_whole(actions)
+    return actions
+
+
+def _check_whole(actions: list[dict]) -> None:
+    """Commits of ours say how many files they name, so that one that was cut off between two lines is known."""
+    info = actions[0].get("commitInfo")
+    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE or not isinstance(info.get("operationMetrics"), dict):
+        return
+    said, found = info["operationMetrics"].get("numFiles"), sum("add" in action or "remove" in action for action in actions)
+    if said is not None and said != str(found):
+        raise ValueError(f"it says {said} files and names {found}: it was cut off")
 
 
 def _added_file(add: dict) -> AddedFile:

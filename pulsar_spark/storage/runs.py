@@ -3,7 +3,7 @@
 Numbering has one outcome only (see ``protocol.numbering``), so whoever needs positions of a topic that no broker follows, such as a dead letter topic somebody
 looks into, numbers the rest of its log himself: what the broker will write later is the same.
 """
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, number_commit, read_ledgers, runs_of
@@ -22,7 +22,7 @@ def read_all_runs(layout: Layout, topic: Topic, until: int) -> dict[int, list[Ru
         numbered = max(numbered, run.ledger_id)
     log = TableLog(topic.path)
     if numbered < until and not log.has(numbered + 1):
-        raise CorruptState(f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: run doctor on the root")
+        raise CorruptState(f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: {DOCTOR}")
     for commit in log.commits(numbered, until):
         ends = {partition: ledgers.end_position for partition, ledgers in partitions.items()}
         for partition, runs in number_commit(topic.path, commit, ends, publish_ids).items():

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
@@ -73,7 +73,7 @@ def pieces(runs: pa.Table, ranges: Sequence[PositionRange]) -> list[Piece]:
         while at <= wanted.last:
             run = rows[index] if 0 <= index < len(rows) else None
             if run is None or not run["first_position"] <= at < run["first_position"] + run["entries"]:
-                raise CorruptState(f"position {at} of partition {wanted.partition} is in no ledger: run doctor on the root")
+                raise CorruptState(f"position {at} of partition {wanted.partition} is in no ledger: {DOCTOR}")
             last = min(wanted.last, run["first_position"] + run["entries"] - 1)
             to_entry = run["first_entry_id"] - run["first_position"]
             found.append(Piece(wanted.partition, run["ledger_id"], run["publish_id"], at + to_entry, last + to_entry, at,

@@ -1,13 +1,20 @@
 """Creating, opening, appending to and reading tables without a JVM.
 
 Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
-atomic and a table of another make or a newer release is known before a byte is read. Appends on a local root hold an inter-process lock, because a Spark
-commit there checks and then renames; ``append_fenced`` on top of that commits exactly the next version or nothing. See commits for how.
+atomic and a table of another make or a newer release is known before a byte is read. Appends wait for nobody: a version that is taken is followed by the next,
+and ``append_fenced`` commits exactly the next version or nothing. See commits for how.
+
+A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder, trimming, and a Spark commit on a local disk,
+which checks and then renames. They hold it alone (:func:`append_lock`); an append shares it with all others for the instant of its link, in which it
+also sees that the table is still the one it was opened for.
 """
 import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,16 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from filelock import FileLock
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
-from pulsar_spark.storage.log import AddedFile, Commit, TableLog
+from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
+from pulsar_spark.storage.log import AddedFile, Commit, TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 
 FORMAT = "pulsar_spark"
-_ATTEMPTS = 20
 _CONFIGURATION = {"delta.enableChangeDataFeed": "true"}
 
 
@@ -39,12 +45,22 @@ class Definition(NamedTuple):
 
 @contextlib.contextmanager
 def append_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold the table's inter-process lock; every append on a local root does. Not needed to read."""
-    folder = Path(table)
-    lock = folder.parent / f".{folder.name}.lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(lock):
+    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read."""
+    with _locked(table, fcntl.LOCK_EX):
         yield
+
+
+@contextlib.contextmanager
+def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
+    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    folder = Path(table)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(folder.parent / f".{folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(opened, kind)
+        yield
+    finally:
+        os.close(opened)
 
 
 def staging_folder(table: str | os.PathLike) -> Path:
@@ -57,14 +73,29 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
                  statistics_of: tuple[str, ...] = ()) -> bool:
     """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
     the columns *statistics_of*, or, without them, of all."""
+    if TableLog(path).latest() >= 0:
+        return False
     description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
     configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
-    with append_lock(path):
-        if TableLog(path).latest() >= 0:
-            return False
-        DeltaTable.create(str(path), spec.schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
-                          configuration=configuration)
-        return True
+    table = Path(path)
+    draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    try:
+        DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None, configuration=configuration)
+        first = draft / "_delta_log" / f"{0:020d}.json"
+        log_folder.mkdir(parents=True, exist_ok=True)
+        if is_durable(table):
+            sync_file(first)
+            sync_folder(table)
+            sync_parents(table, table.absolute().parents[2])
+        with append_lock(path):
+            os.link(first, log_folder / first.name)
+    except FileExistsError:
+        return False
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if is_durable(table):
+        sync_folder(log_folder)
+    return True
 
 
 def read_definition(path: str | os.PathLike) -> Definition:
@@ -77,7 +108,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
     first = log.folder / f"{0:020d}.json"
     if first.exists():
         try:
-            actions = [json.loads(line) for line in first.read_text().splitlines()]
+            actions = read_actions(first)
         except ValueError as broken:
             raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
         for action in actions:
@@ -132,51 +163,76 @@ class AppendTable:
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
-        with append_lock(self.path):
-            return None if is_committed(self.path, app_id, version) else self._append(rows, {app_id: version}, is_locked=True)
+        if self._is_committed(app_id, version):
+            return None
+        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_staged(self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None) -> int | None:
         """Move *files* into the table with one commit, the version of which is given. None where there are no files, and where a commit of *app_id* with this
         or a higher *version* is there."""
-        with append_lock(self.path):
-            self._update()
-            if not files or (app_id is not None and is_committed(self.path, app_id, version)):
-                return None
-            return self._commit(place_files(Path(self.path), files), {} if app_id is None else {app_id: version})
+        if not files or (app_id is not None and self._is_committed(app_id, version)):
+            return None
+        self._update()
+        adds = place_files(Path(self.path), files)
+        return self._commit(adds, {}) if app_id is None else self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
         data, such as an OPTIMIZE, may lie between. The version committed."""
-        with append_lock(self.path):
-            self._update()
-            self._check_fence(expected)
-            return self._append(rows, {}, is_locked=True, expected=expected)
+        self._update()
+        self._check_fence(expected)
+        return self._append(rows, {}, lambda seen: self._check_fence(expected))
 
-    def _check_fence(self, expected: int) -> None:
+    def _check_fence(self, expected: int) -> bool:
         if any(commit.added or commit.removed for commit in self._log.commits(expected, self._known)) or self._known < expected:
             raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
+        return True
 
-    def _append(self, rows: pa.Table, transactions: dict[str, int], *, is_locked: bool = False, expected: int | None = None) -> int:
-        with contextlib.nullcontext() if is_locked else append_lock(self.path):
-            self._update()
-            return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, expected)
+    def _is_committed(self, app_id: str, version: int) -> bool:
+        """The same of :func:`is_committed`, as far as the log goes now: what comes later :meth:`_is_new` looks at."""
+        self._update()
+        table = open_table(self.path)
+        self._known = table.version()
+        seen = table.transaction_version(app_id)
+        return seen is not None and seen >= version
 
-    def _commit(self, adds: list[dict], transactions: dict[str, int], expected: int | None = None) -> int:
-        for _ in range(_ATTEMPTS):
-            if commit(Path(self.path), self._known + 1, adds, transactions):
-                self._known += 1
-                return self._known
-            self._known = self._log.latest(self._known)
-            if expected is not None:
-                self._check_fence(expected)
-        raise BrokerFenced(f"{self.path!r}: version {self._known} was taken by another writer that does not hold the table's lock")
+    def _is_new(self, seen: int, app_id: str, version: int) -> bool:
+        return all(commit.transactions.get(app_id, version - 1) < version for commit in self._log.commits(seen, self._known))
+
+    def _append(self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int:
+        self._update()
+        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
+
+    def _commit(self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
+        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version that was known before, whether to try
+        the one behind; None where it does not."""
+        def versions() -> Iterator[int]:
+            while True:
+                yield self._known + 1
+                seen, self._known = self._known, self._log.latest(self._known)
+                if not goes_on(seen):
+                    return
+
+        version = commit(Path(self.path), versions(), adds, transactions, held=self._shared)
+        self._known = self._known if version is None else version
+        return version
+
+    @contextlib.contextmanager
+    def _shared(self) -> Iterator[None]:
+        """Nobody deletes the table or holds it alone, and it is still the one that was opened."""
+        with _locked(self.path, fcntl.LOCK_SH):
+            self._check_life()
+            yield
 
     def _update(self) -> None:
         """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its place since."""
+        self._check_life()
+        self._known = self._log.latest(self._known)
+
+    def _check_life(self) -> None:
         now = self._log.life()
         if now != self._life and None not in (now, self._life):
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
-        self._known = self._log.latest(self._known)
 
 
 def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

@@ -8,9 +8,10 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsar_spark.errors import CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.errors import DOCTOR, CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
+from pulsar_spark.storage.durability import DEFAULT, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
 
@@ -44,6 +45,8 @@ def prepare_root(layout: Layout) -> None:
         path = layout.broker_table(spec.name)
         if not create_table(path, spec):
             read_definition(path)
+    if not settings_path(layout.root).exists():
+        write_durability(layout.root, DEFAULT)
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
@@ -74,7 +77,7 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
     except FileNotFoundError:
         raise TopicNotFound(f"topic {str(name)!r} does not exist: create it, or publish to it first") from None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
-        raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: run doctor on the root")
+        raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
     return Topic(name, path, definition.table_id, definition.properties["partitions"])
 
 

@@ -103,7 +103,7 @@ def trim_topic(layout: Layout, topic: Topic, partitions: list[int], *, now: date
             done = [Trimmed(each, len(found[each.partition]), sum(remove["size"] for remove in found[each.partition])) for each in trims]
             gone = trimmed_ledgers(topic.path, partitions)
             transactions = {f"{TRIMMED}{each.partition}": max(each.ledger_id, gone[each.partition]) for each in trims if each.ledger_id}
-            if dry_run or not removes or commit(topic.path, table.version() + 1, [], transactions, removes):
+            if dry_run or not removes or commit(topic.path, [table.version() + 1], [], transactions, removes) is not None:
                 return done
 
 

@@ -192,11 +192,11 @@ def test_an_optimize_between_a_round_s_check_and_its_commit_fences_nobody(engine
 
     commit, path = tables.commit, engine.layout.broker_table("cursor_ledger")
 
-    def optimize_and_commit(table, *arguments):
+    def optimize_and_commit(table, *arguments, **options):
         if table == path:
             monkeypatch.undo()
             optimize(path)
-        return commit(table, *arguments)
+        return commit(table, *arguments, **options)
 
     monkeypatch.setattr(tables, "commit", optimize_and_commit)
     engine.round([ON.ack(0)], 2)

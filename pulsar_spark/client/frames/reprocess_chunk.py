@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.client.frames.message_columns import refusal
-from pulsar_spark.errors import CorruptState, InvalidMessage
+from pulsar_spark.errors import DOCTOR, CorruptState, InvalidMessage
 from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAYS
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import TableLog
@@ -61,7 +61,7 @@ def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
     log = TableLog(topic.path)
     for at in range(log.latest(), 0, -1):
         if not log.has(at):
-            raise CorruptState(f"topic {str(topic.name)!r}: the commit of transaction {app_id!r}, {version} is gone from the log: run doctor on the root")
+            raise CorruptState(f"topic {str(topic.name)!r}: the commit of transaction {app_id!r}, {version} is gone from the log: {DOCTOR}")
         commit = log.commit(at)
         if commit.transactions.get(app_id) == version:
             return set(read_added(topic.path, commit, MESSAGES.schema, ["sequence_id"])["sequence_id"].to_pylist())
