@@ -61,6 +61,8 @@ class Bundle:
         self.lease_ms: dict[str, int] = {}
         self.round = self.version = 0
         self.epoch = 0
+        self.broker_id: str | None = None
+        """Who committed the latest round when the bundle was loaded."""
         self.requests_version = 0
         self.ledgers_version = 0
         self.clock = 0
@@ -187,7 +189,7 @@ def load_bundle(layout: Layout) -> Bundle:
     bundle, latest = Bundle(layout), read_latest(layout)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
-        bundle.requests_version = latest.round_row["requests_version"]
+        bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
         bundle.clock = to_micros(latest.round_row["round_time"])
     bundle.scan()
     for (owner, name), value in latest.policies.items():

@@ -5,9 +5,16 @@ a round as soon as something is asked, published or falls due; it ends after :da
 the change feed of ``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a few rows), now it is
 10 ms, against 60 ms for the round itself (``python -m tests.benchmarks --only latency``).
 
-Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. A broker that finds the lease taken
-stands by and takes over when it ends; one that was taken over stops at its next commit.
+Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. So each query has a checkpoint folder of
+its own, and one that Spark ends for reasons of its own (a folder that is gone, say) is followed by another. A broker that finds the lease taken stands by and
+takes over when it ends; one that was taken over stops at its next commit, or when it would renew its lease.
+
+A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed taken over again when it can be written.
+What else ends a round ends the broker. It never travels through Spark, which would say it in its own words and at length, but is kept in
+:attr:`Broker.failure` and raised by :meth:`Broker.wait`.
 """
+import atexit
+import contextlib
 import logging
 import os
 import shutil
@@ -16,22 +23,22 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
-from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from deltalake.exceptions import DeltaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.gather import next_due
+from pulsar_spark.broker.patience import Patience
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.stream import Stream, is_spark_gone
+from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
@@ -42,6 +49,8 @@ LOOK_SHARE = 9
 """How many times longer than a look at all logs the pause between two of them is at least: a tenth of a core for a broker of thousands of topics."""
 
 STOP_SECONDS = 60.0
+MAY_PASS = (OSError, PulsarSparkError, PySparkException, DeltaError)
+"""As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
 
 
@@ -51,7 +60,8 @@ def now_micros() -> int:
 
 
 class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run`` does.
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does. Best in a ``with`` statement, at the end of
+    which the round under way is over, the query stopped and the lease given back.
 
     At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get nothing new; 0 = no limit.
     """
@@ -65,33 +75,40 @@ class Broker:
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.failure: BaseException | None = None
         self._stopping, self._between_batches = threading.Event(), threading.Event()
-        self._query = None
-        self._lease: BundleLease | None = None
+        self._between_batches.set()
+        self._closing, self._batch = threading.Lock(), threading.Lock()
+        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, self._fail)
+        self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
+        self._requests_log = TableLog(self.layout.broker_table("requests"))
+        self._disk = Patience(self._stopping, self.broker_id, "its root cannot be read and written")
+        self._must_reload = False
+
+    def __enter__(self) -> "Broker":
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+        if self.failure is not None and kind is None:
+            raise self.failure
 
     def start(self, standby_seconds: float | None = None) -> bool:
         """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
-        prepare_root(self.layout)
-        self._lease = BundleLease(self.layout, self.broker_id)
-        inputs = Path(self.layout.bundle_folder()) / "inputs"
-        planner = Planner(self.spark, inputs / self.broker_id)
-        planner.warm_up()
-        waited_since = time.monotonic()
-        while not self._lease.take():
-            if standby_seconds is not None and time.monotonic() - waited_since > standby_seconds:
-                return False
-            if self._stopping.wait(0.2):
-                return False
-        threading.Thread(target=self._renew_lease, name="lease", daemon=True).start()
-        for folder in inputs.iterdir():
-            if folder.name != self.broker_id:
-                shutil.rmtree(folder, ignore_errors=True)  # a standby's are made again when it needs them
-        self.rounds = Rounds(load_bundle(self.layout), planner.run, self.now, self.broker_id,
-                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
-        self._requests_log = TableLog(self.layout.broker_table("requests"))
-        self.rounds.take_over()
-        self._query = self._start_query()
-        log.info("broker %s serves %s", self.broker_id, self.layout.root)
-        return True
+        atexit.register(self.close)
+        try:
+            if self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up) and self._tenure.begin(standby_seconds):
+                self._remove_what_others_left()
+                if self._patiently(self._take_over) and self._patiently(self._stream.start):
+                    threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
+                    log.info("broker %s serves %s", self.broker_id, self.layout.root)
+                    return True
+        except BaseException:
+            self.close()
+            raise
+        if self._stopping.is_set():
+            self.close()
+        return False
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""
@@ -99,60 +116,83 @@ class Broker:
 
     def wait(self, timeout_seconds: float | None = None) -> None:
         """Block until the broker has stopped; raises what stopped it, if it was not asked to."""
-        until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        while not self._stopping.wait(0.1) and self._query.isActive:
-            if until is not None and time.monotonic() > until:
-                return
-        self._close()
+        if not self._stopping.wait(timeout_seconds):
+            return
+        self.close()
+        if self.failure is not None:
+            raise self.failure
 
-    def _close(self) -> None:
-        was_asked = self._stopping.is_set()
+    def close(self) -> None:
+        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call twice."""
         self._stopping.set()
-        self._between_batches.wait(STOP_SECONDS)
-        failure = self.failure
+        with self._closing:
+            atexit.unregister(self.close)
+            self._between_batches.wait(STOP_SECONDS)
+            self._stream.stop()
+            self._tenure.end()
+
+    def _fail(self, failure: BaseException) -> None:
+        """Stop because of *failure*; the first one counts."""
+        self.failure = self.failure or failure
+        self._stopping.set()
+
+    def _patiently(self, step: Callable[[], object]) -> bool:
+        """Do *step*, as often as it takes until the disk lets it; False when the broker is stopped meanwhile."""
+        while not self._stopping.is_set():
+            try:
+                step()
+            except MAY_PASS as fault:
+                self._disk.bear(fault)
+            else:
+                self._disk.end()
+                return True
+        return False
+
+    def _remove_what_others_left(self) -> None:
+        """Files of brokers that have gone; a standby makes its own again when it needs them."""
+        for folder in (self.layout.bundle_folder() / "inputs", self.layout.checkpoint()):
+            for found in folder.iterdir() if folder.is_dir() else ():
+                if found.name != self.broker_id:
+                    shutil.rmtree(found, ignore_errors=True)
+
+    def _supervise(self) -> None:
+        """Keep the query going until the broker stops, then end what is left of it, also where nobody waits."""
         try:
-            failure = failure or (None if was_asked else self._query.exception())
-            self._query.stop()
-        except (Py4JError, ConnectionError):
-            log.info("Spark was stopped before the broker")  # a service manager ends all processes of a service at once
-        self._lease.let_go()
-        if failure is not None:
-            raise failure
+            self._stream.supervise()
+        finally:
+            self.close()
 
-    def _renew_lease(self) -> None:
-        while not self._stopping.wait(LEASE_SECONDS / 4):
-            if not self._lease.take():
-                self.failure = BrokerFenced(f"another broker holds the lease of {str(self.layout.root)!r}")
-                self._stopping.set()
-
-    def _start_query(self) -> StreamingQuery:
-        checkpoint = self.layout.checkpoint()
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        ticks = self.spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-        return (ticks.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
-                .queryName(f"broker-{self.broker_id}").trigger(processingTime="0 seconds").start())
+    # Rounds
 
     def _run_batch(self, _ticks: DataFrame, _batch_id: int) -> None:
-        """One micro-batch: rounds for what is asked, published or falls due while it watches."""
-        self._between_batches.clear()
-        try:
-            self._run_rounds(time.monotonic() + WATCH_SECONDS)
-        except PulsarSparkError as failure:
-            self.failure = failure
-            raise
-        finally:
-            self._between_batches.set()
+        """One micro-batch: rounds for what is asked, published or falls due while it watches. Nothing is raised into Spark: see the module's docstring."""
+        with self._batch:
+            self._between_batches.clear()
+            try:
+                self._run_rounds(time.monotonic() + WATCH_SECONDS)
+            except Exception as failure:
+                if not is_spark_gone(failure):  # whether it was to go the supervisor knows
+                    self._fail(failure)
+            finally:
+                self._between_batches.set()
 
     def _run_rounds(self, watch_until: float) -> None:
         is_settled = False
         while not self._stopping.is_set():
             looked = time.monotonic()
-            if not is_settled or self._has_news():
-                is_settled = not self._run_round()
-            elif looked > watch_until:
+            try:
+                if not is_settled or self._has_news():
+                    is_settled = not self._run_round()
+                    self._disk.end()
+                    continue
+            except MAY_PASS as fault:
+                is_settled, self._must_reload = False, True
+                bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
+                bear(fault)
+                continue
+            if looked > watch_until:
                 return
-            else:
-                time.sleep(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
+            time.sleep(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
 
     def _has_news(self) -> bool:
         bundle = self.rounds.bundle
@@ -162,11 +202,24 @@ class Broker:
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""
         started = time.perf_counter()
+        if self._must_reload:
+            self._take_over(is_again=True)
         rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
         result = self.rounds.run(requests_of(rows), version)
         if self.on_round and result.is_committed:
             self.on_round(result, time.perf_counter() - started)
         return result.is_committed
+
+    def _take_over(self, *, is_again: bool = False) -> None:
+        """Begin from what is committed, and write what a round that failed half-way left unwritten; *is_again* only where the latest round is this broker's.
+
+        What such a round left in memory is neither the state before it nor what is committed."""
+        bundle = load_bundle(self.layout)
+        if is_again and bundle.broker_id != self.broker_id:
+            raise BrokerFenced(f"{str(self.layout.root)!r}: the latest round is of {bundle.broker_id}: another broker serves this bundle")
+        rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id, max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
+        rounds.take_over()
+        self.rounds, self._must_reload = rounds, False
 
 
 def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None,
@@ -174,16 +227,27 @@ def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on
     """Serve *root* until SIGTERM or SIGINT; blocks. :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
     from pulsar_spark.storage.session import spark_session  # here: it finds Java, which a caller with a session of its own has
 
-    broker = Broker(spark or spark_session("pulsar-spark broker", for_rounds=True), root, on_round=on_round,
-                    max_unacked_messages_per_broker=max_unacked_messages_per_broker)
+    with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
+        session = spark or spark_session("pulsar-spark broker", for_rounds=True)
+    broker = Broker(session, root, on_round=on_round, max_unacked_messages_per_broker=max_unacked_messages_per_broker)
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():
             broker.wait()
-    except StreamingQueryException:
-        if broker.failure is not None:
-            raise broker.failure from None
-        raise
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _no_signal_for_spark() -> Iterator[None]:
+    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the broker, which then ends its JVM.
+
+    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits: while blocked it is kept though ignored."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

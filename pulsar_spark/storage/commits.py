@@ -190,14 +190,27 @@ def _actions(adds: list[dict], transactions: dict[str, int], removes: Sequence[d
 
 
 def _link(fresh: Path, log_folder: Path, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
+    """The first version that nobody had taken. An error of a link that was made all the same, as network file systems have them, is none."""
     for version in versions:
         try:
             with held():
                 os.link(fresh, log_folder / f"{version:020d}.json")
             return version
         except FileExistsError:
-            continue
+            if _is_linked(fresh):
+                return version
+        except OSError:
+            if not _is_linked(fresh):
+                raise
+            return version
     return None
+
+
+def _is_linked(fresh: Path) -> bool:
+    try:
+        return fresh.stat().st_nlink > 1
+    except FileNotFoundError:  # with its folder: the table was deleted
+        return False
 
 
 def statistics(rows: pa.Table) -> dict:

@@ -102,8 +102,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
     """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer release,
     FileNotFoundError without a table, :class:`CorruptState` for one half written."""
     log = TableLog(path)
-    if not log.exists():
-        raise FileNotFoundError(path)
+    if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
+        raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
     description = table_id = None
     first = log.folder / f"{0:020d}.json"
     if first.exists():

@@ -1,0 +1,95 @@
+"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own, another one follows.
+
+Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker that was taken over may still write to
+the one it had.
+"""
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pulsar_spark.broker.patience import Patience
+from pulsar_spark.errors import UnknownError
+
+LOOK_SECONDS = 0.3
+STEADY_SECONDS = 15.0
+"""A query that has run so long has outlived what ended the one before."""
+SIGNAL_SECONDS = 2.0
+"""How long after Spark is gone the signal that ended both may take to be handled here."""
+log = logging.getLogger(__name__)
+
+
+def is_spark_gone(error: BaseException) -> bool:
+    """Whether *error* says that there is no Spark to talk to any more, rather than that Spark has refused something."""
+    return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
+
+
+class Stream:
+    """One query at a time, which calls *run_batch* until *stopping* is set. *fail* is told when Spark itself has ended."""
+
+    def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, run_batch: Callable[[DataFrame, int], None], stopping: threading.Event,
+                 fail: Callable[[Exception], None]):
+        self._spark, self._checkpoints, self._broker_id = spark, checkpoints, broker_id
+        self._run_batch, self._stopping, self._fail = run_batch, stopping, fail
+        self._changing = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Start a query, unless the broker is stopping."""
+        with self._changing:
+            if self._stopping.is_set():
+                return
+            checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
+            ticks = self._spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+            self._query = (ticks.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
+                           .queryName(f"broker-{checkpoint.name}").trigger(processingTime="0 seconds").start())
+            self._started = time.monotonic()
+
+    def stop(self) -> None:
+        """End the query; no other follows once the broker is stopping."""
+        with self._changing:
+            query, self._query = self._query, None
+            try:
+                if query is not None:
+                    query.stop()
+            except (Py4JError, ConnectionError, PySparkException) as failed:
+                log.info("Spark has ended before broker %s" if is_spark_gone(failed) else "the query of broker %s did not end by itself", self._broker_id)
+            shutil.rmtree(self._checkpoints, ignore_errors=True) if query is not None else None
+
+    def supervise(self) -> None:
+        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""
+        patience = Patience(self._stopping, self._broker_id, "Spark has ended its query, another one is started")
+        try:
+            while not self._stopping.wait(LOOK_SECONDS):
+                query = self._query
+                if query is not None and query.isActive:
+                    if time.monotonic() - self._started > STEADY_SECONDS:
+                        patience.end()
+                    continue
+                why = None if query is None else query.exception()
+                if query is not None and why is None:
+                    log.warning("the query of broker %s was stopped, and so the broker stops", self._broker_id)
+                    self._stopping.set()
+                    return
+                self._replace(patience, why)
+        except (Py4JError, ConnectionError) as failure:
+            if not is_spark_gone(failure):
+                self._fail(failure)
+            elif not self._stopping.wait(SIGNAL_SECONDS):
+                self._fail(UnknownError(f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"))
+
+    def _replace(self, patience: Patience, why: PySparkException | None) -> None:
+        patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
+        try:
+            self.start()
+        except PySparkException as failed:
+            log.info("broker %s could not start another query yet: %s", self._broker_id, str(failed).strip().partition("\n")[0])

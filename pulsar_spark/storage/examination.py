@@ -1,0 +1,181 @@
+"""Examining a root: what of its tables' logs, files and checkpoints is broken, what that means, and which command mends it. Reads only, and needs no broker.
+
+What counts is what a reader would meet. A file that no commit names is none of it: a crash leaves such files, and ``maintain vacuum`` takes them.
+"""
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
+from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.schemas import BROKER_TABLES, LEDGERS, MESSAGES, REPROCESSING
+from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.durability import read_durability
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_of_topic, number_commit
+from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.tables import read_definition
+
+REPAIR = "pulsar-spark repair"
+UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be. ``table`` is a topic's full name or a broker's table; ``command`` is None where no command mends it."""
+
+    kind: str
+    table: str
+    path: str
+    version: int | None
+    text: str
+    command: str | None
+
+
+def examine_root(layout: Layout) -> list[Finding]:
+    """All findings, the root's own first, then table by table; none for a root that is sound."""
+    findings = list(_examine_settings(layout))
+    tables = list(tables_of(layout))
+    for name, path, topic in tables:
+        findings += examine_table(name, path, topic)
+    if not findings:
+        findings += _examine_state(layout, [(name, path) for name, path, topic in tables if topic])
+    return findings
+
+
+def tables_of(layout: Layout) -> Iterator[tuple[str, Path, TopicName | None]]:
+    """(name, path, topic) of every table of the root: the broker's, which have no topic, and those of topics, or of what lies in their place."""
+    for spec in (*BROKER_TABLES, REPROCESSING):
+        path = layout.broker_table(spec.name)
+        if spec is not REPROCESSING or path.exists():
+            yield spec.name, path, None
+    for tenant, namespace in layout.namespaces():
+        for topic in layout.topics(tenant, namespace):
+            yield str(topic), layout.topic(topic), topic
+
+
+def _examine_settings(layout: Layout) -> Iterator[Finding]:
+    try:
+        read_durability(layout.root)
+    except (CorruptState, OSError) as broken:
+        yield Finding("settings", "", str(layout.root), None, str(broken), "pulsar-spark durability set fsync")
+
+
+def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Finding]:
+    """Definition, commits, data files and checkpoints of one table."""
+    try:
+        definition = read_definition(path)
+    except FileNotFoundError:
+        if topic is None:
+            yield Finding("missing_table", name, str(path), None, "the broker's table is missing: a broker that starts makes an empty one, and what it said is lost",
+                          None)
+        return
+    except (CorruptState, NotARoot, NewerLayout) as refused:
+        yield Finding("foreign_table" if isinstance(refused, NotARoot) else "definition", name, str(path), 0, str(refused), None)
+        return
+    expected = (MESSAGES.name, str(topic)) if topic else (name, definition.properties.get("topic"))
+    if (definition.table, definition.properties.get("topic")) != expected:
+        yield Finding("foreign_table", name, str(path), 0, f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}: "
+                                                           "move it to where it belongs", None)
+        return
+    broken = list(broken_commits(path))
+    for version, why in broken:
+        yield Finding("broken_commit", name, str(path), version, f"commit {version} {why}: what it said is missing, and readers stop before it", REPAIR)
+    yield from _examine_checkpoints(name, path)
+    for file, why in _broken_files(path, {version for version, _ in broken}):
+        meaning = "its messages are lost: pass them over with 'pulsar-spark subscriptions skip', or restore it" if topic else "what it said is lost: restore it"
+        yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", None)
+
+
+def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
+    """(version, what is wrong) of every commit that is empty, cut off, no commit, or missing between others."""
+    log = TableLog(path)
+    for version in range(max(log.earliest(), 0), log.latest() + 1):
+        if not log.has(version):
+            yield version, "is missing from the log"
+            continue
+        try:
+            log.commit(version)
+        except CorruptState as broken:
+            yield version, f"cannot be read ({broken.__cause__})"
+    newest = max((int(file.name[:20]) for file in log.folder.glob("*.json") if file.name[:20].isdigit()), default=-1)
+    if newest > log.latest():
+        yield from ((version, "is missing from the log") for version in range(log.latest() + 1, newest) if not log.has(version))
+
+
+def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
+    """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass over."""
+    log, files = TableLog(path), {}
+    try:
+        table = open_table(path)
+        return {file["path"]: file["size_bytes"] for file in pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()}
+    except DeltaError:
+        for file in sorted(log.folder.glob("*.json")):
+            if file.name[:20].isdigit() and int(file.name[:20]) not in without:
+                for action in read_actions(file):
+                    if "add" in action:
+                        files[action["add"]["path"]] = action["add"]["size"]
+                    elif "remove" in action:
+                        files.pop(action["remove"]["path"], None)
+        return files
+
+
+def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:
+    for name, size in named_files(path, broken).items():
+        try:
+            found = (path / name).stat().st_size
+        except FileNotFoundError:
+            yield name, "is gone"
+            continue
+        if found != size:
+            yield name, f"has {found} bytes instead of {size}"
+
+
+def _examine_checkpoints(name: str, path: Path) -> Iterator[Finding]:
+    for file in broken_checkpoints(path):
+        yield Finding("broken_checkpoint", name, str(path), None, f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost", REPAIR)
+
+
+def broken_checkpoints(path: Path) -> Iterator[Path]:
+    """Checkpoints, and the file that names the latest, that cannot be read."""
+    for file in sorted((path / "_delta_log").glob("*.checkpoint*.parquet")):
+        try:
+            pq.read_metadata(file)
+        except (pa.ArrowInvalid, OSError):
+            yield file
+    last = path / "_delta_log" / "_last_checkpoint"
+    if last.exists():
+        try:
+            json.loads(last.read_text())["version"]
+        except (ValueError, KeyError, TypeError):
+            yield last
+
+
+def _examine_state(layout: Layout, topics: list[tuple[str, Path]]) -> Iterator[Finding]:
+    """What the tables say together: whether the state can be read, and every topic numbered. Asked only where each of them is sound."""
+    try:
+        latest = read_latest(layout)
+    except UNREADABLE as broken:
+        yield Finding("state", "cursor_ledger", str(layout.broker_table("cursor_ledger")), None, f"the state cannot be read: {broken}", None)
+        return
+    for name, path in topics:
+        yield from _examine_numbering(layout, name, path, latest)
+
+
+def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows) -> Iterator[Finding]:
+    topic_id = read_definition(path).table_id
+    try:
+        ledgers_of_topic(layout, topic_id)
+    except CorruptState as broken:
+        yield Finding("ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR)
+    numbered = min((row["ledger_id"] for (owner, _), row in latest.topics.items() if owner == topic_id), default=0)
+    try:
+        for commit in TableLog(path).commits(numbered):
+            number_commit(path, commit, {}, set())
+    except UNREADABLE as broken:
+        yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", None)

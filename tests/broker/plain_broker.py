@@ -1,0 +1,55 @@
+"""A broker as it runs, but for Spark: the query is a thread that calls one batch after the other, the plan is made without it."""
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pulsar_spark.broker import runner
+from tests.plain_planner import PlainPlanner
+
+BATCH_THREAD = "plain batches"
+
+
+class PlainPlans(PlainPlanner):
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def warm_up(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+
+class PlainStream:
+    def __init__(self, run_batch: Callable, stopping: threading.Event):
+        self._run_batch, self._stopping = run_batch, stopping
+        self._thread = threading.Thread(target=self._run, name=BATCH_THREAD, daemon=True)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._run_batch(None, 0)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def supervise(self) -> None:
+        self._stopping.wait()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join(30)
+
+
+class PlainBroker(runner.Broker):
+    """``with PlainBroker(root) as broker``."""
+
+    def __init__(self, root, **options):
+        super().__init__(None, root, **options)
+        self._planner = PlainPlans(self._planner.folder)
+        self._stream = PlainStream(self._run_batch, self._stopping)
+
+
+def eventually(is_so: Callable[[], object], seconds: float = 30) -> None:
+    """Return when *is_so*; an AssertionError after *seconds*."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until, "it never came to be"
+        time.sleep(0.01)

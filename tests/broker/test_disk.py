@@ -1,0 +1,194 @@
+"""A disk that is full or read-only for a while: the broker says so, waits, and goes on as if nothing had been."""
+import logging
+import os
+from collections import Counter
+
+import pytest
+
+from pulsar_spark.broker import patience
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.schemas import MESSAGES, REQUESTS
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
+from tests.broker.plain_broker import BATCH_THREAD, PlainBroker, eventually
+from tests.faults import FULL, READ_ONLY, faults
+from tests.requests import On
+
+TOPIC = "persistent://public/default/t"
+ON = On(TOPIC)
+DEAD = dead_letter_topic(TOPIC, "s")
+WRITES = 64
+EVERY = int(os.environ.get("PULSAR_SPARK_FAULTS_EVERY", "5"))
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(patience, "LONGEST_SECONDS", 0.01)
+
+
+def publish(layout: Layout, number: int, entries: int) -> None:
+    AppendTable(layout.topic(read_topic(layout, TOPIC).name)).append(MESSAGES.rows([
+        dict(publish_id=f"{number:032x}", entry_id=entry, batch_size=1, partition=-1, payload=b"x", publish_time=number) for entry in range(entries)]))
+
+
+def ask(layout: Layout, *requests: dict) -> int:
+    return AppendTable(layout.broker_table("requests")).append(REQUESTS.rows(list(requests)))
+
+
+def consumed(layout: Layout) -> int:
+    row = read_latest(layout).round_row
+    return row["requests_version"] if row else -1
+
+
+def play(root) -> dict:
+    """Messages, deliveries, acknowledgements, a death with its letter; what is left, with the broker's part on a disk as it is."""
+    layout = Layout(root)
+    prepare_root(layout)
+    create_topic(layout, TOPIC)
+    publish(layout, 1, 4)
+    last = ask(layout, ON.subscribe("A", max_redeliver_count=1), ON.flow("A", 20))
+    with PlainBroker(root) as broker:
+        def settled() -> bool:
+            broker.failure and broker.wait()
+            return consumed(layout) >= last and not broker.rounds.bundle.has_news()
+
+        eventually(settled)
+        last = ask(layout, ON.ack(0), ON.negative_ack("A", 1))
+        publish(layout, 2, 2)
+        eventually(settled)
+        eventually(lambda: pending(layout)[1] == ("A", 1))
+        last = ask(layout, ON.ack(2), ON.negative_ack("A", 1))
+        eventually(lambda: settled() and 1 not in pending(layout) and len(pending(layout)) == 3)
+        eventually(lambda: letters(layout))
+    assert broker.failure is None
+    runs = list(runs_of(read_ledgers(layout.broker_table("ledgers"))[0]))
+    topic_id = read_topic(layout, TOPIC).topic_id
+    [cursor] = (row for key, row in read_latest(layout).cursors.items() if key.topic_id == topic_id)
+    return {"pending": pending(layout), "mark_delete": cursor["mark_delete_position"], "letters": letters(layout), "permits": permits(layout),
+            "numbered": [(run.first_position, run.entries) for owner, _, run in runs if owner == topic_id]}
+
+
+def pending(layout: Layout) -> dict:
+    topic_id = read_topic(layout, TOPIC).topic_id
+    return {position: (held.consumer_id, held.redelivery_count) for key, pages in read_latest(layout).pages.items() if key.topic_id == topic_id
+            for ranges in pages.values() for held in ranges if held.status == "pending" for position in range(held.first, held.last + 1)}
+
+
+def permits(layout: Layout) -> list[int]:
+    return [row["permits"] for rows in read_latest(layout).consumers.values() for row in rows.values()]
+
+
+def letters(layout: Layout) -> Counter:
+    path = layout.topic(read_topic(layout, TOPIC).name).with_name("t-s-_44_4c_51")
+    if not path.exists():
+        return Counter()
+    return Counter(dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)
+                   for properties in dataset_of(path).to_table()["properties"].to_pylist())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict:
+    found = play(tmp_path_factory.mktemp("undisturbed") / "root")
+    assert found["pending"] == {3: ("A", 0), 4: ("A", 0), 5: ("A", 0)} and found["mark_delete"] == 2
+    assert found["letters"].total() == 1 and found["numbered"] == [(0, 4), (4, 2)]
+    return found
+
+
+@pytest.mark.parametrize("write", range(1, WRITES, EVERY))
+def test_each_write_may_fail_for_a_while(tmp_path, caplog, undisturbed, write):
+    """Three writes in a row, before they are done or, every second time, after."""
+    after = write // EVERY % 2 == 1
+    with faults(FULL if write % 4 else READ_ONLY, first=write, count=3, after=after, threads={BATCH_THREAD}) as disk, \
+            caplog.at_level(logging.INFO, "pulsar_spark.broker"):
+        assert play(tmp_path / "root") == undisturbed
+    assert disk.raised == min(3, max(0, disk.writes - write + 1))
+    said = [record.message for record in caplog.records if record.name.endswith("patience")]
+    waits, goes_on = [line for line in said if "waits" in line], [line for line in said if "goes on after" in line]
+    assert len(waits) == len(goes_on) and (not disk.raised or 1 <= len(waits) <= 3)
+
+
+def test_one_line_when_it_begins_and_one_when_it_is_over(root, caplog):
+    layout = Layout(root)
+    create_topic(layout, TOPIC)
+    with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root):
+        with faults(FULL, first=1, count=40, threads={BATCH_THREAD}) as disk:
+            last = ask(layout, ON.subscribe("A"))
+            eventually(lambda: consumed(layout) >= last)
+        assert disk.raised == 40
+    said = [record for record in caplog.records if record.name.endswith("patience")]
+    assert [record.levelname for record in said] == ["ERROR", "WARNING"]
+    assert "waits" in said[0].message and "No space left on device" in said[0].message and "goes on after" in said[1].message
+
+
+def test_a_broker_that_waits_stops_when_it_is_told(root):
+    layout = Layout(root)
+    broker = PlainBroker(root)
+    assert broker.start()
+    with faults(FULL, first=1, count=1_000_000, threads={BATCH_THREAD}) as disk:
+        ask(layout, ON.subscribe("A"))
+        eventually(lambda: disk.raised > 3)
+        broker.stop()
+        broker.wait()
+    assert broker.failure is None
+
+
+def test_a_failing_disk_does_not_end_the_thread_of_the_lease(root, monkeypatch, caplog):
+    from pulsar_spark.broker import tenure
+    monkeypatch.setattr(tenure, "LEASE_SECONDS", 0.04)
+    with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root):
+        with faults(READ_ONLY, first=1, count=5, threads={"lease"}) as disk:
+            eventually(lambda: disk.raised == 5 and disk.writes > 8)
+    said = [record.message for record in caplog.records if record.name.endswith("patience")]
+    assert len(said) == 2 and "its lease cannot be renewed" in said[0] and "goes on" in said[1]
+
+
+def test_what_another_broker_committed_while_the_disk_failed_is_not_taken_over(root):
+    """A broker that waited for its disk finds the round of another and ends, instead of going on from there."""
+    layout = Layout(root)
+    first = PlainBroker(root)
+    assert first.start()
+    with faults(FULL, first=1, count=1_000_000, threads={BATCH_THREAD}) as disk:
+        ask(layout, ON.subscribe("A"))
+        eventually(lambda: disk.raised > 3)
+        second = PlainBroker(root)
+        second._patiently(second._take_over)
+    with pytest.raises(BrokerFenced, match="another broker"):
+        first.wait(30)
+    assert read_latest(layout).round_row["broker_id"] == second.broker_id
+
+
+def test_another_failure_ends_the_broker_and_is_told(root, monkeypatch):
+    broker = PlainBroker(root)
+    assert broker.start()
+    monkeypatch.setattr(broker.rounds, "run", lambda *_: 1 / 0)
+    ask(Layout(root), ON.subscribe("A"))
+    with pytest.raises(ZeroDivisionError):
+        broker.wait(30)
+    assert not broker._tenure._lease.holder()
+
+
+def test_the_end_of_a_with_statement_gives_the_lease_back(root):
+    with PlainBroker(root) as broker:
+        assert broker._tenure._lease.holder().broker_id == broker.broker_id
+    assert broker._tenure._lease.holder() is None
+    with PlainBroker(root):
+        pass
+
+
+def test_a_standby_says_for_whom_it_stands_by_and_when_it_takes_over(root, caplog):
+    with caplog.at_level(logging.INFO, "pulsar_spark.broker"):
+        with PlainBroker(root) as first:
+            second = PlainBroker(root)
+            assert not second.start(standby_seconds=0.3)
+            assert isinstance(second, Broker)
+        assert second.start()
+        second.close()
+    stands_by = [record.message for record in caplog.records if "stands by" in record.message]
+    assert len(stands_by) == 1 and second.broker_id in stands_by[0] and first.broker_id in stands_by[0]
