@@ -24,6 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
@@ -35,7 +36,7 @@ from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.patience import Patience
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
-from pulsar_spark.broker.stream import Stream, is_spark_gone
+from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
@@ -49,6 +50,8 @@ LOOK_SHARE = 9
 """How many times longer than a look at all logs the pause between two of them is at least: a tenth of a core for a broker of thousands of topics."""
 
 STOP_SECONDS = 60.0
+STALE_SECONDS = 600.0
+"""A checkpoint in which nothing has changed for so long is nobody's: a query writes one every few seconds."""
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, DeltaError)
 """As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
@@ -149,10 +152,11 @@ class Broker:
         return False
 
     def _remove_what_others_left(self) -> None:
-        """Files of brokers that have gone; a standby makes its own again when it needs them."""
-        for folder in (self.layout.bundle_folder() / "inputs", self.layout.checkpoint()):
+        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its inputs again when it needs them."""
+        before = time.time() - STALE_SECONDS
+        for folder, is_stale in ((self.layout.bundle_folder() / "inputs", lambda _: True), (self.layout.checkpoint(), lambda found: _changed(found) < before)):
             for found in folder.iterdir() if folder.is_dir() else ():
-                if found.name != self.broker_id:
+                if found.name != self.broker_id and is_stale(found):
                     shutil.rmtree(found, ignore_errors=True)
 
     def _supervise(self) -> None:
@@ -222,6 +226,11 @@ class Broker:
         self.rounds, self._must_reload = rounds, False
 
 
+def _changed(folder: Path) -> float:
+    """When something in the folder changed last."""
+    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*")) if path.exists()), default=0)
+
+
 def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None,
                max_unacked_messages_per_broker: int = 0) -> None:
     """Serve *root* until SIGTERM or SIGINT; blocks. :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
@@ -229,6 +238,8 @@ def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on
 
     with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
         session = spark or spark_session("pulsar-spark broker", for_rounds=True)
+    if spark is None:
+        leave_streams_to_us(session)
     broker = Broker(session, root, on_round=on_round, max_unacked_messages_per_broker=max_unacked_messages_per_broker)
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -32,6 +32,12 @@ def is_spark_gone(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
 
 
+def leave_streams_to_us(spark: SparkSession) -> None:
+    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that, a line, is said here."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", log4j.Level.OFF)
+
+
 class Stream:
     """One query at a time, which calls *run_batch* until *stopping* is set. *fail* is told when Spark itself has ended."""
 
@@ -63,7 +69,8 @@ class Stream:
                     query.stop()
             except (Py4JError, ConnectionError, PySparkException) as failed:
                 log.info("Spark has ended before broker %s" if is_spark_gone(failed) else "the query of broker %s did not end by itself", self._broker_id)
-            shutil.rmtree(self._checkpoints, ignore_errors=True) if query is not None else None
+            if query is not None:
+                shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def supervise(self) -> None:
         """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""

@@ -146,6 +146,11 @@ def _add(table: Path, path: str, values: dict[str, str], of_file: dict) -> dict:
             "stats": json.dumps(of_file)}
 
 
+def file_add(table: Path, path: str) -> dict:
+    """The ``add`` action of a file that lies in the table, with what its footer says."""
+    return _add(table, path, partition_values(path), file_statistics(pq.read_metadata(table / path)))
+
+
 def partition_values(path: str) -> dict[str, str]:
     """Partition columns of a data file, as the names of its folders say them."""
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
@@ -161,7 +166,7 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
     try:
-        fresh.write_text("\n".join(map(json.dumps, _actions(adds, transactions, removes))) + "\n")
+        fresh.write_text(commit_text(adds, transactions, removes))
         if is_durable(table):
             sync_file(fresh)
         version = _link(fresh, log_folder, versions, held)
@@ -179,14 +184,15 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
     return version
 
 
-def _actions(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict]) -> list[dict]:
-    """The lines of a commit. The first says how many files the others name, so that one that was cut off between two lines is known."""
+def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> str:
+    """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was cut off between two lines is known."""
     operation = {"operation": "DELETE", "operationParameters": {}} if removes else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
     actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": ENGINE,
                                "operationMetrics": {"numFiles": str(len(adds) + len(removes))}}}]
     actions += [{"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}} for app_id, number in transactions.items()]
     actions += [{"add": add} for add in adds]
-    return actions + [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
+    actions += [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
+    return "\n".join(map(json.dumps, actions)) + "\n"
 
 
 def _link(fresh: Path, log_folder: Path, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]) -> int | None:

@@ -72,8 +72,8 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
         definition = read_definition(path)
     except FileNotFoundError:
         if topic is None:
-            yield Finding("missing_table", name, str(path), None, "the broker's table is missing: a broker that starts makes an empty one, and what it said is lost",
-                          None)
+            yield Finding("missing_table", name, str(path), None,
+                          "the broker's table is missing: a broker that starts makes an empty one, and what it said is lost", None)
         return
     except (CorruptState, NotARoot, NewerLayout) as refused:
         yield Finding("foreign_table" if isinstance(refused, NotARoot) else "definition", name, str(path), 0, str(refused), None)
@@ -138,7 +138,8 @@ def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:
 
 def _examine_checkpoints(name: str, path: Path) -> Iterator[Finding]:
     for file in broken_checkpoints(path):
-        yield Finding("broken_checkpoint", name, str(path), None, f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost", REPAIR)
+        yield Finding("broken_checkpoint", name, str(path), None,
+                      f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost", REPAIR)
 
 
 def broken_checkpoints(path: Path) -> Iterator[Path]:

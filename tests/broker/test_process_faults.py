@@ -1,0 +1,163 @@
+"""Brokers as processes when something goes wrong: told to stop with their JVM, taken over while they slept, folders gone, the disk full."""
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.storage.layout import Layout
+from tests.broker.plain_broker import eventually
+from tests.broker.test_process import PATIENCE_MS, BrokerProcess
+
+pytestmark = pytest.mark.spark
+SPARKS_OWN = ("WARN", "Setting", "To adjust", "Using", "WARNING: ", "resolving ")
+log = logging.getLogger(__name__)
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts brokers; what is left of them at the end is killed."""
+    running = []
+
+    def start(root, name: str) -> BrokerProcess:
+        running.append(BrokerProcess(root, tmp_path / name))
+        return running[-1]
+
+    yield start
+    for broker in running:
+        if broker.process.poll() is None:
+            broker.stop(signal.SIGKILL)
+
+
+def said(path) -> list[str]:
+    """What a broker said, without how Spark introduces itself."""
+    return [line for line in path.read_text().splitlines() if line and not any(each in line[:len(each) + 20] for each in SPARKS_OWN)]
+
+
+def serves(path) -> bool:
+    return any(" serves " in line for line in said(path))
+
+
+def test_a_broker_and_its_jvm_told_to_stop_together_end_without_a_traceback(root, started, tmp_path):
+    broker = started(root, "log")
+    eventually(lambda: serves(tmp_path / "log"), 120)
+    client = pulsar.Client(f"delta:{root}")
+    producer = client.create_producer("t")
+    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+    for number in range(5):
+        producer.send(b"%d" % number)
+        consumer.acknowledge(consumer.receive(timeout_millis=PATIENCE_MS))
+    assert broker.stop(signal.SIGTERM) == 0
+    client.close()
+    lines = said(tmp_path / "log")
+    assert len(lines) == 2 and " serves " in lines[0] and "stopped" in lines[1], lines
+
+
+@pytest.mark.parametrize("with_jvm", [True, False])
+def test_a_broker_that_slept_while_another_took_over_ends_with_one_line(root, started, tmp_path, with_jvm):
+    first = started(root, "first")
+    eventually(lambda: serves(tmp_path / "first"), 120)
+    sleep = os.killpg if with_jvm else os.kill
+    sleep(first.process.pid, signal.SIGSTOP)
+    second = started(root, "second")
+    eventually(lambda: serves(tmp_path / "second"), 120)
+    sleep(first.process.pid, signal.SIGCONT)
+    assert first.process.wait(60) == 1
+    assert second.process.poll() is None
+    assert second.stop(signal.SIGTERM) == 0
+    lines = said(tmp_path / "first")
+    assert len(lines) == 2 and lines[1].startswith("BrokerFenced: another broker"), lines
+    second_lines = said(tmp_path / "second")
+    assert ["stands by" in line or "takes over" in line or " serves " in line or "stopped" in line for line in second_lines] == [True] * len(second_lines)
+
+
+def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path):
+    broker = started(root, "log")
+    eventually(lambda: serves(tmp_path / "log"), 120)
+    client = pulsar.Client(f"delta:{root}")
+    producer = client.create_producer("t")
+    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+    for number, folder in enumerate([Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs", Layout(root).checkpoint()]):
+        shutil.rmtree(folder)
+        until = time.monotonic() + 14
+        while time.monotonic() < until:
+            producer.send(b"%d" % number)
+            message = consumer.receive(timeout_millis=PATIENCE_MS)
+            assert message.data() == b"%d" % number
+            consumer.acknowledge(message)
+            time.sleep(0.2)
+    client.close()
+    assert broker.process.poll() is None
+    assert broker.stop(signal.SIGTERM) == 0
+    assert not any("Traceback" in line or line.startswith("\tat ") for line in said(tmp_path / "log"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no mounting here: {mounted.stderr}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_a_disk_that_is_full_or_read_only_for_a_while_loses_nothing(small_disk, started, tmp_path, fault):
+    root = small_disk / "root"
+    broker = started(root, "log")
+    eventually(lambda: serves(tmp_path / "log"), 120)
+    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=120)
+    producer = client.create_producer("t", send_timeout_millis=60_000)
+    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+    sent, results = [], []
+    for number in range(3):
+        sent.append(number)
+        producer.send(b"%d" % number)
+    refuse(small_disk, fault)
+    for number in range(3, 6):
+        sent.append(number)
+        producer.send_async(b"%d" % number, lambda result, _: results.append(result))
+    time.sleep(15)
+    assert broker.process.poll() is None and not results
+    with pytest.raises(pulsar.Timeout):
+        pulsar_small = client.create_producer("t", send_timeout_millis=1000)
+        pulsar_small.send(b"refused")
+    allow(small_disk, fault)
+    producer.flush()
+    assert results == [pulsar.Result.Ok] * 3
+    received = [consumer.receive(timeout_millis=PATIENCE_MS) for _ in sent]
+    assert sorted(int(message.data()) for message in received) == sent
+    for message in received:
+        consumer.acknowledge(message)
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(timeout_millis=2000)
+    client.close()
+    assert broker.stop(signal.SIGTERM) == 0
+    lines = said(tmp_path / "log")
+    assert sum("waits" in line for line in lines) == sum("goes on" in line for line in lines) <= 3, lines
+
+
+def refuse(disk, fault: str) -> None:
+    if fault == "read-only":
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        return
+    with open(disk / "ballast", "wb", buffering=0) as ballast:
+        for size in (1 << 20, 1 << 12):
+            try:
+                while True:
+                    ballast.write(bytes(size))
+            except OSError:
+                continue
+
+
+def allow(disk, fault: str) -> None:
+    if fault == "read-only":
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    else:
+        (disk / "ballast").unlink()
