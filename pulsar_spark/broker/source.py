@@ -1,0 +1,139 @@
+"""The stream that the broker's query reads: a row for each log that moved, and one for the clock where something fell due.
+
+Spark asks a streaming source in a Python process of its own, and only the broker knows what it waits for (the versions it
+has consumed, the topics it knows, the next instant something is due). So the source asks the broker: over a socket in a
+private folder, with a line of JSON a question. The broker's :class:`Feed` answers as soon as there is something to do,
+or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark no micro-batch.
+
+An offset is what a round has seen: the version of ``requests``, how many commits of topics, and the broker's clock. It
+is there for people and listeners, who see from which version to which a micro-batch went; nothing is ever read again from
+it, because the broker's own truth says what is consumed (design 3.4, rule 3) and the checkpoint is made anew at each
+start.
+"""
+import contextlib
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+PATIENCE_SECONDS = 1.0
+LOOK_SECONDS = 0.005
+LOOK_SHARE = 9
+"""How many times longer than a look the pause behind it is at least: a tenth of a core for a broker of thousands of topics."""
+
+FORMAT = "pulsar_spark_rounds"
+SCHEMA = "log string, from_version bigint, to_version bigint"
+
+
+class Moved(NamedTuple):
+    """A log that is to be read from behind one version up to another; the clock's "versions" are milliseconds."""
+
+    log: str
+    from_version: int
+    to_version: int
+
+
+class News(NamedTuple):
+    """What a round is for, and the offset that says so."""
+
+    moved: list[Moved]
+    offset: dict
+
+
+class Feed:
+    """Answers the source of one query. *look* says what there is to do, None for nothing; *is_stopping* ends all waiting."""
+
+    def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
+        self._look, self._is_stopping = look, is_stopping
+        self._folder = tempfile.TemporaryDirectory(prefix="pulsar_spark_feed_")
+        self.path = str(Path(self._folder.name) / "socket")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        threading.Thread(target=self._serve, name="pulsar-spark-feed", daemon=True).start()
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._listener.close()
+        self._folder.cleanup()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), name="pulsar-spark-feed", daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection, connection.makefile("rw") as lines:  # the query ended
+            for line in lines:
+                news = self._wait()
+                said = {"moved": [], "offset": json.loads(line)} if news is None else news._asdict()
+                lines.write(json.dumps(said) + "\n")
+                lines.flush()
+
+    def _wait(self) -> News | None:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_stopping.is_set():
+            looked = time.monotonic()
+            news = self._look()
+            if news is not None or looked > until:
+                return news
+            self._is_stopping.wait(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
+        return None
+
+
+class RoundReader(SimpleDataSourceStreamReader):
+    """Asks the feed at *path*; runs in a Python process of Spark's."""
+
+    def __init__(self, path: str):
+        self._path, self._lines = path, None
+
+    def initialOffset(self) -> dict:
+        """Nothing was seen yet."""
+        return {}
+
+    def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
+        """What there is to do behind *start*, as soon as there is something."""
+        if self._lines is None:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(self._path)
+            self._lines = connection.makefile("rw")
+        self._lines.write(json.dumps(start) + "\n")
+        self._lines.flush()
+        news = json.loads(self._lines.readline())
+        return iter([tuple(row) for row in news["moved"]]), news["offset"]
+
+    def readBetweenOffsets(self, start: dict, end: dict) -> Iterator[tuple]:
+        """Nothing: a query that begins has a checkpoint of its own, so no micro-batch is run again."""
+        return iter([])
+
+
+class RoundSource(DataSource):
+    """The format :data:`FORMAT`; its option ``path`` is the feed's."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def simpleStreamReader(self, schema) -> RoundReader:
+        return RoundReader(self.options["path"])
+
+
+def register_source(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    import pulsar_spark.broker.source as itself
+
+    # By value: Spark's process need not import the package, which takes a second.
+    cloudpickle.register_pickle_by_value(itself)
+    spark.dataSource.register(RoundSource)
