@@ -3,7 +3,7 @@
 Everything here is a function of committed tables, so losing it costs a reload and nothing else.
 """
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -141,9 +141,7 @@ class Bundle:
         for name in {name for name in names if name and name not in self.topics}:
             with contextlib.suppress(InvalidRequest, CorruptState):
                 self.topic(name)
-        for name, state in self.topics.items():
-            if state.error or not state.log.has(state.version + 1):
-                continue
+        for name, state in list(self.moved()):
             try:
                 for commit in state.log.commits(state.version):
                     ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
@@ -160,9 +158,13 @@ class Bundle:
             moved.append(state)
         return moved, rows
 
+    def moved(self) -> Iterator[tuple[str, TopicState]]:
+        """The topics, by name, whose logs hold commits that are not numbered yet. Microseconds a topic."""
+        return ((name, state) for name, state in self.topics.items() if not state.error and state.log.has(state.version + 1))
+
     def has_news(self) -> bool:
-        """Has any topic's log moved, or any folder of topics changed? Microseconds a topic."""
-        return any(not state.error and state.log.has(state.version + 1) for state in self.topics.values()) or bool(self._folders.changed())
+        """Has any topic's log moved, or any folder of topics changed?"""
+        return next(self.moved(), None) is not None or bool(self._folders.changed())
 
     def _is_other_life(self, state: TopicState) -> bool:
         """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's definition is read."""

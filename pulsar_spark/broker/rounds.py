@@ -96,6 +96,10 @@ class Rounds:
         self._waiting += write_letters(bundle, draft.number, draft.now, letters)
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
+    def has_work(self) -> bool:
+        """Is anything left to do that nobody has to ask for?"""
+        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, self._tick())).rows)
+
     def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
         bundle = self.bundle
         if is_snapshot:

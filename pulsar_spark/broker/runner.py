@@ -1,9 +1,9 @@
-"""The broker: one streaming query per bundle, whose micro-batches run rounds.
+"""The broker: one streaming query per bundle, and each of its micro-batches is one round.
 
-The query's source is the clock (Spark's ``rate`` source). A micro-batch watches the logs of ``requests`` and of the topics, which takes microseconds, and runs
-a round as soon as something is asked, published or falls due; it ends after :data:`WATCH_SECONDS`. So neither a request nor a message waits for a trigger: with
-the change feed of ``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a few rows), now it is
-10 ms, against 60 ms for the round itself (``python -m tests.benchmarks --only latency``).
+The query's source waits until something is asked, published or due (see source), so a micro-batch begins when there is work and runs one round, which makes
+one commit or none. What is left to do behind a round, a backlog of requests for instance, is for the next micro-batch. So Spark's progress, its listeners and
+its UI show rounds: which logs moved from which version to which, and how long it took. What Spark adds to a round, before it, is 20 to 40 ms
+(``python -m tests.benchmarks --only latency``).
 
 Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. So each query has a checkpoint folder of
 its own, and one that Spark ends for reasons of its own (a folder that is gone, say) is followed by another. A broker that finds the lease taken stands by and
@@ -36,6 +36,7 @@ from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.patience import Patience
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
@@ -43,11 +44,6 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
-
-WATCH_SECONDS = 10.0
-LOOK_SECONDS = 0.01
-LOOK_SHARE = 9
-"""How many times longer than a look at all logs the pause between two of them is at least: a tenth of a core for a broker of thousands of topics."""
 
 STOP_SECONDS = 60.0
 STALE_SECONDS = 600.0
@@ -81,11 +77,12 @@ class Broker:
         self._between_batches.set()
         self._closing, self._batch = threading.Lock(), threading.Lock()
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._look, self._run_batch, self._stopping,
+                              self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._disk = Patience(self._stopping, self.broker_id, "its root cannot be read and written")
-        self._must_reload = False
+        self._must_reload = self._has_more = False
 
     def __enter__(self) -> "Broker":
         self.start()
@@ -168,51 +165,65 @@ class Broker:
 
     # Rounds
 
-    def _run_batch(self, _ticks: DataFrame, _batch_id: int) -> None:
-        """One micro-batch: rounds for what is asked, published or falls due while it watches. Nothing is raised into Spark: see the module's docstring."""
+    def _look(self) -> News | None:
+        """What the next round is for; None while there is nothing to do, or a round is under way."""
+        if not self._batch.acquire(blocking=False):
+            return None
+        try:
+            moved = self._moved()
+        except Exception:  # whatever it is, the micro-batch meets it again, and says so
+            log.debug("looking for work failed", exc_info=True)
+            moved = [Moved("fault", 0, 1)]
+        finally:
+            self._batch.release()
+        if not moved:
+            return None
+        bundle = self.rounds.bundle
+        last = {each.log: each.to_version for each in moved}
+        return News(moved, {"round": bundle.round + 1, "requests": last.get("requests", bundle.requests_version), "clock": self.now() // 1000})
+
+    def _moved(self) -> list[Moved]:
+        bundle, now = self.rounds.bundle, self.now()
+        moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
+        if self._requests_log.has(bundle.requests_version + 1):
+            moved.append(Moved("requests", bundle.requests_version, self._requests_log.latest(bundle.requests_version)))
+        due = next_due(bundle, bundle.clock)
+        if not moved and (self._has_more or self._must_reload or bundle.has_news() or (due is not None and due <= now)):
+            moved.append(Moved("clock", bundle.clock // 1000, now // 1000))
+        return moved
+
+    def _run_batch(self, moved: DataFrame, _batch_id: int) -> None:
+        """One micro-batch: one round. Nothing is raised into Spark: see the module's docstring."""
         with self._batch:
             self._between_batches.clear()
             try:
-                self._run_rounds(time.monotonic() + WATCH_SECONDS)
+                if not self._stopping.is_set():
+                    self._run_patiently()
+                _count(moved)
             except Exception as failure:
                 if not is_spark_gone(failure):  # whether it was to go the supervisor knows
                     self._fail(failure)
             finally:
                 self._between_batches.set()
 
-    def _run_rounds(self, watch_until: float) -> None:
-        is_settled = False
-        while not self._stopping.is_set():
-            looked = time.monotonic()
-            try:
-                if not is_settled or self._has_news():
-                    is_settled = not self._run_round()
-                    self._disk.end()
-                    continue
-            except MAY_PASS as fault:
-                is_settled, self._must_reload = False, True
-                bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
-                bear(fault)
-                continue
-            if looked > watch_until:
-                return
-            time.sleep(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
+    def _run_patiently(self) -> None:
+        try:
+            self._run_round()
+            self._disk.end()
+        except MAY_PASS as fault:
+            self._must_reload = True
+            bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
+            bear(fault)
 
-    def _has_news(self) -> bool:
-        bundle = self.rounds.bundle
-        due = next_due(bundle, bundle.clock)
-        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or (due is not None and due <= self.now())
-
-    def _run_round(self) -> bool:
-        """One round; False when there was nothing to do, and nothing is left to do."""
+    def _run_round(self) -> None:
         started = time.perf_counter()
         if self._must_reload:
             self._take_over(is_again=True)
         rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
         result = self.rounds.run(requests_of(rows), version)
+        self._has_more = result.is_committed and self.rounds.has_work()
         if self.on_round and result.is_committed:
             self.on_round(result, time.perf_counter() - started)
-        return result.is_committed
 
     def _take_over(self, *, is_again: bool = False) -> None:
         """Begin from what is committed, and write what a round that failed half-way left unwritten; *is_again* only where the latest round is this broker's.
@@ -224,6 +235,12 @@ class Broker:
         rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id, max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
         rounds.take_over()
         self.rounds, self._must_reload = rounds, False
+
+
+def _count(moved: DataFrame | None) -> None:
+    """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit."""
+    if moved is not None:
+        moved._jdf.queryExecution().toRdd().count()
 
 
 def _changed(folder: Path) -> float:

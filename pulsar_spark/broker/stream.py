@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.source import FORMAT, Feed, News, register_source
 from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
@@ -39,14 +40,16 @@ def leave_streams_to_us(spark: SparkSession) -> None:
 
 
 class Stream:
-    """One query at a time, which calls *run_batch* until *stopping* is set. *fail* is told when Spark itself has ended."""
+    """One query at a time, which asks *look* what there is to do and calls *run_batch* when there is something, until *stopping* is set. *fail* is told when
+    Spark itself has ended."""
 
-    def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, run_batch: Callable[[DataFrame, int], None], stopping: threading.Event,
-                 fail: Callable[[Exception], None]):
-        self._spark, self._checkpoints, self._broker_id = spark, checkpoints, broker_id
+    def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, look: Callable[[], News | None],
+                 run_batch: Callable[[DataFrame, int], None], stopping: threading.Event, fail: Callable[[Exception], None]):
+        self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
         self._run_batch, self._stopping, self._fail = run_batch, stopping, fail
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
+        self._feed: Feed | None = None
         self._started = 0.0
 
     def start(self) -> None:
@@ -54,9 +57,12 @@ class Stream:
         with self._changing:
             if self._stopping.is_set():
                 return
+            if self._feed is None:
+                register_source(self._spark)
+                self._feed = Feed(self._look, self._stopping)
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
-            ticks = self._spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-            self._query = (ticks.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
+            moved = self._spark.readStream.format(FORMAT).option("path", self._feed.path).load()
+            self._query = (moved.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
                            .queryName(f"broker-{checkpoint.name}").trigger(processingTime="0 seconds").start())
             self._started = time.monotonic()
 
@@ -71,6 +77,8 @@ class Stream:
                 log.info("Spark has ended before broker %s" if is_spark_gone(failed) else "the query of broker %s did not end by itself", self._broker_id)
             if query is not None:
                 shutil.rmtree(self._checkpoints, ignore_errors=True)
+            if self._feed is not None:
+                self._feed.close()
 
     def supervise(self) -> None:
         """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""

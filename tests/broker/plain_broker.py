@@ -19,13 +19,16 @@ class PlainPlans(PlainPlanner):
 
 
 class PlainStream:
-    def __init__(self, run_batch: Callable, stopping: threading.Event):
-        self._run_batch, self._stopping = run_batch, stopping
+    def __init__(self, look: Callable, run_batch: Callable, stopping: threading.Event):
+        self._look, self._run_batch, self._stopping = look, run_batch, stopping
         self._thread = threading.Thread(target=self._run, name=BATCH_THREAD, daemon=True)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._run_batch(None, 0)
+            if self._look() is None:
+                self._stopping.wait(0.005)
+            else:
+                self._run_batch(None, 0)
 
     def start(self) -> None:
         self._thread.start()
@@ -44,7 +47,7 @@ class PlainBroker(runner.Broker):
     def __init__(self, root, **options):
         super().__init__(None, root, **options)
         self._planner = PlainPlans(self._planner.folder)
-        self._stream = PlainStream(self._run_batch, self._stopping)
+        self._stream = PlainStream(self._look, self._run_batch, self._stopping)
 
 
 def eventually(is_so: Callable[[], object], seconds: float = 30) -> None:
