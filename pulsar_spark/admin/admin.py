@@ -2,6 +2,7 @@
 import datetime
 import itertools
 
+from pulsar_spark.admin.broker import BrokerStatus
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
@@ -18,7 +19,7 @@ from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, Doctor):
+class Admin(Policies, Doctor, BrokerStatus):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.

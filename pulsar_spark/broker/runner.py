@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.gather import next_due
-from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
@@ -80,11 +80,13 @@ class Broker:
         self._stopping, self._between_batches = threading.Event(), threading.Event()
         self._between_batches.set()
         self._closing, self._batch = threading.Lock(), threading.Lock()
-        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, self._fail)
+        waits = Waits(self.broker_id)
+        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, waits,
+                              self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
-        self._disk = Patience(self._stopping, self.broker_id, "its root cannot be read and written")
+        self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
         self._must_reload = False
 
     def __enter__(self) -> "Broker":

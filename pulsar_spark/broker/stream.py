@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
@@ -42,9 +42,9 @@ class Stream:
     """One query at a time, which calls *run_batch* until *stopping* is set. *fail* is told when Spark itself has ended."""
 
     def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, run_batch: Callable[[DataFrame, int], None], stopping: threading.Event,
-                 fail: Callable[[Exception], None]):
+                 waits: Waits, fail: Callable[[Exception], None]):
         self._spark, self._checkpoints, self._broker_id = spark, checkpoints, broker_id
-        self._run_batch, self._stopping, self._fail = run_batch, stopping, fail
+        self._run_batch, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._started = 0.0
@@ -74,7 +74,7 @@ class Stream:
 
     def supervise(self) -> None:
         """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""
-        patience = Patience(self._stopping, self._broker_id, "Spark has ended its query, another one is started")
+        patience = Patience(self._stopping, self._waits, "Spark has ended its query, another one is started")
         try:
             while not self._stopping.wait(LOOK_SECONDS):
                 query = self._query

@@ -11,13 +11,13 @@ app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move 
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
 app.add_typer(dead_letters.app, name="dlq", help="List, count and send back dead letters.")
 app.add_typer(maintain.app, name="maintain", help="Trim topics; optimize, vacuum and checkpoint tables.")
+app.add_typer(processes.broker_app, name="broker")
 app.add_typer(doctor.app, name="durability", help="Show and set whether writes outlive a power loss.")
 app.command()(doctor.doctor)
 app.command()(doctor.repair)
 app.command()(messages.produce)
 app.command()(messages.consume)
 app.command()(topics.stats)
-app.command()(processes.broker)
 app.command()(processes.demo)
 
 

@@ -5,15 +5,26 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Root
+from pulsar_spark.cli.common import Json, Root, admin, print_json
 
 ALL_FLIGHTS = 336_776
+NO_BROKER = 3
+broker_app = typer.Typer(invoke_without_command=True)
 
 
-def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
+@broker_app.callback()
+def broker(context: typer.Context, root: Annotated[str | None, typer.Option("--root", envvar="PULSAR_SPARK_ROOT",
+                                                                         show_envvar=True, help="Folder of the tables.")] = None,
+           verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
            max_unacked: Annotated[int, typer.Option("--max-unacked-messages-per-broker", min=0, help=(
                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit."))] = 0):
-    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error."""
+    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
+
+    'pulsar-spark broker status' says which broker serves the root."""
+    if context.invoked_subcommand:
+        return
+    if root is None:
+        raise typer.BadParameter("give the folder of the tables", param_hint="--root")
     from pulsar_spark.broker.runner import run_broker
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
@@ -25,6 +36,21 @@ def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", 
 
     run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked)
     log.info("stopped")
+
+
+@broker_app.command()
+def status(root: Root, as_json: Json = False):
+    """Say which broker serves the root. Exit code 0: one does; 3: none; 1: there is no such root."""
+    found = admin(root).broker_status()
+    if as_json:
+        print_json(found or {})
+    elif found:
+        typer.echo(f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
+                   f"{found['lease_ms'] / 1000:.1f} s)")
+    else:
+        typer.echo("no broker serves")
+    if found is None:
+        raise typer.Exit(NO_BROKER)
 
 
 def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help=(
