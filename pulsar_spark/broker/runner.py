@@ -25,15 +25,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.planner import Planner
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
 
 WATCH_SECONDS = 10.0
@@ -48,6 +46,11 @@ log = logging.getLogger(__name__)
 def now_micros() -> int:
     """The system's clock, in microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def steady_micros() -> int:
+    """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 class Broker:
@@ -86,7 +89,7 @@ class Broker:
             if folder.name != self.broker_id:
                 shutil.rmtree(folder, ignore_errors=True)  # a standby's are made again when it needs them
         self.rounds = Rounds(load_bundle(self.layout), planner.run, self.now, self.broker_id,
-                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
+                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker, steady=steady_micros if self.now is now_micros else None)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self.rounds.take_over()
         self._query = self._start_query()
@@ -156,14 +159,14 @@ class Broker:
 
     def _has_news(self) -> bool:
         bundle = self.rounds.bundle
-        due = next_due(bundle, bundle.clock)
-        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or (due is not None and due <= self.now())
+        if self.rounds.is_waiting:
+            return False
+        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or self.rounds.is_due()
 
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""
         started = time.perf_counter()
-        rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-        result = self.rounds.run(requests_of(rows), version)
+        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version))
         if self.on_round and result.is_committed:
             self.on_round(result, time.perf_counter() - started)
         return result.is_committed
