@@ -53,6 +53,10 @@ class Broken(Exception):
         self.causes = causes
 
 
+class PlannerFailed(Exception):
+    """Not even nothing can be planned: it is no request's and no subscription's fault."""
+
+
 @contextlib.contextmanager
 def isolated(unit: Unit) -> Iterator[None]:
     """Pin an exception that was not raised on purpose on *unit*; the innermost unit is to blame."""
@@ -73,7 +77,10 @@ def plan_isolated(plan: Callable, work) -> list[list[Range]]:
     except Exception as failure:
         if is_machine_fault(failure):
             raise
-        plan(work.only(()))  # where even this fails it is not the cursors, and its error says what it is
+        try:
+            plan(work.only(()))
+        except Exception as nothing_planned:
+            raise PlannerFailed(str(nothing_planned)) from failure
         log.warning("the plan of %d cursors failed (%r): each is planned by itself", len(work.cursors), failure)
         planned, causes = [], []
         for number, asked in enumerate(work.cursors):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.drafts import Request, RoundResult
-from pulsar_spark.broker.isolation import Broken, of_request
+from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.storage.set_aside import SetAside
 
@@ -53,7 +53,11 @@ class Recovery:
 
     def _run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
         rounds, broken = self._rounds, {}
-        self._reload_if_due()
+        if self._is_reload_due:
+            self._reload_if_due()
+            done = rounds.bundle.requests_version  # a commit may have succeeded though it was not heard of
+            requests = [request for request in requests if request.requests_version is None or request.requests_version > done]
+            unreadable = [entry for entry in unreadable if entry.requests_version > done]
         for entry in unreadable:
             self._set_aside(entry, broken)
         before = rounds.bundle.round
@@ -76,6 +80,8 @@ class Recovery:
     def _find_out(self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> None:
         """Find what is to blame, and note it in *broken*; the failure is raised when nothing is."""
         self._reload_if_due()
+        if isinstance(failure, PlannerFailed):
+            raise failure
         causes = failure.causes if isinstance(failure, Broken) else self._narrowed(failure, requests, requests_version, broken)
         entries = [(unit.set_aside(cause, self._rounds.bundle.now.wall), cause) for unit, cause in causes]
         entries = [(entry, cause) for entry, cause in entries if entry.id not in broken]

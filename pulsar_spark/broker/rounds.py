@@ -62,7 +62,8 @@ class Rounds:
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
-        self._commit(self._draft(), RoundRows(self.bundle.outlived), is_snapshot=True)
+        draft = self._draft()
+        self._append(draft, self._rows_of(draft, RoundRows(self.bundle.outlived), self.bundle.requests_version, is_snapshot=True))
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published.
@@ -105,11 +106,12 @@ class Rounds:
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)
-        bundle.requests_version = max(bundle.requests_version, requests_version)
+        consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
+            bundle.requests_version = consumed
             return RoundResult(False)
         is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
-        table = self._rows_of(draft, rows, is_snapshot=is_snapshot)
+        table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
         ledgers = LEDGERS.rows(ledger_rows)
         if is_trial:
             return RoundResult(False)
@@ -117,6 +119,7 @@ class Rounds:
             bundle.ledgers_version = self.ledgers.append_fenced(ledgers, bundle.ledgers_version)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
+        bundle.requests_version = consumed
         self._waiting += write_letters(bundle, draft.number, draft.wall, letters)
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
@@ -149,14 +152,11 @@ class Rounds:
     def _is_set_back(self, now: Instant) -> bool:
         return now.wall + TOLERANCE < self.bundle.now.wall
 
-    def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
-        self._append(draft, self._rows_of(draft, rows, is_snapshot=is_snapshot))
-
-    def _rows_of(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> pa.Table:
+    def _rows_of(self, draft: RoundDraft, rows: RoundRows, requests_version: int, *, is_snapshot: bool) -> pa.Table:
         bundle = self.bundle
         if is_snapshot:
             rows = _everything(bundle, rows)
-        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now, requests_version=bundle.requests_version, epoch=bundle.epoch,
+        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now, requests_version=requests_version, epoch=bundle.epoch,
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
         return rows_of_round(draft.number, rows.facts, rows.pages)
 
