@@ -45,7 +45,7 @@ def retry(hostile: HostileRoot, entry_id: str) -> tuple:
 
 def test_a_request_that_fails_is_set_aside_and_answered_and_the_others_are_done(hostile, monkeypatch, caplog):
     with monkeypatch.context() as broken:
-        broken.setattr(Acknowledgements, "ack", fails_when(Acknowledgements.ack, lambda self, row: row.first == 1))
+        broken.setattr(Acknowledgements, "ack", fails_when(Acknowledgements.ack, lambda self, row: row.topic == SICK and row.first == 1))
         version = hostile.write(ILL.ack(0), row := ILL.ack(1), ILL.ack(2, receipt=True))
         replies = {reply.request_id: reply for reply in hostile.serve()}
         assert list(hostile.aside) == [f"request-{version}-1"]
@@ -91,7 +91,9 @@ def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hosti
         assert stats(hostile)["subscriptions"]["ill"]["error"] == "Bug: no reason at all"
         hostile.holds()
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
-        assert retry(hostile, ILL_ID)[0] == "UnknownError"
+        replies = hostile.ask(request("retry_set_aside", properties={"id": ILL_ID}), ILL.ack(0, receipt=True))
+        assert [error for error, _ in replies] == ["UnknownError", "NotAllowedError"]
+        assert list(hostile.aside) == [ILL_ID]
     assert retry(hostile, ILL_ID) == (None, "1")
     assert stats(hostile)["subscriptions"]["ill"]["error"] is None
     assert hostile.ask(*(ILL.ack(position, receipt=True) for position in range(4))) == [(None, None)] * 4
