@@ -118,7 +118,7 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
     ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries given back too often; "
                              "set_aside: the request's id"),
-    ("error", pa.string(), "reply: name of the refusal; null = done; topic: why it is not numbered further; set_aside: name of the exception"),
+    ("error", pa.string(), "reply: name of the refusal; null = done; set_aside: name of the exception"),
     ("text", pa.string(), "reply: the refusal in words, or the result as JSON; set_aside: what the exception said"),
     ("round_time", TIME, "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was created, by the broker's own "
                             "clock (null in rows of older releases); set_aside: when it was"),

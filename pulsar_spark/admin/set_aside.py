@@ -3,7 +3,6 @@ from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.set_aside import TOPIC
 
 
 class SetAsideVerbs:
@@ -13,18 +12,12 @@ class SetAsideVerbs:
     _requester: Requester
 
     def set_aside(self) -> list[dict]:
-        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each, oldest first; and topics that are not
-        numbered further, whose rows say why."""
+        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each, oldest first."""
         require_root(self.layout)
-        latest = read_latest(self.layout)
-        entries = [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
-                    "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id, "topic": entry.topic,
-                    "partition": entry.partition, "subscription": entry.subscription, "requestsVersion": entry.requests_version}
-                   for entry in latest.set_aside.values()]
-        stopped = {row["topic"]: row["error"] for row in latest.topics.values() if row["error"]}
-        return entries + [{"id": f"{TOPIC}-{topic}", "status": TOPIC, "error": "CorruptState", "text": error, "time": None, "requestId": None, "topic": topic,
-                           "partition": None, "subscription": None, "requestsVersion": None}
-                          for topic, error in sorted(stopped.items()) if f"{TOPIC}-{topic}" not in latest.set_aside]
+        return [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
+                 "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id, "topic": entry.topic,
+                 "partition": entry.partition, "subscription": entry.subscription, "requestsVersion": entry.requests_version}
+                for entry in read_latest(self.layout).set_aside.values()]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
         """Have one tried again, or all of them; how many were. :class:`UnknownError` says which failed again."""

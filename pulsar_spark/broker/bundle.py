@@ -16,7 +16,7 @@ from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
 from pulsar_spark.storage.discovery import TopicFolders
-from pulsar_spark.storage.faults import is_machine_fault
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledger_rows, number_commit, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
@@ -193,7 +193,7 @@ class Bundle:
                     rows += ledger_rows(name, state.topic.topic_id, numbered)
                     state.version = commit.version
             except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic, and its row and the log say so
-                if is_machine_fault(broken):
+                if is_fault_of_disk(broken):
                     raise
                 state.error = str(broken) if isinstance(broken, CorruptState) else f"{type(broken).__name__}: {broken}"
             moved.append(state)
@@ -214,7 +214,7 @@ class Bundle:
         except (TopicNotFound, InvalidTopicName):
             return
         except Exception as broken:  # whatever lies there: it is not served, and the log says why
-            if is_machine_fault(broken):
+            if is_fault_of_disk(broken):
                 raise
             if self._passed_over.get(name) != str(broken):
                 self._passed_over[name] = str(broken)
@@ -231,7 +231,7 @@ class Bundle:
         except (FileNotFoundError, TopicNotFound):
             return True
         except Exception as broken:  # whatever lies there now
-            if is_machine_fault(broken):
+            if is_fault_of_disk(broken):
                 raise
             if state.error is None:
                 state.error = f"{type(broken).__name__}: {broken}"

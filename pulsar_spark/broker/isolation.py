@@ -10,11 +10,13 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from py4j.protocol import Py4JNetworkError
+
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import BrokerFenced, InvalidRequest
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.faults import is_machine_fault
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ def isolated(unit: Unit) -> Iterator[None]:
     except (InvalidRequest, BrokerFenced, Broken):
         raise
     except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
-        if is_machine_fault(cause):
+        if is_fault_of_disk(cause):
             raise
         raise Broken([(unit, cause)]) from cause
 
@@ -75,10 +77,12 @@ def plan_isolated(plan: Callable, work) -> list[list[Range]]:
     try:
         return plan(work)
     except Exception as failure:
-        if is_machine_fault(failure):
+        if is_fault_of_disk(failure):
             raise
         try:
             plan(work.only(()))
+        except (ConnectionError, Py4JNetworkError):
+            raise
         except Exception as nothing_planned:
             raise PlannerFailed(str(nothing_planned)) from failure
         log.warning("the plan of %d cursors failed (%r): each is planned by itself", len(work.cursors), failure)
@@ -87,7 +91,7 @@ def plan_isolated(plan: Callable, work) -> list[list[Range]]:
             try:
                 planned += plan(work.only((number,)))
             except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
-                if is_machine_fault(cause):
+                if is_fault_of_disk(cause):
                     raise
                 causes.append((of_cursor(asked.cursor), cause))
         if causes:

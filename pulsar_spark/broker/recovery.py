@@ -12,16 +12,27 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JNetworkError
+
 from pulsar_spark.broker.drafts import Request, RoundResult
 from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.rounds import Rounds
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+ON_PURPOSE = (BrokerFenced, CorruptState, Py4JNetworkError)
+"""These stop the broker: it was taken over, its own tables break their promises, or Spark is gone."""
+
 log = logging.getLogger(__name__)
+
+
+def is_fault(failure: Exception) -> bool:
+    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
+    return isinstance(failure, ConnectionError | Py4JNetworkError) or is_fault_of_disk(failure)
 
 
 class Recovery:
@@ -39,11 +50,13 @@ class Recovery:
             return RoundResult(False)
         try:
             return self._run(requests, requests_version, unreadable)
-        except (BrokerFenced, CorruptState, OSError):
+        except ON_PURPOSE:
             self._is_reload_due = True
             raise
         except Exception as failure:  # nobody's: it is logged with its traceback, and the round waits
             self._is_reload_due = True
+            if is_fault(failure):
+                raise
             self._wait(failure)
             return RoundResult(False)
 
@@ -67,11 +80,11 @@ class Recovery:
                 result = rounds.attempt(requests, requests_version, broken)
                 self._pause = 0.0
                 return result
-            except (BrokerFenced, CorruptState):
+            except ON_PURPOSE:
                 raise
             except Exception as failure:  # isolated: whatever it is, it is logged with its traceback and recorded
                 self._is_reload_due = True
-                if isinstance(failure, OSError):
+                if is_fault(failure):
                     raise
                 self._find_out(failure, requests, requests_version, broken)
                 if rounds.bundle.round > before:
@@ -107,9 +120,9 @@ class Recovery:
         """What the round fails with over these requests, None for nothing."""
         try:
             self._rounds.attempt(requests, requests_version, broken, is_trial=True)
-        except OSError:
-            raise
         except Exception as failure:  # it is the question
+            if is_fault(failure):
+                raise
             return failure
         finally:
             self._is_reload_due = True

@@ -172,7 +172,7 @@ class Rounds:
 
 def _topic_rows(state: TopicState) -> list[dict]:
     return [dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, partition=partition, ledger_id=state.version,
-                 end_position=state.end_position(partition), first=state.first_position(partition), error=state.error) for partition in state.topic.partition_indexes]
+                 end_position=state.end_position(partition), first=state.first_position(partition)) for partition in state.topic.partition_indexes]
 
 
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:

@@ -1,18 +1,24 @@
-"""Whose fault an error is: the machine's, which passes, or that of what was being worked on.
+"""Telling a fault of the disk, which passes, from what is wrong with a request or a row, which does not.
 
-A full disk, a root that became read-only, a mount that went away or a process out of descriptors says nothing of the row or file at hand: it is waited for. Any
-other OSError met while reading something, such as a file that is missing, no Parquet or not to be opened by us, concerns just that.
+Whoever meets the first waits and tries the same again; nothing is refused, set aside or answered because of it. Errors come as Python's, Arrow's,
+``deltalake``'s and Spark's, of which only some carry a number; the others carry the system's words for it. A file that is missing is no such fault: waiting
+brings none back.
 """
 import errno
+import os
 
-_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ENODEV, errno.ENXIO,
-                   errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EINTR, errno.EAGAIN}
+_NUMBERS = tuple(getattr(errno, name) for name in (
+    "ENOSPC", "EDQUOT", "EROFS", "EIO", "EACCES", "EPERM", "ESTALE", "ENODEV", "ENXIO", "EBUSY", "EAGAIN", "ETIMEDOUT", "EMFILE", "ENFILE", "ENOLCK"))
+_IN_WORDS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE))
 
 
-def is_machine_fault(failure: BaseException) -> bool:
-    """Does the error come from the machine rather than from what was worked on?
-
-    >>> is_machine_fault(OSError(errno.ENOSPC, "No space left on device")), is_machine_fault(FileNotFoundError(errno.ENOENT, "part-0.parquet"))
-    (True, False)
-    """
-    return isinstance(failure, OSError) and failure.errno in _OF_THE_MACHINE
+def is_fault_of_disk(error: BaseException) -> bool:
+    """Whether *error*, or what caused it, is of a disk that is full, read-only, gone for now or failing; never for a lost connection to Spark."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            if error.errno in _NUMBERS and not isinstance(error, ConnectionError):
+                return True
+        elif any(words in str(error) for words in _IN_WORDS):
+            return True
+        error = error.__cause__
+    return False

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.schemas import REQUESTS
-from pulsar_spark.storage.faults import is_machine_fault
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
 
@@ -55,7 +55,7 @@ def read_request_commit(path: Path, version: int) -> RequestCommit:
     try:
         return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
     except Exception as failure:  # whatever is in the files: it is recorded, and asked of people
-        if is_machine_fault(failure):
+        if is_fault_of_disk(failure):
             raise
         return RequestCommit(version, REQUESTS.schema.empty_table(), failure)
 

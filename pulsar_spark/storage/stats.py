@@ -3,7 +3,7 @@
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the last minute (see ``activity``),
 everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
 count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
-backlog; ``error``, why a topic or a subscription is not served further; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
+backlog; ``error``, why a topic or a subscription is set aside, there only where it is; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
 subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
 import datetime
@@ -20,7 +20,7 @@ from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_ac
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.set_aside import REQUEST, TOPIC
+from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topics import Topic, read_topic
 
 STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
@@ -103,15 +103,7 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
-    stopped = (numbered or {}).get("error")
-    aside = [entry for entry in latest.set_aside.values() if entry.topic_id == topic.topic_id and entry.status != REQUEST
-             and (entry.status == TOPIC or entry.partition == partition)]
-    for entry in aside:
-        if entry.status == TOPIC:
-            stopped = stopped or f"{entry.error}: {entry.text}"
-        elif entry.subscription in subscriptions:
-            subscriptions[entry.subscription]["error"] = f"{entry.error}: {entry.text}"
-    return {"error": stopped, "msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
+    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
             "backlogSize": stored.size * longest // end_position if end_position else 0, "subscriptions": subscriptions}
 
 
@@ -122,11 +114,11 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
         for partition, stored in read_stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"], "error": found["error"]})
+            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"], "error": found.get("error")})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub["error"]})
+                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]
@@ -140,13 +132,13 @@ def _common(stats: dict) -> dict:
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
-    total: dict = {"error": next((stats["error"] for stats in partitions.values() if stats["error"]), None)}
+    total: dict = next(({"error": stats["error"]} for stats in partitions.values() if "error" in stats), {})
     total |= {name: sum(stats[name] for stats in partitions.values()) for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
             if name not in subscriptions:
-                subscriptions[name] = {"error": None, "type": subscription["type"], **dict.fromkeys(_SUMMED, 0), "oldestUnackedSeconds": None, "deadLetters": 0,
+                subscriptions[name] = {"type": subscription["type"], **dict.fromkeys(_SUMMED, 0), "oldestUnackedSeconds": None, "deadLetters": 0,
                                        "blockedSubscriptionOnUnackedMsgs": False, "consumers": {}}
             _add_subscription(subscriptions[name], subscription)
     for subscription in subscriptions.values():
@@ -155,7 +147,8 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
 
 
 def _add_subscription(total: dict, subscription: dict) -> None:
-    total["error"] = total["error"] or subscription["error"]
+    if "error" in subscription:
+        total["error"] = subscription["error"]
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)
@@ -182,7 +175,8 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
-        "error": None, "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
+        **_error(observed.latest, SUBSCRIPTION, key),
+        "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
         "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
@@ -190,6 +184,13 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
     }
+
+
+def _error(latest: LatestRows, status: str, place: tuple) -> dict:
+    """Why the topic or subscription is set aside; nothing where it is served."""
+    found = (entry for entry in latest.set_aside.values() if entry.status == status
+             and (entry.topic_id, entry.partition, entry.subscription)[:len(place)] == tuple(place))
+    return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:

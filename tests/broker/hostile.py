@@ -9,11 +9,13 @@ import pyarrow as pa
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import read_topic
 from tests.requests import On, request
 from tests.spark_engine import new_engine
 
@@ -26,16 +28,30 @@ class HostileRoot:
     """Rounds on requests that are read from the table, as a running broker reads them. Time stands still unless a test moves ``now_ms``."""
 
     def __init__(self, root: Path, planner=None):
-        self.engine = new_engine(None, root)
-        self.engine.planner = planner or self.engine.planner
-        self.layout, self.requests = self.engine.layout, self.engine.layout.broker_table("requests")
-        self.seen: list[int] = []
+        self._open(root, planner)
         for topic in (HEALTHY, SICK):
             self.engine.create_topic(topic)
         self.restart()
         self.ask(*(row for on in (WELL, ILL) for row in (on.subscribe("c", lease_ms=86_400_000, client=f"client-{on.where['topic']}"), on.flow("c", 1000))))
         self.engine.publish(SICK, -1, [1, 3, 1, 1])
         self.serve()
+
+    @classmethod
+    def on_copy(cls, root: Path) -> "HostileRoot":
+        """On a copy of the root of another."""
+        found = cls.__new__(cls)
+        found._open(root, None)
+        for topic in (HEALTHY, SICK):
+            path = found.layout.topic(parse_topic_name(topic))
+            found.engine.topic_ids[topic], found.engine.tables[topic] = read_topic(found.layout, topic).topic_id, AppendTable(path)
+        found.engine.published = 100
+        found.restart()
+        return found
+
+    def _open(self, root: Path, planner) -> None:
+        self.engine = new_engine(None, root)
+        self.engine.planner = planner or self.engine.planner
+        self.layout, self.requests = self.engine.layout, self.engine.layout.broker_table("requests")
 
     @property
     def rounds(self):
