@@ -96,6 +96,7 @@ class Rounds:
         waiting, self._waiting = self._waiting, []
         for request in [*waiting, *requests]:
             intake.take(request)
+        self.refusals.say()
         intake.members.end_leases()
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)

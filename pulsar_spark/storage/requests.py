@@ -3,6 +3,7 @@
 A commit that cannot be read (half a line in the log, a data file that is missing or damaged) stops nobody: it comes as a commit without rows that says why, and
 the next one is read. So do versions that are gone while later ones are there: commits are put in place in order, each complete, so nobody will write them.
 """
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from pulsar_spark.storage.tables import read_added
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
 """Commits read at a time, and rows after which no further one is, so that a broker that was away long works through them in rounds of a few seconds."""
+
+_NEAR = 64
+"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each round more."""
 
 
 class RequestCommit(NamedTuple):
@@ -62,9 +66,10 @@ def read_request_commit(path: Path, version: int) -> RequestCommit:
 
 def _gap(log: TableLog, version: int) -> RequestCommit | None:
     """The versions behind *version* that are gone, if later ones are there."""
-    latest = log.latest()
-    later = next((found for found in range(version + 1, latest + 1) if log.has(found)), None)
-    if later in (None, version + 1):
+    reach = chain(range(version + 2, version + _NEAR), (version + (1 << power) for power in range(7, 16)))
+    beyond = next((found for found in reach if log.has(found)), None)
+    if beyond is None or log.has(version + 1):
         return None
+    later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
     failure = CorruptState(f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, {later} is there: restore them if you can")
     return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)
