@@ -107,7 +107,8 @@ class Admin(Policies, SetAsideVerbs):
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
-        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one partition."""
+        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
+        partition."""
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
         return sum(int(reply["text"] or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))

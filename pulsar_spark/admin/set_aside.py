@@ -12,7 +12,8 @@ class SetAsideVerbs:
     _requester: Requester
 
     def set_aside(self) -> list[dict]:
-        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each, oldest first."""
+        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each,
+        oldest first."""
         require_root(self.layout)
         return [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
                  "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id, "topic": entry.topic,

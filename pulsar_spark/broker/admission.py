@@ -1,9 +1,11 @@
-"""The door: what a row of ``requests`` must be before anything is looked up for it. What is refused here has changed nothing.
+"""The door: what a row of ``requests`` must be before anything is looked up for it. What is refused here has changed
+nothing.
 
-Anybody who may write to the table may write any row, so a row is taken for what it says only once names follow the grammar, ids are there where something will
-be called by them, and numbers lie where tables and calendars hold them. A topic is known by its full name alone, whichever of Pulsar's spellings asks.
-A request may say until when it holds (property ``valid_until_ms``, by the clock of who asks): one that is met later is refused, because whoever asked was told
-that it failed.
+Anybody who may write to the table may write any row, so a row is taken for what it says only once names follow the
+grammar, ids are there where something will be called by them, and numbers lie where tables and calendars hold them. A
+topic is known by its full name alone, whichever of Pulsar's spellings asks. A request may say until when it holds
+(property ``valid_until_ms``, by the clock of who asks): one that is met later is refused, because whoever asked was
+told that it failed.
 """
 from pulsar_spark.broker.desk import MOST, number_of
 from pulsar_spark.broker.drafts import Request

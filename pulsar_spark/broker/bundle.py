@@ -207,7 +207,8 @@ class Bundle:
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
-        """A folder that is no topic of ours, or cannot be read, is passed over; the log says so, once for each cause."""
+        """A folder that is no topic of ours, or cannot be read, is passed over; the log says so, once for each
+        cause."""
         try:
             yield
             self._passed_over.pop(name, None)
@@ -221,8 +222,9 @@ class Bundle:
                 log.warning("%s is not served: %s: %s", name, type(broken).__name__, broken)
 
     def _is_other_life(self, state: TopicState) -> bool:
-        """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's definition is read. One that is there and
-        cannot be read is stopped, not deleted: its subscriptions wait until it is mended."""
+        """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's
+        definition is read. One that is there and cannot be read is stopped, not deleted: its subscriptions wait until
+        it is mended."""
         try:
             life = state.log.life()
             if life is not None and life == state.life:
@@ -287,7 +289,8 @@ def load_bundle(layout: Layout) -> Bundle:
 
 
 def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
-    """Topics whose tables are there and cannot be read are stopped, as the latest rows know them: their subscriptions are kept until they are mended."""
+    """Topics whose tables are there and cannot be read are stopped, as the latest rows know them: their subscriptions
+    are kept until they are mended."""
     for topic_id, row in {topic_id: row for (topic_id, _), row in latest.topics.items()}.items():
         name, error = row["topic"], bundle.why_passed_over(row["topic"])
         if error is not None and name not in bundle.topics:

@@ -1,19 +1,24 @@
-"""The two clocks of a bundle: the machine's, and the broker's own, which only ever goes forward, at the rate of real time.
+"""The two clocks of a bundle: the machine's, and the broker's own, which only ever goes forward, at the rate of real
+time.
 
-Durations run by the own clock: negative acknowledgements, ack timeouts, leases, the pause of a failover, the intervals of maintenance. Instants that people gave
-(deliver times, publish times, until when a request holds) are the machine's. So when the machine's clock was ahead for a round and is right again, what was set
-meanwhile ends in its own time: the own clock goes on from where it was, and every round's row keeps both, so that a restart goes on with it too.
+Durations run by the own clock: negative acknowledgements, ack timeouts, leases, the pause of a failover, the intervals
+of maintenance. Instants that people gave (deliver times, publish times, until when a request holds) are the machine's.
+So when the machine's clock was ahead for a round and is right again, what was set meanwhile ends in its own time: the
+own clock goes on from where it was, and every round's row keeps both, so that a restart goes on with it too.
 
-- The own clock moves by what a steady clock of the system measured since the last look; without one, and over the time no broker ran, by what the machine's
-  clock has moved, where that is forward. A machine's clock set back moves it by nothing.
-- A machine's clock that runs ahead of the steady one is believed only when it still does after :data:`CONFIRM_SECONDS`, so that one reading from the future
-  neither delivers early nor expires anything. Set back, it is believed at once: being late by that much would be for good.
+- The own clock moves by what a steady clock of the system measured since the last look; without one, and over the time
+  no broker ran, by what the machine's clock has moved, where that is forward. A machine's clock set back moves it by
+  nothing.
+- A machine's clock that runs ahead of the steady one is believed only when it still does after :data:`CONFIRM_SECONDS`,
+  so that one reading from the future neither delivers early nor expires anything. Set back, it is believed at once:
+  being late by that much would be for good.
 """
 from collections.abc import Callable
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
-"""Microseconds by which the machine's clock may be ahead of the steady one between two looks, or behind the last round, without being taken for wrong."""
+"""Microseconds by which the machine's clock may be ahead of the steady one between two looks, or behind the last round,
+without being taken for wrong."""
 
 CONFIRM_SECONDS = 10
 

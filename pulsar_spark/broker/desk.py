@@ -64,7 +64,8 @@ class Desk:
             raise InvalidMessage(f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to {end - 1}")
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
-        """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the square of its length."""
+        """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the
+        square of its length."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
             raise InvalidMessage(f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes {-(-size // ack_sets.WORD_BITS)}")

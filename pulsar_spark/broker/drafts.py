@@ -11,7 +11,8 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 
 
 class Request(NamedTuple):
-    """A row of the ``requests`` table; ``properties`` as a dict. ``requests_version`` and ``row`` say where it lies, if it was read from there."""
+    """A row of the ``requests`` table; ``properties`` as a dict. ``requests_version`` and ``row`` say where it lies, if
+    it was read from there."""
 
     request_id: str
     kind: str
@@ -87,7 +88,8 @@ class CursorDraft:
 
 @dataclass
 class RoundDraft:
-    """What a round does: to each cursor, and what it answers. ``now`` is the broker's own clock, ``wall`` the machine's (see clock)."""
+    """What a round does: to each cursor, and what it answers. ``now`` is the broker's own clock, ``wall`` the machine's
+    (see clock)."""
 
     number: int
     now: int

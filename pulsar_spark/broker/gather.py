@@ -67,7 +67,8 @@ def _gather_cursor(bundle: Bundle, draft: RoundDraft, cursor: Cursor, work: Work
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing waits. For clocks that agree."""
+    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing
+    waits. For clocks that agree."""
     return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
 
 

@@ -1,9 +1,11 @@
-"""What is broken stops itself: an exception nobody expected is pinned on the request, topic or subscription that was being worked on.
+"""What is broken stops itself: an exception nobody expected is pinned on the request, topic or subscription that was
+being worked on.
 
-:func:`isolated` names the unit. What escapes from it is raised as :class:`Broken`; the round is abandoned and the bundle read again from its tables, so that
-nothing half done stays in memory, the unit is set aside, and the round is run again without it (see rounds). The plan is made for all cursors at once: where
-that fails, each is planned by itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and what the
-machine lacks is nobody's fault (storage.faults): these pass through as they are.
+:func:`isolated` names the unit. What escapes from it is raised as :class:`Broken`; the round is abandoned and the
+bundle read again from its tables, so that nothing half done stays in memory, the unit is set aside, and the round is
+run again without it (see rounds). The plan is made for all cursors at once: where that fails, each is planned by
+itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and
+what the machine lacks is nobody's fault (storage.faults): these pass through as they are.
 """
 import contextlib
 import logging
@@ -73,7 +75,8 @@ def isolated(unit: Unit) -> Iterator[None]:
 
 
 def plan_isolated(plan: Callable, work) -> list[list[Range]]:
-    """The plan of *work* (gather.Work). Where it fails, though one of nothing succeeds, cursors are planned one by one; :class:`Broken` names those that fail."""
+    """The plan of *work* (gather.Work). Where it fails, though one of nothing succeeds, cursors are planned one by one;
+    :class:`Broken` names those that fail."""
     try:
         return plan(work)
     except Exception as failure:

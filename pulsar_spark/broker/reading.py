@@ -26,7 +26,8 @@ def read_asked(path: Path, *, after: int) -> Asked:
 
 
 def read_again(path: Path, entry: SetAside) -> Asked:
-    """What an entry that was set aside asks: one request, or a whole commit; unreadable again, or not there any more, it is given as such."""
+    """What an entry that was set aside asks: one request, or a whole commit; unreadable again, or not there any more,
+    it is given as such."""
     last = entry.requests_version if entry.last is None else entry.last
     asked = Asked([], last, [])
     for version in range(entry.requests_version, last + 1):

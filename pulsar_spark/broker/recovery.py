@@ -1,11 +1,12 @@
 """Running a round again without what made it fail.
 
-A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is known where a unit was being worked on (see
-isolation), and is set aside; a unit costs one more run. Where no unit is named, the requests are: trials, which do all but commit, find the shortest row of them
-that fails, whose last one it is. Where the round fails without any request, it is nobody's: it is said once and tried again after pauses that grow.
+A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is
+known where a unit was being worked on (see isolation), and is set aside; a unit costs one more run. Where no unit is
+named, the requests are: trials, which do all but commit, find the shortest row of them that fails, whose last one it
+is. Where the round fails without any request, it is nobody's: it is said once and tried again after pauses that grow.
 
-Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the broker's own that breaks its promises,
-stop the broker: nothing may be guessed there.
+Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
+broker's own that breaks its promises, stop the broker: nothing may be guessed there.
 """
 import logging
 import time
@@ -104,7 +105,8 @@ class Recovery:
             raise failure
 
     def _narrowed(self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> list:
-        """The request to blame for a failure in which no unit was named, with its cause; none where the round fails without any."""
+        """The request to blame for a failure in which no unit was named, with its cause; none where the round fails
+        without any."""
         at_most, passing = len(requests), 0
         if not requests or self._trial(requests[:0], requests_version, broken) is not None:
             return []

@@ -1,4 +1,5 @@
-"""Refused requests that nobody waits for the answer of, such as acknowledgements: counted, and said in the log now and then."""
+"""Refused requests that nobody waits for the answer of, such as acknowledgements: counted, and said in the log now and
+then."""
 import logging
 import time
 from collections import Counter

@@ -41,7 +41,8 @@ class Intake(Desk):
             "retry_set_aside": aside.retry, "drop_set_aside": aside.drop}
 
     def take(self, request: Request) -> None:
-        """Take one request in; refused or done, answer it if it wants an answer. One that has just been found broken is answered so."""
+        """Take one request in; refused or done, answer it if it wants an answer. One that has just been found broken is
+        answered so."""
         unit = of_request(request)
         if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
             self.draft.reply(request, error=UnknownError.__name__, text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "

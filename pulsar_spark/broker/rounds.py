@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those of a clock that nobody sets; 0 is no
-    limit."""
+    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those
+    of a clock that nobody sets; 0 is no limit."""
 
     def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str, *,
                  max_unacked_messages_per_broker: int = 0, steady: Callable[[], int] | None = None):
@@ -66,10 +66,12 @@ class Rounds:
         self._append(draft, self._rows_of(draft, RoundRows(self.bundle.outlived), self.bundle.requests_version, is_snapshot=True))
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
-        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published.
+        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
+        or been published.
 
-        What is *unreadable* up to there is set aside, and so is what makes the round fail (see recovery). An error of the machine, such as a full disk, is
-        raised when the bundle is as its tables say; call again with the requests behind ``bundle.requests_version`` when it may have passed."""
+        What is *unreadable* up to there is set aside, and so is what makes the round fail (see recovery). An error of
+        the machine, such as a full disk, is raised when the bundle is as its tables say; call again with the requests
+        behind ``bundle.requests_version`` when it may have passed."""
         return self._recovery.run(requests, requests_version, unreadable)
 
     @property
@@ -78,13 +80,15 @@ class Rounds:
         return self._recovery.is_waiting
 
     def is_due(self) -> bool:
-        """Has something to be done without being asked? Also where the machine's clock was set back, since what waits for it must be looked at anew."""
+        """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
+        for it must be looked at anew."""
         now = self.clock.look()
         own, wall = next_dues(self.bundle, self.bundle.now)
         return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
 
     def attempt(self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False) -> RoundResult:
-        """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but commit."""
+        """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but
+        commit."""
         bundle = self.bundle
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()

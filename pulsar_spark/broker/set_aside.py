@@ -1,8 +1,9 @@
 """Requests about what was set aside: try it again, or drop it.
 
-A request that is tried again is read from its commit and taken as if it had just come. A topic or a subscription that is tried again is served from this round
-on. What fails once more is set aside once more, and the retry is answered with ``UnknownError``. Only requests can be dropped: a topic that nobody can mend is
-deleted, a subscription unsubscribed. What consumers held that left meanwhile comes back when the subscription is served again.
+A request that is tried again is read from its commit and taken as if it had just come. A topic or a subscription that
+is tried again is served from this round on. What fails once more is set aside once more, and the retry is answered with
+``UnknownError``. Only requests can be dropped: a topic that nobody can mend is deleted, a subscription unsubscribed.
+What consumers held that left meanwhile comes back when the subscription is served again.
 """
 from collections.abc import Callable
 
@@ -21,7 +22,8 @@ def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
 
 
 class SetAsideRequests(Desk):
-    """*broken* are the entries made in this very run of the round: what is among them has just failed. *take* takes a request in."""
+    """*broken* are the entries made in this very run of the round: what is among them has just failed. *take* takes a
+    request in."""
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
         super().__init__(bundle, draft)

@@ -1,4 +1,5 @@
-"""``pulsar-spark set-aside ...``: requests, topics and subscriptions on which the broker failed; everything else goes on meanwhile."""
+"""``pulsar-spark set-aside ...``: requests, topics and subscriptions on which the broker failed; everything else goes
+on meanwhile."""
 from typing import Annotated
 
 import typer

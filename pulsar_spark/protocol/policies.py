@@ -68,7 +68,8 @@ def check_policy(name: str | None, value: str | None) -> None:
 
 
 def most_of(name: str) -> int:
-    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, and Pulsar's int of everything else.
+    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, and Pulsar's int of
+    everything else.
 
     >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
     (1000000000, 2147483647)
@@ -77,7 +78,8 @@ def most_of(name: str) -> int:
 
 
 def policy_number(name: str, text: str) -> int:
-    """The number a policy was set to. One that an earlier release let through, above what the policy takes, is the highest that it takes.
+    """The number a policy was set to. One that an earlier release let through, above what the policy takes, is the
+    highest that it takes.
 
     >>> policy_number("message_ttl_seconds", "60"), policy_number("message_ttl_seconds", "9" * 5000)
     (60, 1000000000)

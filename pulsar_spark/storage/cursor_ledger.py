@@ -135,7 +135,8 @@ class LatestRows:
 
 
 def python_rows(rows: pa.Table) -> list[dict]:
-    """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it knows."""
+    """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
+    knows."""
     try:
         return rows.to_pylist()
     except (OverflowError, ValueError):

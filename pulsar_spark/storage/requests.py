@@ -1,7 +1,8 @@
 """Reading the ``requests`` table commit by commit, without a JVM.
 
-A commit that cannot be read (half a line in the log, a data file that is missing or damaged) stops nobody: it comes as a commit without rows that says why, and
-the next one is read. So do versions that are gone while later ones are there: commits are put in place in order, each complete, so nobody will write them.
+A commit that cannot be read (half a line in the log, a data file that is missing or damaged) stops nobody: it comes as
+a commit without rows that says why, and the next one is read. So do versions that are gone while later ones are there:
+commits are put in place in order, each complete, so nobody will write them.
 """
 from itertools import chain
 from pathlib import Path
@@ -20,11 +21,13 @@ MOST_ROWS = 20_000
 """Commits read at a time, and rows after which no further one is, so that a broker that was away long works through them in rounds of a few seconds."""
 
 _NEAR = 64
-"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each round more."""
+"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each
+round more."""
 
 
 class RequestCommit(NamedTuple):
-    """The rows of a commit, in order; none of an OPTIMIZE. Where it cannot be read ``failure`` says why, of all versions from it to ``until``."""
+    """The rows of a commit, in order; none of an OPTIMIZE. Where it cannot be read ``failure`` says why, of all
+    versions from it to ``until``."""
 
     version: int
     rows: pa.Table
@@ -37,7 +40,8 @@ class RequestCommit(NamedTuple):
 
 
 def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
-    """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and :data:`MOST_ROWS`, but at least one."""
+    """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and
+    :data:`MOST_ROWS`, but at least one."""
     log, found, rows, version = TableLog(path), [], 0, after
     while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
         if not log.has(version + 1):
@@ -55,7 +59,8 @@ def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
 
 
 def read_request_commit(path: Path, version: int) -> RequestCommit:
-    """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to blame."""
+    """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to
+    blame."""
     try:
         return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
     except Exception as failure:  # whatever is in the files: it is recorded, and asked of people

@@ -1,8 +1,10 @@
-"""What was set aside: rows of kind ``set_aside`` in ``cursor_ledger``, one a request, topic or subscription that the broker could not work on.
+"""What was set aside: rows of kind ``set_aside`` in ``cursor_ledger``, one a request, topic or subscription that the
+broker could not work on.
 
-A row names it, the cause, and where it lies; the latest row of an id counts, and ``is_removed`` takes it back. A request is not copied: it stays in its commit
-of ``requests``, of which the row gives version and row number, and is read again from there. Where a whole commit cannot be read, or versions of the log are
-gone, there is no row number and ``last`` is the last version meant.
+A row names it, the cause, and where it lies; the latest row of an id counts, and ``is_removed`` takes it back. A
+request is not copied: it stays in its commit of ``requests``, of which the row gives version and row number, and is
+read again from there. Where a whole commit cannot be read, or versions of the log are gone, there is no row number and
+``last`` is the last version meant.
 """
 from datetime import datetime
 from typing import NamedTuple

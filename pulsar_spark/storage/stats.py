@@ -1,10 +1,13 @@
 """Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
 
-``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the last minute (see ``activity``),
-everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
-count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
-backlog; ``error``, why a topic or a subscription is set aside, there only where it is; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
+last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
+counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
+the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
+``error``, why a topic or a subscription is set aside, there only where it is; ``oldestUnackedSeconds``, how long ago
+the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
+subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row
+each.
 """
 import datetime
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""What a fuzzer does to a root (see test_fuzz): rows that are nearly right, and files that are damaged. Nothing here touches the healthy subscription."""
+"""What a fuzzer does to a root (see test_fuzz): rows that are nearly right, and files that are damaged. Nothing here
+touches the healthy subscription."""
 import json
 import shutil
 from pathlib import Path
@@ -64,7 +65,8 @@ STATISTICS = (5, "x", None, [], "{}", '{"numRecords": "many"}', '{"numRecords": 
 
 
 class Damage(NamedTuple):
-    """What is done to one file: cut to a share of it, replaced, deleted, made a folder, or given other statistics or columns."""
+    """What is done to one file: cut to a share of it, replaced, deleted, made a folder, or given other statistics or
+    columns."""
 
     how: str
     share: float = 0.5

@@ -1,6 +1,8 @@
-"""A root with a healthy topic and subscription, and whatever is done to it beside them: requests as rows of the table, and files.
+"""A root with a healthy topic and subscription, and whatever is done to it beside them: requests as rows of the table,
+and files.
 
-The healthy subscription is the measure: what is published on its topic is delivered once and acknowledged, whatever else is asked, before and after a restart.
+The healthy subscription is the measure: what is published on its topic is delivered once and acknowledged, whatever
+else is asked, before and after a restart.
 """
 from pathlib import Path
 
@@ -25,7 +27,8 @@ SECOND = 1000
 
 
 class HostileRoot:
-    """Rounds on requests that are read from the table, as a running broker reads them. Time stands still unless a test moves ``now_ms``."""
+    """Rounds on requests that are read from the table, as a running broker reads them. Time stands still unless a test
+    moves ``now_ms``."""
 
     def __init__(self, root: Path, planner=None):
         self._open(root, planner)

@@ -1,4 +1,5 @@
-"""Rows of ``requests`` that no client of ours writes: each is refused by name, changes nothing, and the rest is served, also by the next broker."""
+"""Rows of ``requests`` that no client of ours writes: each is refused by name, changes nothing, and the rest is served,
+also by the next broker."""
 import time
 
 import pyarrow as pa
@@ -106,7 +107,8 @@ def test_refused_acks_are_said_once_and_counted(hostile, caplog):
 
 
 class TestCommitsThatCannotBeRead:
-    """Of three commits the one in the middle is broken: it is set aside, the others are done, and it is done when it is mended."""
+    """Of three commits the one in the middle is broken: it is set aside, the others are done, and it is done when it is
+    mended."""
 
     @pytest.fixture
     def version(self, hostile) -> int:

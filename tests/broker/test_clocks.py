@@ -1,4 +1,5 @@
-"""A machine's clock that was ahead and is right again, and one that was behind: what is timed ends in its own time, neither early nor late.
+"""A machine's clock that was ahead and is right again, and one that was behind: what is timed ends in its own time,
+neither early nor late.
 
 Rule: broker.clock. Times are milliseconds of the machine's clock; ``ahead`` is how wrong it was, for one round.
 """

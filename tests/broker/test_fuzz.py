@@ -1,6 +1,8 @@
-"""Whatever is written to the requests table, and whatever becomes of files, the broker serves everything else, and so does the next one.
+"""Whatever is written to the requests table, and whatever becomes of files, the broker serves everything else, and so
+does the next one.
 
-``PULSAR_SPARK_FUZZ`` says how many cases are drawn: few in the suite, thousands by hand (``PULSAR_SPARK_FUZZ=2000 pytest tests/broker/test_fuzz.py``).
+``PULSAR_SPARK_FUZZ`` says how many cases are drawn: few in the suite, thousands by hand (``PULSAR_SPARK_FUZZ=2000
+pytest tests/broker/test_fuzz.py``).
 """
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""Failures that nobody expected, put where they hurt: what is to blame is set aside and said, everything else goes on, and it is tried again on demand."""
+"""Failures that nobody expected, put where they hurt: what is to blame is set aside and said, everything else goes on,
+and it is tried again on demand."""
 import errno
 import logging
 from collections.abc import Callable
