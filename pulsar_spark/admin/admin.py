@@ -111,7 +111,8 @@ class Admin(Policies, SetAsideVerbs):
         partition."""
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
-        return sum(int(reply["text"] or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
+        return sum(int(reply["text"] or 0)
+                   for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything published so far."""
@@ -172,11 +173,13 @@ class Admin(Policies, SetAsideVerbs):
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> list[dict]:
+    def _ask(self, topic: str, subscription: str | None, kind: str,
+             properties: dict[str, str] | None = None) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
+        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition,
+                                     "subscription": subscription,
                                      "properties": properties} for partition in partitions])
 
 

@@ -16,8 +16,10 @@ class SetAsideVerbs:
         oldest first."""
         require_root(self.layout)
         return [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
-                 "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id, "topic": entry.topic,
-                 "partition": entry.partition, "subscription": entry.subscription, "requestsVersion": entry.requests_version}
+                 "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id,
+                 "topic": entry.topic,
+                 "partition": entry.partition, "subscription": entry.subscription,
+                 "requestsVersion": entry.requests_version}
                 for entry in read_latest(self.layout).set_aside.values()]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
@@ -32,5 +34,6 @@ class SetAsideVerbs:
         if (entry_id is None) != all_entries:
             raise InvalidConfiguration(f"id {entry_id!r}: name one that is set aside, or ask for all, not both")
         require_root(self.layout)
-        replies = self._requester.ask([{"kind": kind, "properties": {"all": "true"} if all_entries else {"id": entry_id}}])
+        replies = self._requester.ask([{"kind": kind, "properties": {"all": "true"} if all_entries
+                                        else {"id": entry_id}}])
         return int(replies[0]["text"])

@@ -128,5 +128,6 @@ def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
     return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=consumer.consumer_id, consumer_name=consumer.name,
                 client_id=consumer.client_id, priority_level=consumer.priority_level, permits=consumer.permits, is_blocked=consumer.is_blocked,
                 is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
-                lease_time=bundle.lease_time(consumer.client_id), join_order=consumer.join_order, msg_out_counter=consumer.msg_out_counter,
+                lease_time=bundle.lease_time(consumer.client_id), join_order=consumer.join_order,
+                msg_out_counter=consumer.msg_out_counter,
                 msg_redeliver_counter=consumer.msg_redeliver_counter, properties=list(consumer.properties.items()))

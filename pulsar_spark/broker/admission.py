@@ -38,8 +38,9 @@ def admitted(request: Request, *, now: int) -> Request:
 def _check_in_time(request: Request, now: int) -> None:
     until = number_of(request, VALID_UNTIL, least=0)
     if now > until * 1000:
-        raise Timeout(f"{request.kind}: the request held until {until} ms since 1970 and was met {now // 1000 - until} ms later, so it was not carried out: "
-                      "ask again; if it always comes too late, compare the clocks of the two machines")
+        raise Timeout(f"{request.kind}: the request held until {until} ms since 1970 and was met {now // 1000 - until} "
+                      "ms later, so it was not carried out: ask again; if it always comes too late, compare the clocks "
+                      "of the two machines")
 
 
 def _check_id(request: Request, name: str, *, is_needed: bool) -> None:
@@ -47,4 +48,5 @@ def _check_id(request: Request, name: str, *, is_needed: bool) -> None:
     if is_needed and not value:
         raise InvalidConfiguration(f"{request.kind}: {name} {value!r}: give one")
     if value is not None and len(value) > MAX_ID_LENGTH:
-        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} has {len(value)} characters: use at most {MAX_ID_LENGTH}")
+        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} has {len(value)} characters: "
+                                   f"use at most {MAX_ID_LENGTH}")

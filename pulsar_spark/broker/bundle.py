@@ -140,7 +140,8 @@ class Bundle:
         """The entry of a topic, or of a subscription, that is set aside."""
         return next((entry for entry in self.set_aside.values() if entry.topic_id is not None and (
             (entry.status == TOPIC and entry.topic_id == topic_id)
-            or (entry.status == SUBSCRIPTION and (entry.topic_id, entry.partition, entry.subscription) == key))), None) if self.set_aside else None
+            or (entry.status == SUBSCRIPTION
+                and (entry.topic_id, entry.partition, entry.subscription) == key))), None) if self.set_aside else None
 
     def is_set_aside(self, cursor: Cursor) -> bool:
         """Is the cursor not to be served, because it or its topic is set aside?"""
@@ -192,7 +193,7 @@ class Bundle:
                         state.trimmed[partition] = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
                     rows += ledger_rows(name, state.topic.topic_id, numbered)
                     state.version = commit.version
-            except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic, and its row and the log say so
+            except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic
                 if is_fault_of_disk(broken):
                     raise
                 state.error = str(broken) if isinstance(broken, CorruptState) else f"{type(broken).__name__}: {broken}"
@@ -297,7 +298,8 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
             parsed = parse_topic_name(name)
             path = bundle.layout.topic(parsed)
             partitions = sum(known == topic_id and partition >= 0 for known, partition in latest.topics)
-            bundle.topics[name] = TopicState(Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error)
+            bundle.topics[name] = TopicState(Topic(parsed, path, topic_id, partitions), TableLog(path), None,
+                                             error=error)
             bundle.stopped.append(bundle.topics[name])
 
 

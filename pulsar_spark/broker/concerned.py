@@ -22,7 +22,8 @@ class Concerned(NamedTuple):
     kept: list[Range]
 
 
-def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int, unread: tuple[int, int] | None) -> Concerned:
+def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
+                     unread: tuple[int, int] | None) -> Concerned:
     """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
     so many messages, of the *unread* positions last."""
     pages = asked.cursor.pages

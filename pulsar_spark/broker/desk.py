@@ -4,7 +4,15 @@ import re
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import ConsumerNotFound, InvalidConfiguration, InvalidMessage, NotAllowedError, SubscriptionNotFound, TopicNotFound, shown
+from pulsar_spark.errors import (
+    ConsumerNotFound,
+    InvalidConfiguration,
+    InvalidMessage,
+    NotAllowedError,
+    SubscriptionNotFound,
+    TopicNotFound,
+    shown,
+)
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -44,8 +52,9 @@ class Desk:
 
     def _check_served(self, entry: SetAside | None, request: Request) -> None:
         if entry is not None and request.kind not in ("unsubscribe", "close"):
-            raise NotAllowedError(f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside ({entry.error}: {entry.text[:200]}): mend what is "
-                                  f"broken, then 'pulsar-spark set-aside retry {entry.id}'")
+            raise NotAllowedError(f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside "
+                                  f"({entry.error}: {entry.text[:200]}): mend what is broken, then "
+                                  f"'pulsar-spark set-aside retry {entry.id}'")
 
     def forget(self, entry: SetAside) -> None:
         """Take an entry back: nothing is set aside as it any more."""
@@ -68,7 +77,8 @@ class Desk:
         square of its length."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
-            raise InvalidMessage(f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes {-(-size // ack_sets.WORD_BITS)}")
+            raise InvalidMessage(f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes "
+                                 f"{-(-size // ack_sets.WORD_BITS)}")
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
         if last > cursor.mark_delete:
@@ -98,5 +108,6 @@ def number_of(request: Request, name: str, default: int | None = None, *, least:
     if value is None and default is not None:
         return default
     if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
-        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} is not a whole number from {least} to {most}")
+        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} is not a whole number from {least} "
+                                   f"to {most}")
     return int(value)

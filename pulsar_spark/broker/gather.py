@@ -75,11 +75,13 @@ def next_due(bundle: Bundle, now: int) -> int | None:
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
     served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
-    own = [page.returns_at for cursor in served for page in cursor.pages if page.returns_at is not None and page.returns_at > now.own]
+    own = [page.returns_at for cursor in served for page in cursor.pages if page.returns_at is not None
+           and page.returns_at > now.own]
     own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
     own += bundle.leases.values()
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    wall = [page.replays_at for cursor in served for page in cursor.pages if page.replays_at is not None and page.replays_at > now.wall]
+    wall = [page.replays_at for cursor in served for page in cursor.pages if page.replays_at is not None
+            and page.replays_at > now.wall]
     return min(own, default=None), min(wall, default=None)
 
 
@@ -112,7 +114,8 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     cursor, number, now = asked.cursor, len(work.cursors), draft.now
     permits = sum(consumer.permits for consumer in takers)
     unread = _unread_runs(bundle, asked, 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES))
-    concerned = concerned_ranges(asked, now=now, wall=draft.wall, permits=permits, unread=(unread[0].first, unread[-1].last) if unread else None)
+    concerned = concerned_ranges(asked, now=now, wall=draft.wall, permits=permits,
+                                 unread=(unread[0].first, unread[-1].last) if unread else None)
     elsewhere = cursor.unacked.copy()
     for held in concerned.planned:
         if held.status == PENDING:

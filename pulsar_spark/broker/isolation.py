@@ -36,7 +36,8 @@ class Unit(NamedTuple):
 
 
 def of_request(request: Request) -> Unit:
-    return Unit(REQUEST, dict(request_id=request.request_id, requests_version=request.requests_version, first=request.row, topic=request.topic,
+    return Unit(REQUEST, dict(request_id=request.request_id, requests_version=request.requests_version,
+                              first=request.row, topic=request.topic,
                               partition=request.partition, subscription=request.subscription))
 
 

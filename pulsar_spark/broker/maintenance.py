@@ -118,7 +118,8 @@ def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], pa
     if slowest is None or not (size or seconds):
         return False
     ledgers = state.ledgers(partition)
-    too_old = last_published_before(state.topic.path, ledgers, _instant(draft.wall - seconds * SECOND)) if seconds else -1
+    too_old = last_published_before(state.topic.path, ledgers,
+                                    _instant(draft.wall - seconds * SECOND)) if seconds else -1
     stretches = stretches_behind(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stretches, slowest) > size
     if is_evicting:

@@ -6,7 +6,7 @@ from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicStat
 from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.errors import SubscriptionBusy
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer

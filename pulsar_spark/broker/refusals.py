@@ -26,7 +26,8 @@ class Refusals:
         what = (shown(request.kind), type(refused).__name__)
         self.counts[what] += 1
         self._new[what] += 1
-        self._last = f"{request.kind} of client {shown(request.client_id)} on {shown(request.topic)} subscription {shown(request.subscription)}: {refused}"
+        self._last = (f"{request.kind} of client {shown(request.client_id)} on {shown(request.topic)} subscription "
+                      f"{shown(request.subscription)}: {refused}")
         self.say()
 
     def say(self) -> None:

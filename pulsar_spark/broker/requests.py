@@ -20,7 +20,8 @@ from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.set_aside import SetAside
 
-ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy", "retry_set_aside",
+ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload",
+            "policy", "retry_set_aside",
             "drop_set_aside"}
 
 
@@ -37,7 +38,8 @@ class Intake(Desk):
             "ack": entries.ack, "cumulative_ack": entries.cumulative_ack, "negative_ack": entries.negative_ack, "redeliver_all": entries.redeliver_all,
             "reconsume_later": entries.reconsume_later,
             "seek": self.moves.seek, "skip": self.moves.skip, "clear_backlog": self.moves.clear_backlog, "expire": self.moves.expire,
-            "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload, "keep_alive": lambda request: None,
+            "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload,
+            "keep_alive": lambda request: None,
             "retry_set_aside": aside.retry, "drop_set_aside": aside.drop}
 
     def take(self, request: Request) -> None:
@@ -45,7 +47,8 @@ class Intake(Desk):
         answered so."""
         unit = of_request(request)
         if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
-            self.draft.reply(request, error=UnknownError.__name__, text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "
+            self.draft.reply(request, error=UnknownError.__name__,
+                             text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "
                              f"{entry.text[:500]}): see 'pulsar-spark set-aside list'")
             return
         with isolated(unit):
@@ -55,7 +58,7 @@ class Intake(Desk):
         wants_answer = request.kind in ANSWERED or (request.kind == "close" and request.consumer_id) or request.properties.get("receipt") == "true"
         try:
             if request.kind not in self._handlers:
-                raise InvalidConfiguration(f"request kind {shown(request.kind)} is not known: use a client of this release")
+                raise InvalidConfiguration(f"kind {shown(request.kind)} is not known: use a client of this release")
             request = admitted(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
             text = self._handlers[request.kind](request)

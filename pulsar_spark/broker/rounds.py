@@ -63,7 +63,8 @@ class Rounds:
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
         draft = self._draft()
-        self._append(draft, self._rows_of(draft, RoundRows(self.bundle.outlived), self.bundle.requests_version, is_snapshot=True))
+        self._append(draft, self._rows_of(draft, RoundRows(self.bundle.outlived), self.bundle.requests_version,
+                                          is_snapshot=True))
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
@@ -86,7 +87,8 @@ class Rounds:
         own, wall = next_dues(self.bundle, self.bundle.now)
         return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
 
-    def attempt(self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False) -> RoundResult:
+    def attempt(self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *,
+                is_trial: bool = False) -> RoundResult:
         """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but
         commit."""
         bundle = self.bundle
@@ -115,7 +117,8 @@ class Rounds:
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
             return RoundResult(False)
-        is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
+        is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0
+                                                 and draft.number % self._snapshot_every() == 0)
         table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
         ledgers = LEDGERS.rows(ledger_rows)
         if is_trial:
@@ -140,13 +143,15 @@ class Rounds:
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
-                bundle.leases[consumer.client_id] = leases.get(consumer.client_id, now.own + bundle.lease_ms[consumer.client_id] * 1000)
+                bundle.leases[consumer.client_id] = leases.get(consumer.client_id,
+                                                               now.own + bundle.lease_ms[consumer.client_id] * 1000)
 
     def write_missing_letters(self) -> None:
         """Write the letters of the latest round, unless they are there."""
         self._waiting = []
         if self.bundle.round:
-            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
+            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version,
+                                 kind="letter").to_pylist()
             self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now.wall, letters)
 
     def _draft(self) -> RoundDraft:
@@ -161,7 +166,8 @@ class Rounds:
         bundle = self.bundle
         if is_snapshot:
             rows = _everything(bundle, rows)
-        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now, requests_version=requests_version, epoch=bundle.epoch,
+        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now,
+                               requests_version=requests_version, epoch=bundle.epoch,
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
         return rows_of_round(draft.number, rows.facts, rows.pages)
 

@@ -89,7 +89,8 @@ class Broker:
             if folder.name != self.broker_id:
                 shutil.rmtree(folder, ignore_errors=True)  # a standby's are made again when it needs them
         self.rounds = Rounds(load_bundle(self.layout), planner.run, self.now, self.broker_id,
-                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker, steady=steady_micros if self.now is now_micros else None)
+                             max_unacked_messages_per_broker=self.max_unacked_messages_per_broker, steady=steady_micros
+                             if self.now is now_micros else None)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self.rounds.take_over()
         self._query = self._start_query()
@@ -166,7 +167,8 @@ class Broker:
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""
         started = time.perf_counter()
-        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version))
+        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"),
+                                             after=self.rounds.bundle.requests_version))
         if self.on_round and result.is_committed:
             self.on_round(result, time.perf_counter() - started)
         return result.is_committed

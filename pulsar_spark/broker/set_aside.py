@@ -46,7 +46,7 @@ class SetAsideRequests(Desk):
             entries = [entry for entry in entries if entry.status == REQUEST]
         for entry in entries:
             if entry.status != REQUEST:
-                raise NotAllowedError(f"{entry.id!r} is no request: try it again when it is mended, or delete the {entry.status}")
+                raise NotAllowedError(f"{entry.id!r} is no request: retry it, or delete the {entry.status}")
         for entry in entries:
             self.forget(entry)
         return str(len(entries))
@@ -56,7 +56,7 @@ class SetAsideRequests(Desk):
             return list(self.bundle.set_aside.values())
         wanted = request.properties.get("id")
         if wanted not in self.bundle.set_aside:
-            raise InvalidConfiguration(f"nothing is set aside as {shown(wanted)}: see what is with 'pulsar-spark set-aside list'")
+            raise InvalidConfiguration(f"nothing is set aside as {shown(wanted)}: see 'pulsar-spark set-aside list'")
         return [self.bundle.set_aside[wanted]]
 
     def _retry(self, entry: SetAside) -> bool:

@@ -18,7 +18,8 @@ def list_(root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
     else:
-        print_table(["id", "error", "cause", "since"], [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found])
+        print_table(["id", "error", "cause", "since"],
+                    [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found])
 
 
 @app.command()

@@ -131,7 +131,8 @@ class LatestRows:
         for facts in (self.cursors, self.consumers, self.pages):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
-        self.set_aside = {name: entry for name, entry in self.set_aside.items() if entry.status == REQUEST or entry.topic_id != topic_id}
+        self.set_aside = {name: entry for name, entry in self.set_aside.items() if entry.status == REQUEST
+                          or entry.topic_id != topic_id}
 
 
 def python_rows(rows: pa.Table) -> list[dict]:
@@ -142,7 +143,8 @@ def python_rows(rows: pa.Table) -> list[dict]:
     except (OverflowError, ValueError):
         for number, field in enumerate(rows.schema):
             if pa.types.is_timestamp(field.type):
-                micros = pc.min_element_wise(pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST, skip_nulls=False), _LAST, skip_nulls=False)
+                micros = pc.min_element_wise(pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST,
+                                                                 skip_nulls=False), _LAST, skip_nulls=False)
                 rows = rows.set_column(number, field, micros.cast(field.type))
         return rows.to_pylist()
 

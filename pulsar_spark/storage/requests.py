@@ -76,5 +76,6 @@ def _gap(log: TableLog, version: int) -> RequestCommit | None:
     if beyond is None or log.has(version + 1):
         return None
     later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
-    failure = CorruptState(f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, {later} is there: restore them if you can")
+    failure = CorruptState(f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
+                           f"{later} is there: restore them if you can")
     return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)

@@ -33,7 +33,8 @@ class SetAside(NamedTuple):
     def id(self) -> str:
         """What people call it by.
 
-        >>> SetAside("request", "", "", requests_version=7, first=2).id, SetAside("request", "", "", requests_version=7, last=9).id
+        >>> one = SetAside("request", "", "", requests_version=7, first=2)
+        >>> one.id, one._replace(first=None, last=9).id
         ('request-7-2', 'request-7..9')
         >>> SetAside("subscription", "", "", topic="persistent://public/default/t", partition=-1, subscription="s").id
         'subscription-persistent://public/default/t/-1/s'
@@ -46,7 +47,8 @@ class SetAside(NamedTuple):
             return f"{REQUEST}-{self.request_id}"
         if self.first is not None:
             return f"{REQUEST}-{self.requests_version}-{self.first}"
-        return f"{REQUEST}-{self.requests_version}" + (f"..{self.last}" if self.last not in (None, self.requests_version) else "")
+        return f"{REQUEST}-{self.requests_version}" + (f"..{self.last}"
+                                                       if self.last not in (None, self.requests_version) else "")
 
     def row(self, *, is_removed: bool | None = None) -> dict:
         """Its row for ``cursor_ledger``."""

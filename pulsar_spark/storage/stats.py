@@ -47,7 +47,8 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
     ("permits", pa.int64(), "consumer: messages it may still be sent"),
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
-    ("error", pa.string(), "topic partition, subscription: why it is not served further, see set-aside; null while it is"),
+    ("error", pa.string(),
+     "topic partition, subscription: why it is not served further, see set-aside; null while it is"),
 )))
 
 _SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
@@ -106,7 +107,8 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
-    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
+    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages,
+            "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
             "backlogSize": stored.size * longest // end_position if end_position else 0, "subscriptions": subscriptions}
 
 
@@ -117,11 +119,13 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
         for partition, stored in read_stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"], "error": found.get("error")})
+            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"],
+                         "error": found.get("error")})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
+                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
+                             "error": sub.get("error")})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]
@@ -136,7 +140,8 @@ def _common(stats: dict) -> dict:
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
     total: dict = next(({"error": stats["error"]} for stats in partitions.values() if "error" in stats), {})
-    total |= {name: sum(stats[name] for stats in partitions.values()) for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
+    total |= {name: sum(stats[name] for stats in partitions.values())
+              for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():

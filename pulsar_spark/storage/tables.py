@@ -79,8 +79,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
         try:
             for action in map(json.loads, first.read_text().splitlines()):
                 if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
-                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes up to {WRITER_VERSION}: "
-                                      "install a newer pulsar_spark")
+                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                                      f"up to {WRITER_VERSION}: install a newer pulsar_spark")
                 if "metaData" in action:
                     description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:

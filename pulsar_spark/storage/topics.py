@@ -8,7 +8,14 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsar_spark.errors import CorruptState, InvalidConfiguration, InvalidRequest, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.errors import (
+    CorruptState,
+    InvalidConfiguration,
+    InvalidRequest,
+    NotAllowedError,
+    NotARoot,
+    TopicNotFound,
+)
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
 from pulsar_spark.storage.layout import Layout

@@ -120,7 +120,8 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     found = [next((latest.policies[owner, name] for owner in owners if (owner, name) in latest.policies), None) for name in RETENTION]
     if found == [None, None]:
         return None
-    return Retention(*(policy_number(name, str(POLICIES[name]) if value is None else value) for name, value in zip(RETENTION, found)))
+    return Retention(*(policy_number(name, str(POLICIES[name]) if value is None else value) for name,
+                       value in zip(RETENTION, found)))
 
 
 def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:

@@ -6,8 +6,9 @@ round (design 4.2, "prepared plans"). The price is this union of unlike rows, to
 import pyarrow as pa
 
 KINDS = {
-    "cursor": "one row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: counted), and the time: pending entries fall due "
-              "by now, the broker's own clock, deliver times by wall, the machine's (null = the same)",
+    "cursor": "one row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: "
+              "counted), and the time: pending entries fall due by now, the broker's own clock, deliver times by wall, "
+              "the machine's (null = the same)",
     "range": "first..last of the cursor's state in one status",
     "ack": "first..last are acknowledged",
     "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",

@@ -42,7 +42,8 @@ def serve(root: str) -> None:
     rounds = Rounds(load_bundle(layout), PlainPlanner().run, now_micros, f"mortal-{os.getpid()}")
     rounds.take_over()
     while True:
-        if not rounds.run(*read_asked(layout.broker_table("requests"), after=rounds.bundle.requests_version)).is_committed:
+        if not rounds.run(*read_asked(layout.broker_table("requests"),
+                                      after=rounds.bundle.requests_version)).is_committed:
             time.sleep(LOOK_SECONDS)
 
 

@@ -35,14 +35,18 @@ REFUSED = {
     "client null": (without(ILL.subscribe("x"), client_id=None), "InvalidConfiguration"),
     "lease of 9,500 years": (ILL.subscribe("x", lease_ms=300_000_000_000_000), "InvalidConfiguration"),
     "lease of more than a day": (ILL.subscribe("x", lease_ms=DAY_MS + 1), "InvalidConfiguration"),
-    "short name, refused for its type": (On("sick", subscription="ill").subscribe("x", "Exclusive"), "SubscriptionBusy"),
+    "short name, refused for its type": (On("sick", subscription="ill").subscribe("x", "Exclusive"),
+                                         "SubscriptionBusy"),
     "partition null": (without(ILL.subscribe("x"), partition=None), "TopicNotFound"),
     "topic no name": (without(ILL.subscribe("x"), topic="a b"), "InvalidTopicName"),
     "skip of a negative number": (ILL.skip(-5), "InvalidConfiguration"),
     "ack set with a null word": (ILL.ack(1, ack_set=[None], receipt=True), "InvalidMessage"),
     "ack set longer than the batch": (ILL.ack(1, ack_set=[1] * 2, receipt=True), "InvalidMessage"),
-    "policy of a topic that is not": (without(ILL.policy("message_ttl_seconds", 5), topic="persistent://public/default/none"), "TopicNotFound"),
-    "policy of no namespace": (request("policy", properties={"namespace": "a/b/c", "name": "message_ttl_seconds", "value": "1"}), "InvalidTopicName"),
+    "policy of a topic that is not": (without(ILL.policy("message_ttl_seconds", 5),
+                                              topic="persistent://public/default/none"), "TopicNotFound"),
+    "policy of no namespace": (request("policy",
+                                       properties={"namespace": "a/b/c", "name": "message_ttl_seconds", "value": "1"}),
+                                       "InvalidTopicName"),
     "kind null": (request("subscribe") | {"kind": None, "properties": {"receipt": "true"}}, "InvalidConfiguration"),
     **{f"{name} too large ({len(value)} digits)": (ILL.policy(name, value), "InvalidConfiguration")
        for name in POLICIES if name != "backlog_quota_policy" for value in ("9" * 19, "9" * 5000)},
@@ -52,10 +56,12 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_row_that_cannot_be_is_refused_by_name_and_changes_nothing(hostile, case):
     row, error = REFUSED[case]
-    before = hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies.copy(), set(hostile.rounds.bundle.topics)
+    before = hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies.copy(),
+    set(hostile.rounds.bundle.topics)
     (refused, text), = hostile.ask(row)
     assert (refused, len(text) < 500) == (error, True)
-    assert before == (hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies, set(hostile.rounds.bundle.topics))
+    assert before == (hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies,
+                      set(hostile.rounds.bundle.topics))
     assert hostile.engine.subscriptions(SICK) == ["ill"]
     hostile.holds()
 
@@ -63,7 +69,9 @@ def test_a_row_that_cannot_be_is_refused_by_name_and_changes_nothing(hostile, ca
 def test_a_topic_is_one_topic_in_all_its_spellings(hostile):
     for spelling in ("sick", "public/default/sick"):
         on = On(spelling, subscription="ill")
-        assert [reply and reply[0] for reply in hostile.ask(on.subscribe("d"), on.flow("d", 1), on.ack(0, receipt=True))] == [None, None, None]
+        assert [reply and reply[0]
+                for reply in hostile.ask(on.subscribe("d"), on.flow("d", 1), on.ack(0, receipt=True))] == [None, None,
+                                                                                                           None]
     assert set(hostile.rounds.bundle.topics) == {HEALTHY, SICK}
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 0
     hostile.holds()
@@ -87,7 +95,8 @@ def test_what_an_older_broker_let_through_kills_no_start(hostile):
     bundle = hostile.rounds.bundle
     bundle.policies[SICK, "message_ttl_seconds"] = "9" * 5000
     bundle.policies[SICK, "retention_seconds"] = "9" * 30
-    consumer, = (consumer for cursor in bundle.cursors.values() if cursor.topic == SICK for consumer in cursor.consumers.values())
+    consumer, = (consumer for cursor in bundle.cursors.values() if cursor.topic == SICK
+                 for consumer in cursor.consumers.values())
     consumer.properties["lease_ms"] = "3" + "0" * 14
     bundle.leases[consumer.client_id] = 3 * 10 ** 17
     hostile.restart()
@@ -182,7 +191,8 @@ def test_a_text_that_is_no_text_ends_its_row_only(hostile):
 
 
 def test_skipping_says_how_much_there_was(hostile):
-    assert hostile.ask(ILL.skip(3), ILL.skip(3), ILL.skip(3), ILL.skip(0)) == [(None, "3"), (None, "1"), (None, "0"), (None, "0")]
+    assert hostile.ask(ILL.skip(3), ILL.skip(3), ILL.skip(3), ILL.skip(0)) == [(None, "3"), (None, "1"), (None, "0"),
+                                                                               (None, "0")]
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 3
     assert hostile.ask(ILL.skip(10)) == [(None, "0")]
     assert hostile.engine.publish(SICK, -1, [1]) == [4]
@@ -201,7 +211,8 @@ def test_a_request_that_came_too_late_is_not_carried_out(hostile):
     assert late == ("Timeout", "Timeout") and "1 ms later" in text[0]
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == -1
     assert hostile.ask(skip(30_001), skip("soon"), skip(-1), skip("9" * 30))[1:] == [
-        ("InvalidConfiguration", f"skip: valid_until_ms {value!r} is not a whole number from 0 to {10 ** 15}") for value in ("soon", "-1", "9" * 30)]
+        ("InvalidConfiguration", f"skip: valid_until_ms {value!r} is not a whole number from 0 to {10 ** 15}")
+        for value in ("soon", "-1", "9" * 30)]
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 0
     hostile.holds()
 

@@ -59,14 +59,16 @@ def test_list_retry_and_drop(hostile, monkeypatch):
         assert run("set-aside", "retry", f"request-{first}-0", root=root).stdout == "tried 1 again\n"
         assert run("set-aside", "drop", "--all", root=root).stdout == "dropped 1\n"
         assert json.loads(run("set-aside", "list", "--json", root=root).stdout) == []
-        assert [run("set-aside", "drop", *wrong, root=root).exit_code for wrong in ((), ("x", "--all"), ("x",))] == [1, 1, 1]
+        assert [run("set-aside", "drop", *wrong, root=root).exit_code for wrong in ((), ("x", "--all"), ("x",))] == [1,
+                                                                                                                     1, 1]
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 0
     hostile.holds()
 
 
 def test_skip_says_how_many_there_were(hostile):
     with served(hostile):
-        outputs = [run("subscriptions", "skip", SICK, "-s", "ill", "-n", "3", root=hostile.layout.root).stdout for _ in range(3)]
+        outputs = [run("subscriptions", "skip", SICK, "-s", "ill", "-n", "3", root=hostile.layout.root).stdout
+                   for _ in range(3)]
     assert outputs == ["skipped 3\n", "skipped 1\n", "skipped 0\n"]
     hostile.holds()
 
