@@ -99,7 +99,8 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
     ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
                        "cursor: when a consumer that became active begins to receive; "
-                       "round: the broker's own clock, by which pending entries, cursors and leases fall due (null in rows of older releases, where it is the machine's)"),
+                       "round: the broker's own clock, by which pending entries, cursors and "
+                       "leases fall due (null in rows of older releases, where it is the machine's)"),
     ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
     ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
     ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
@@ -124,7 +125,8 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("error", pa.string(), "reply: name of the refusal; null = done; set_aside: name of the exception"),
     ("text", pa.string(), "reply: the refusal in words, or the result as JSON; set_aside: what the exception said"),
     ("round_time", TIME, "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
-                            "created, by the broker's own clock (null in rows of older releases); set_aside: when it was"),
+                            "created, by the broker's own clock (null in rows of older releases); "
+                            "set_aside: when it was"),
     ("requests_version", pa.int64(),
      "round: the last version of the requests table that is consumed; set_aside: the version that holds the request"),
     ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),

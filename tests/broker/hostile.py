@@ -48,8 +48,8 @@ class HostileRoot:
         found._open(root, None)
         for topic in (HEALTHY, SICK):
             path = found.layout.topic(parse_topic_name(topic))
-            found.engine.topic_ids[topic], found.engine.tables[topic] = read_topic(found.layout, topic).topic_id,
-            AppendTable(path)
+            found.engine.topic_ids[topic] = read_topic(found.layout, topic).topic_id
+            found.engine.tables[topic] = AppendTable(path)
         found.engine.published = 100
         found.restart()
         return found

@@ -56,12 +56,11 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_row_that_cannot_be_is_refused_by_name_and_changes_nothing(hostile, case):
     row, error = REFUSED[case]
-    before = hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies.copy(),
-    set(hostile.rounds.bundle.topics)
+    bundle = hostile.rounds.bundle
+    before = hostile.engine.state(SICK, -1, "ill"), bundle.policies.copy(), set(bundle.topics)
     (refused, text), = hostile.ask(row)
     assert (refused, len(text) < 500) == (error, True)
-    assert before == (hostile.engine.state(SICK, -1, "ill"), hostile.rounds.bundle.policies,
-                      set(hostile.rounds.bundle.topics))
+    assert before == (hostile.engine.state(SICK, -1, "ill"), bundle.policies, set(bundle.topics))
     assert hostile.engine.subscriptions(SICK) == ["ill"]
     hostile.holds()
 
