@@ -153,3 +153,13 @@ def named(name: str) -> type[PulsarSparkError]:
     """The error class a refusal row names; :class:`UnknownError` for a name this release does not know."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, PulsarSparkError) else UnknownError
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value in quotes for a message, cut where it is long.
+
+    >>> shown("x" * 100, 10)
+    "'xxxxxxxxx...(102 characters)"
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}...({len(text)} characters)"

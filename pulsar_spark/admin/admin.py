@@ -7,6 +7,7 @@ from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
@@ -19,7 +20,7 @@ from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, Doctor, BrokerStatus):
+class Admin(Policies, SetAsideVerbs, Doctor, BrokerStatus):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.
@@ -107,11 +108,13 @@ class Admin(Policies, Doctor, BrokerStatus):
         """Delete the subscription; refused while consumers are connected unless *force*."""
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
-    def skip_messages(self, topic: str, subscription: str, messages: int) -> None:
-        """Acknowledge the next *messages* of the backlog unseen. Of a partitioned topic, name one partition."""
+    def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
+        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
+        partition."""
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
-        self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        return sum(int(reply["text"] or 0)
+                   for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything published so far."""
@@ -172,12 +175,14 @@ class Admin(Policies, Doctor, BrokerStatus):
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> None:
+    def _ask(self, topic: str, subscription: str | None, kind: str,
+             properties: dict[str, str] | None = None) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
-                              "properties": properties} for partition in partitions])
+        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition,
+                                     "subscription": subscription,
+                                     "properties": properties} for partition in partitions])
 
 
 def _check_count(name: str, count: int) -> None:

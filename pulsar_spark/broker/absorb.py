@@ -7,6 +7,7 @@ from pulsar_spark.broker.concerned import Concerned
 from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
@@ -34,7 +35,8 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
     """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
     rows = RoundRows(draft.facts)
     for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
-        _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
+        with isolated(of_cursor(asked.cursor)):
+            _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
     if limit.messages:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
@@ -126,5 +128,6 @@ def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
     return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=consumer.consumer_id, consumer_name=consumer.name,
                 client_id=consumer.client_id, priority_level=consumer.priority_level, permits=consumer.permits, is_blocked=consumer.is_blocked,
                 is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
-                lease_time=bundle.leases.get(consumer.client_id), join_order=consumer.join_order, msg_out_counter=consumer.msg_out_counter,
+                lease_time=bundle.lease_time(consumer.client_id), join_order=consumer.join_order,
+                msg_out_counter=consumer.msg_out_counter,
                 msg_redeliver_counter=consumer.msg_redeliver_counter, properties=list(consumer.properties.items()))

@@ -22,8 +22,10 @@ class Concerned(NamedTuple):
     kept: list[Range]
 
 
-def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tuple[int, int] | None) -> Concerned:
-    """What a round concerns that does what is *asked*, gives back what is due *now*, and hands out so many messages, of the *unread* positions last."""
+def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
+                     unread: tuple[int, int] | None) -> Concerned:
+    """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
+    so many messages, of the *unread* positions last."""
     pages = asked.cursor.pages
     if not pages:
         return Concerned(set(), [], [])
@@ -37,9 +39,9 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
         if returning & page.unacked.keys() or page.has_returns(now):
             chosen.setdefault(index, set()).update(
                 number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
-        if found < permits and has_replays(asked.cursor, page, now):
+        if found < permits and has_replays(asked.cursor, page, wall):
             offered = [number for number, held in enumerate(page.ranges)
-                       if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= now)]
+                       if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= wall)]
             chosen.setdefault(index, set()).update(offered)
             found += sum(page.ranges[number].entries for number in offered)
     planned, kept = [], []
@@ -62,9 +64,9 @@ def effective_returns(asked: CursorDraft, planned: list[Range]) -> Iterator[tupl
                     yield *gap, consumer_id, due
 
 
-def has_replays(cursor: Cursor, page: Page, now: int) -> bool:
+def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
     """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
-    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= now)
+    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
 
 
 def is_due(held: Range, now: int) -> bool:

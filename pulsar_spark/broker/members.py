@@ -2,23 +2,21 @@
 
 Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
 """
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, TopicState
-from pulsar_spark.broker.desk import Desk, number_of, removed_consumer_row
+from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicState
+from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.errors import SubscriptionBusy
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.membership import refusal
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.topics import resolve_topic
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""
-
-MOST_INT32 = (1 << 31) - 1
 
 
 class Members(Desk):
@@ -36,7 +34,7 @@ class Members(Desk):
         if refused:
             raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
         policy, priority_level = self._dead_letter_policy(request), number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
-        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MAX_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
@@ -68,9 +66,7 @@ class Members(Desk):
 
     def flow(self, request: Request) -> None:
         consumer = self.consumer_of(request)
-        if not request.permits or request.permits < 0:
-            raise InvalidConfiguration(f"permits {request.permits!r}: a flow asks for 1 message or more")
-        consumer.permits += request.permits
+        consumer.permits = min(consumer.permits + request.permits, MOST)
         self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
 
     def close(self, request: Request) -> None:
@@ -97,6 +93,8 @@ class Members(Desk):
         self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
         self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
         del self.bundle.cursors[cursor.key]
+        if entry := self.bundle.aside(key=cursor.key):
+            self.forget(entry)
 
     def end_leases(self) -> None:
         """Let go of every consumer whose client was not heard of in time."""
@@ -119,6 +117,8 @@ class Members(Desk):
                 self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
             self.draft.facts.append(dict(kind="topic", topic=name, topic_id=state.topic.topic_id, is_removed=True))
+            for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
+                self.forget(entry)
 
     def _leave_client(self, client_id: str, why: str) -> None:
         for cursor in self.bundle.cursors.values():

@@ -31,17 +31,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
 
 WATCH_SECONDS = 10.0
@@ -60,6 +58,11 @@ log = logging.getLogger(__name__)
 def now_micros() -> int:
     """The system's clock, in microseconds since 1970."""
     return time.time_ns() // 1000
+
+
+def steady_micros() -> int:
+    """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
 
 class Broker:
@@ -87,7 +90,6 @@ class Broker:
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
-        self._must_reload = False
 
     def __enter__(self) -> "Broker":
         self.start()
@@ -192,7 +194,7 @@ class Broker:
                     self._disk.end()
                     continue
             except MAY_PASS as fault:
-                is_settled, self._must_reload = False, True
+                is_settled = False
                 bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
                 bear(fault)
                 continue
@@ -202,30 +204,26 @@ class Broker:
 
     def _has_news(self) -> bool:
         bundle = self.rounds.bundle
-        due = next_due(bundle, bundle.clock)
-        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or (due is not None and due <= self.now())
+        if self.rounds.is_waiting:
+            return False
+        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or self.rounds.is_due()
 
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""
         started = time.perf_counter()
-        if self._must_reload:
-            self._take_over(is_again=True)
-        rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-        result = self.rounds.run(requests_of(rows), version)
+        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"),
+                                             after=self.rounds.bundle.requests_version))
         if self.on_round and result.is_committed:
             self.on_round(result, time.perf_counter() - started)
         return result.is_committed
 
-    def _take_over(self, *, is_again: bool = False) -> None:
-        """Begin from what is committed, and write what a round that failed half-way left unwritten; *is_again* only where the latest round is this broker's.
-
-        What such a round left in memory is neither the state before it nor what is committed."""
-        bundle = load_bundle(self.layout)
-        if is_again and bundle.broker_id != self.broker_id:
-            raise BrokerFenced(f"{str(self.layout.root)!r}: the latest round is of {bundle.broker_id}: another broker serves this bundle")
-        rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id, max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
+    def _take_over(self) -> None:
+        """Begin from what is committed, and write what a crash may have left unwritten."""
+        rounds = Rounds(load_bundle(self.layout), self._planner.run, self.now, self.broker_id,
+                        max_unacked_messages_per_broker=self.max_unacked_messages_per_broker,
+                        steady=steady_micros if self.now is now_micros else None)
         rounds.take_over()
-        self.rounds, self._must_reload = rounds, False
+        self.rounds = rounds
 
 
 def _changed(folder: Path) -> float:

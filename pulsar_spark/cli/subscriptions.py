@@ -41,8 +41,7 @@ def delete(topic: Topic, subscription: Subscription, root: Root,
 def skip(topic: Topic, subscription: Subscription, root: Root, count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to skip.")],
          timeout: TimeoutSeconds = 30):
     """Acknowledge the next messages of the backlog unseen."""
-    admin(root, timeout).skip_messages(topic, subscription, count)
-    typer.echo(f"skipped {count}")
+    typer.echo(f"skipped {admin(root, timeout).skip_messages(topic, subscription, count)}")
 
 
 @app.command()

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 AckSet = tuple[int, ...]
 
-_WORD_BITS = 64
-_MASK = (1 << _WORD_BITS) - 1
+WORD_BITS = 64
+_MASK = (1 << WORD_BITS) - 1
 
 
 def full(batch_size: int) -> AckSet:
@@ -138,7 +138,7 @@ def trimmed(words: Iterable[int]) -> AckSet:
 def _to_bits(words: Iterable[int]) -> int:
     bits = 0
     for number, word in enumerate(words):
-        bits |= (word & _MASK) << (_WORD_BITS * number)
+        bits |= (word & _MASK) << (WORD_BITS * number)
     return bits
 
 
@@ -146,8 +146,8 @@ def _to_words(bits: int) -> AckSet:
     words = []
     while bits:
         word = bits & _MASK
-        words.append(word - (1 << _WORD_BITS) if word >> (_WORD_BITS - 1) else word)
-        bits >>= _WORD_BITS
+        words.append(word - (1 << WORD_BITS) if word >> (WORD_BITS - 1) else word)
+        bits >>= WORD_BITS
     return tuple(words)
 
 

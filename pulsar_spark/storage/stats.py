@@ -1,10 +1,13 @@
 """Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
 
-``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the last minute (see ``activity``),
-everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
-count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
-backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
+last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
+counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
+the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
+``error``, why a topic or a subscription is set aside, there only where it is; ``oldestUnackedSeconds``, how long ago
+the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
+subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row
+each.
 """
 import datetime
 from typing import NamedTuple
@@ -20,6 +23,7 @@ from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_ac
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topics import Topic, read_topic
 
 STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
@@ -43,6 +47,8 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
     ("permits", pa.int64(), "consumer: messages it may still be sent"),
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+    ("error", pa.string(),
+     "topic partition, subscription: why it is not served further, see set-aside; null while it is"),
 )))
 
 _SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
@@ -101,7 +107,8 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
-    return {"msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
+    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages,
+            "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
             "backlogSize": stored.size * longest // end_position if end_position else 0, "subscriptions": subscriptions}
 
 
@@ -112,11 +119,13 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
         for partition, stored in read_stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"]})
+            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"],
+                         "error": found.get("error")})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"]})
+                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
+                             "error": sub.get("error")})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]
@@ -130,7 +139,9 @@ def _common(stats: dict) -> dict:
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
-    total = {name: sum(stats[name] for stats in partitions.values()) for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
+    total: dict = next(({"error": stats["error"]} for stats in partitions.values() if "error" in stats), {})
+    total |= {name: sum(stats[name] for stats in partitions.values())
+              for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
@@ -144,6 +155,8 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
 
 
 def _add_subscription(total: dict, subscription: dict) -> None:
+    if "error" in subscription:
+        total["error"] = subscription["error"]
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)
@@ -170,6 +183,7 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
+        **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
         "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
@@ -178,6 +192,13 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
     }
+
+
+def _error(latest: LatestRows, status: str, place: tuple) -> dict:
+    """Why the topic or subscription is set aside; nothing where it is served."""
+    found = (entry for entry in latest.set_aside.values() if entry.status == status
+             and (entry.topic_id, entry.partition, entry.subscription)[:len(place)] == tuple(place))
+    return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:

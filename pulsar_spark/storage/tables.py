@@ -108,15 +108,14 @@ def read_definition(path: str | os.PathLike) -> Definition:
     first = log.folder / f"{0:020d}.json"
     if first.exists():
         try:
-            actions = read_actions(first)
-        except ValueError as broken:
+            for action in read_actions(first):
+                if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                                      f"up to {WRITER_VERSION}: install a newer pulsar_spark")
+                if "metaData" in action:
+                    description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
             raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
-        for action in actions:
-            if action.get("protocol", {}).get("minWriterVersion", 0) > WRITER_VERSION:
-                raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {action['protocol']['minWriterVersion']}, this release writes up to "
-                                  f"{WRITER_VERSION}: install a newer pulsar_spark")
-            if "metaData" in action:
-                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
     else:
         try:
             metadata = open_table(path).metadata()

@@ -8,7 +8,15 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsar_spark.errors import DOCTOR, CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.errors import (
+    DOCTOR,
+    CorruptState,
+    InvalidConfiguration,
+    InvalidRequest,
+    NotAllowedError,
+    NotARoot,
+    TopicNotFound,
+)
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
 from pulsar_spark.storage.durability import DEFAULT, settings_path, write_durability
@@ -118,7 +126,7 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
     for name in layout.topics(tenant, namespace):
         try:
             topics.append(read_topic(layout, name))
-        except (NotARoot, TopicNotFound, InvalidTopicName):
+        except (InvalidRequest, CorruptState):
             continue
     return topics
 

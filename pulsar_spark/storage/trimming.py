@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.policies import POLICIES, Retention
+from pulsar_spark.protocol.policies import POLICIES, Retention, policy_number
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -118,7 +118,10 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     """The topic's retention; None where none is set."""
     owners = (str(topic.name), topic.name.namespace_name)
     found = [next((latest.policies[owner, name] for owner in owners if (owner, name) in latest.policies), None) for name in RETENTION]
-    return None if found == [None, None] else Retention(*(int(POLICIES[name] if value is None else value) for name, value in zip(RETENTION, found)))
+    if found == [None, None]:
+        return None
+    return Retention(*(policy_number(name, str(POLICIES[name]) if value is None else value) for name,
+                       value in zip(RETENTION, found)))
 
 
 def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:

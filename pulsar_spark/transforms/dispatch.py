@@ -29,7 +29,7 @@ ATTRIBUTES = ("status", "consumer_id", "delivery_round", "redelivery_count", "du
 def offer_candidates(segments: DataFrame) -> DataFrame:
     """Lay the candidates end to end. Adds to each segment: entries on offer (0 for none), and how many are offered before it."""
     in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
-    now = F.col("cursor_limits.now")
+    now = F.col("cursor_limits.wall")
     is_due = F.col("due_time").isNull() | (F.col("due_time") <= now) | F.col("cursor_limits.is_single_active")
     rank = F.when((F.col("status") == "replay") & is_due, 0).when(
         F.col("status") == "unread", F.when(F.col("cursor_limits.is_single_active"), 0).otherwise(1)).otherwise(2)

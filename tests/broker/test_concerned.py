@@ -32,7 +32,7 @@ def asked(monkeypatch) -> CursorDraft:
 
 def concerned(asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages; what is kept must be all the rest of these pages."""
-    found = concerned_ranges(asked, now=now, permits=permits, unread=unread)
+    found = concerned_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
     assert sorted(found.planned + found.kept) == inside
     return [each.first for each in found.planned], found.pages
