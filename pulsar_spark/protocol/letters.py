@@ -27,6 +27,9 @@ CAUSE_RECONSUMED = "max_reconsume_times"
 RETRY_LETTER, DEAD_LETTER = "retry", "dead"
 """Kinds of letters, as the rows of a round name them."""
 
+NAME_DEAD_LETTER_TOPIC = "Name one with the policy's dead_letter_topic, or use shorter names"
+"""What to do where a dead letter topic's name cannot be."""
+
 LATEST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, where Python's calendar ends."""
 

@@ -20,6 +20,7 @@ from filelock import FileLock
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
+from pulsar_spark.storage.layout import LOCK, STAGED, beside
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 from pulsar_spark.storage.scan import open_table
 
@@ -40,17 +41,15 @@ class Definition(NamedTuple):
 @contextlib.contextmanager
 def append_lock(table: str | os.PathLike) -> Iterator[None]:
     """Hold the table's inter-process lock; every append on a local root does. Not needed to read."""
-    folder = Path(table)
-    lock = folder.parent / f".{folder.name}.lock"
+    lock = beside(table, LOCK)
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock):
         yield
 
 
 def staging_folder(table: str | os.PathLike) -> Path:
-    """Where files for the table are written that an append is to move into it: on its file system, under a name that is no topic's."""
-    folder = Path(table)
-    return folder.parent / f".{folder.name}.staged"
+    """Where files for the table are written that an append is to move into it."""
+    return beside(table, STAGED)
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),

@@ -1,8 +1,8 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are entries that came back, by position, then those whose deliver time has come, by (deliver time, position), then unread entries, by position; on
-Exclusive and Failover all of them by position, due or not (2.6). Of a replay range the due time is the deliver time, and one that came back has none: so what
-has been waited for is not waited for again, and where more is due than permits allow it goes in the order it came due (0.21).
+Candidates are entries that came back, by position, then those whose deliver time has come, by (deliver time, position),
+then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Of a replay range the due
+time is the deliver time, and one that came back has none: what has been waited for is not waited for again (0.21).
 Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form another from the same zero. Where a turn covers a
 stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price of a few ranges.
 
@@ -10,7 +10,8 @@ Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so
 and permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level
 is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On Exclusive
 and Failover the active consumer is the only one in line.
-Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8; BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
+Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8;
+BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
 """
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F

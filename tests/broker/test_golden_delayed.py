@@ -1,8 +1,8 @@
 """Which delayed entries are picked when more is due than is asked for: golden i1 (Pulsar's bucket tracker) through real rounds (0.21, 5.3).
 
-The tracker is told of entries while they wait, so here a first consumer meets them all, gets none and leaves. Each ``get`` of the golden file is then a consumer
-of its own with so many permits, whose entries are acknowledged. Left out: entries the tracker did not keep because they were due, what comes behind a
-restart (it forgets, we do not), and the case with the tracker's early tick (0.21).
+The tracker is told of entries while they wait, so here a first consumer meets them all, gets none and leaves. Each ``get`` of the
+golden file is then a consumer of its own with so many permits, whose entries are acknowledged. Left out: entries the tracker did not
+keep because they were due, what comes behind a restart (it forgets, we do not), and the case with the tracker's early tick (0.21).
 """
 from itertools import takewhile
 

@@ -50,8 +50,8 @@ CASES = [
         | 7 | 1@9                 | B flow 2                     | B 2       | 5@9                     | B 1     |
     """),
     Case("what comes back goes before what is due", source="design 4, step 6; 4.7, 0.21", says="""
-        An entry that was given back has been waited for already: it goes first, by position, whatever its deliver time was. What has come due goes next, in order of deliver
-        time, and what was never met last.""", table="""
+        An entry that was given back has been waited for already: it goes first, by position, whatever its deliver time was.
+        What has come due goes next, in order of deliver time, and what was never met last.""", table="""
         | s | publish       | requests                                 | delivered   | waits       | replay  | permits |
         | 0 | 1@2 1@3 1@2 1 | A subscribe Shared; A flow 9             | A 3         | 0@2 1@3 2@2 | 0-2     | A 8     |
         | 1 |               | A close; B subscribe Shared              |             | 0@2 1@3 2@2 | 0-3     | B 0     |
@@ -62,7 +62,8 @@ CASES = [
         | 8 |               | B flow 2                                 | B 4         | none        | none    | B 1     |
     """),
     Case("ranges of one deliver time are dealt out in part", source="0.21, 5.3", says="""
-        A run of entries of one time is split where permits end; what is left of it waits in its place, before what is due later and lies before it.""", table="""
+        A run of entries of one time is split where permits end; what is left of it waits in its place, before what is due later
+        and lies before it.""", table="""
         | s | publish     | requests                     | delivered | waits               | permits |
         | 0 | 1@3 1*3@2 1@2 | A subscribe Shared; A flow 9 |         | 0@3 1@2 2@2 3@2 4@2 | A 9     |
         | 1 |             | A close; B subscribe Shared  |           | 0@3 1@2 2@2 3@2 4@2 | B 0     |
