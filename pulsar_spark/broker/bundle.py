@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
@@ -65,6 +66,7 @@ class Bundle:
         self.ledgers_version = 0
         self.clock = 0
         self.maintenance_due: int | None = None
+        self.waiting_letters = WaitingLetters()
         self._folders = TopicFolders(layout)
 
     # What is known of a name
@@ -209,6 +211,7 @@ def load_bundle(layout: Layout) -> Bundle:
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
+    bundle.waiting_letters = WaitingLetters(latest)
     return bundle
 
 

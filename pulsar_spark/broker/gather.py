@@ -57,6 +57,7 @@ def next_due(bundle: Bundle, now: int) -> int | None:
              if instant is not None and instant > now]
     waits += [cursor.reads_after for cursor in bundle.cursors.values() if cursor.reads_after > now]
     waits += bundle.leases.values()
+    waits += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     waits += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     return min(waits, default=None)
 

@@ -5,7 +5,7 @@ The writes, in order, and what a crash between them leaves:
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
 3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see letters): missing ones are written at the
-   next start;
+   next start; those that cannot be written wait, which the next round says (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
@@ -52,22 +52,30 @@ class Rounds:
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._waiting: list[Request] = []
+        self._letters: tuple[int, int, list[dict]] | None = None
+        self._are_letters_begun = False
 
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
-        if self.bundle.round:
-            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
-            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.clock, letters)
+        self.recall_letters()
+        self._write_letters()
         self.bundle.epoch += 1
         for cursor in self.bundle.cursors.values():
             cursor.last_active = self._tick() if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
                 self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
         hold_back(self.bundle, self.limit)
-        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows(self.bundle.outlived), is_snapshot=True)
+        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]), is_snapshot=True)
+
+    def recall_letters(self) -> None:
+        """Whoever has loaded the bundle does not know whether the letters behind its latest round are written: they are, once more, before anything else."""
+        if self.bundle.round:
+            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
+            self._letters, self._are_letters_begun = (self.bundle.round, self.bundle.clock, letters), True
 
     def run(self, requests: list[Request], requests_version: int) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published."""
+        self._write_letters()
         bundle = self.bundle
         draft = RoundDraft(bundle.round + 1, self._tick())
         intake = Intake(bundle, draft)
@@ -79,6 +87,8 @@ class Rounds:
         intake.members.end_leases()
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
+        bundle.waiting_letters.try_due(draft.now)
+        draft.facts += bundle.waiting_letters.facts()
         for state in moved:
             if state.error:
                 log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
@@ -91,10 +101,18 @@ class Rounds:
             return RoundResult(False)
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
-        letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
+        letters = draft.number, draft.now, [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
-        self._waiting += write_letters(bundle, draft.number, draft.now, letters)
+        self._letters = letters
+        self._write_letters()
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
+
+    def _write_letters(self) -> None:
+        """Write the letters behind the latest round, unless that is done: no round begins before they are written, or wait."""
+        if self._letters is not None:
+            again, self._are_letters_begun = {"is_again": True} if self._are_letters_begun else {}, True
+            self._waiting += write_letters(self.bundle, *self._letters, **again)
+            self._letters, self._are_letters_begun = None, False
 
     def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
         bundle = self.bundle
@@ -123,7 +141,7 @@ def _topic_rows(state: TopicState) -> list[dict]:
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
-    whole = RoundRows(kept)
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything()])
     whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
     for state in bundle.topics.values():
         whole.facts += _topic_rows(state)
