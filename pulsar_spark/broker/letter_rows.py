@@ -41,7 +41,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letter | Left]:
         by_cursor[order.key].append(order)
     for key, ordered in by_cursor.items():
         try:
-            state = _state_of(bundle, ordered[0])
+            state = _state_of(bundle, ordered[0].fact)
         except Exception as error:
             raise_of_root(error)
             yield from (order.left(error) for order in _in_line(ordered))
@@ -50,16 +50,25 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letter | Left]:
             yield from _of_cursor(state, key.partition, ordered)
 
 
-def _state_of(bundle: Bundle, order: Order) -> TopicState | None:
-    """The topic of an order's messages; None where it is gone, an error where it is there and cannot be read."""
-    state = bundle.topic_by_id(order.key.topic_id)
+def is_gone(bundle: Bundle, fact: dict) -> bool:
+    """Is the topic of a letter row's messages deleted, so that nobody waits for its letters?"""
+    try:
+        return _state_of(bundle, fact) is None
+    except Exception as error:
+        raise_of_root(error)
+        return False
+
+
+def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
+    """The topic of a letter row's messages; None where it is gone, an error where it is there and cannot be read."""
+    state = bundle.topic_by_id(fact["topic_id"])
     if state is not None:
         return state
     try:
-        found = read_topic(bundle.layout, order.fact["topic"])
+        found = read_topic(bundle.layout, fact["topic"])
     except TopicNotFound:
         return None
-    if found.topic_id == order.key.topic_id:
+    if found.topic_id == fact["topic_id"]:
         raise CorruptState(f"topic {str(found.name)!r} is not served: see what the log says of it")
     return None
 

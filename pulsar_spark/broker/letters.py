@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.letter_orders import Order, orders_of, raise_of_root
-from pulsar_spark.broker.letter_rows import Letter, letters_of
+from pulsar_spark.broker.letter_rows import Letter, is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
@@ -51,6 +51,8 @@ def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[d
             missing += letters.missing
             orders += table if letters.error is None else []
         topics |= {order.key: order.fact["topic"] for order in found}
+    gone = {row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values() if is_gone(bundle, row)}
+    left = [each for each in left if each.fact["topic_id"] not in gone]
     bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics)
     return _subscriptions(bundle, round_number, orders)
 

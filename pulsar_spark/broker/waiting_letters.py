@@ -97,6 +97,7 @@ class WaitingLetters:
 
     def settle(self, round_number: int, now: int, tried: list[dict], left: list[Left], missing: Counter[CursorKey], topics: dict[CursorKey, str]) -> None:
         """Take in what became of the letters behind a round: of those *tried*, *left* were not written; of *missing* messages there are none any more."""
+        left = _joined(left)
         stays = {key_of(each.fact) for each in left if each.is_same}
         self.drop(key for key in map(key_of, tried) if key not in stays)
         for number, each in enumerate(left):
@@ -129,6 +130,22 @@ class WaitingLetters:
 
 def key_of(row: dict) -> WaitingKey:
     return WaitingKey(row["delivery_round"], row["join_order"])
+
+
+def _joined(left: list[Left]) -> list[Left]:
+    """*left*, neighbours that agree as one: of a thousand messages that died one by one and lay in one file a row, not a thousand."""
+    found: list[Left] = []
+    for each in left:
+        if found and not each.is_same and _alike(found[-1]) == _alike(each) and found[-1].last + 1 == each.first:
+            found[-1] = found[-1]._replace(last=each.last)
+        else:
+            found.append(each)
+    return found
+
+
+def _alike(left: Left) -> tuple:
+    about = [left.fact.get(name) for name in (*_OF_LETTER, "kind", "text")]
+    return left.ack_set, type(left.error), str(left.error), about
 
 
 def _row(key: WaitingKey, left: Left, now: int) -> dict:
