@@ -34,9 +34,9 @@ class LetterTopics(NamedTuple):
 def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy) -> LetterTopics:
     """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in sorted order (4.22)."""
     first = min(topics)
-    return LetterTopics(str(parse_topic_name(policy.retry_letter_topic or letters.retry_letter_topic(first, subscription))),
-                        str(parse_topic_name(policy.dead_letter_topic or letters.dead_letter_topic(first, subscription))),
-                        policy.max_redeliver_count, policy.initial_subscription_name)
+    retry, dead = (str(parse_topic_name(named)) if named else default(first, subscription) for named, default in (
+        (policy.retry_letter_topic, letters.retry_letter_topic), (policy.dead_letter_topic, letters.dead_letter_topic)))
+    return LetterTopics(retry, dead, policy.max_redeliver_count, policy.initial_subscription_name)
 
 
 def check_letter_topics(layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool) -> None:
