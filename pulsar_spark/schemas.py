@@ -88,15 +88,16 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
     ("first", pa.int64(), "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed"),
     ("last", pa.int64(), "page, range, letter, waiting_letter: last position, inclusive; of the last page null"),
-    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); letter, waiting_letter: retry or dead; "
+    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); "
+                         "letter, waiting_letter: retry or dead; "
                          "cursor: blocked_by_broker while the broker's own limit of unacknowledged messages holds it back"),
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
-    ("delivery_round", pa.int64(), "pending: the round that delivered the entries; waiting_letter: the one behind which it was tried first, which names it "
-                                   "with join_order"),
+    ("delivery_round", pa.int64(), "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
+                                   "tried first, which names it with join_order"),
     ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
     ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
-                       "cursor: when a consumer that became active begins to receive; waiting_letter: when it is tried again, null: "
-                       "behind this round"),
+                       "cursor: when a consumer that became active begins to receive; "
+                       "waiting_letter: when it is tried again, null: behind this round"),
     ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
     ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
     ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
@@ -110,9 +111,10 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("is_active", pa.bool_(), "consumer: receives on an Exclusive or Failover subscription; null on the others"),
     ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
     ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
-    ("join_order", pa.int64(), "consumer: counts up over the subscription's life; waiting_letter: its number among those tried first behind one round"),
-    ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered; waiting_letter: how often it was tried; letterless: messages that were deleted or "
-                                   "trimmed before their letter was written"),
+    ("join_order", pa.int64(), "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
+                               "first behind one round"),
+    ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
+                                    "letterless: messages that were deleted or trimmed before their letter was written"),
     ("msg_redeliver_counter", pa.int64(), "cursor, consumer: messages among them that had been delivered before"),
     ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),

@@ -67,14 +67,18 @@ def has_replays(cursor: Cursor, page: Page, now: int) -> bool:
 
 
 def _offered(cursor: Cursor, now: int, permits: int) -> Iterator[tuple[int, int]]:
-    """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range as a whole.
+    """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
+    as a whole.
 
-    By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of deliver time.
-    Each page knows that order of its own ranges, so no more of them are looked at than go out.
+    By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
+    deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
     """
     def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
-        due = page.replays if not cursor.is_single_active else [(0, first) for _, first in sorted(page.replays, key=itemgetter(1))]
-        return ((time, first, index, page.number_of(first)) for time, first in takewhile(lambda replay: replay[0] <= now, due))
+        due = page.replays
+        if cursor.is_single_active:
+            due = [(0, first) for _, first in sorted(due, key=itemgetter(1))]
+        ripe = takewhile(lambda replay: replay[0] <= now, due)
+        return ((time, first, index, page.number_of(first)) for time, first in ripe)
 
     pages = [(index, page) for index, page in enumerate(cursor.pages) if has_replays(cursor, page, now)]
     found = 0

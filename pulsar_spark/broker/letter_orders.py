@@ -1,7 +1,7 @@
 """What letters a round asks for, row by row: of which messages, into which topic.
 
-A row is kept apart from the others wherever it fails: what is wrong with it, or with its topic, is its own :class:`Left`. Only faults of the whole root, such as
-a full disk, are nobody's own (:func:`raise_of_root`).
+A row is kept apart from the others wherever it fails: what is wrong with it, or with its topic, is its own
+:class:`Left`. Only faults of the whole root, such as a full disk, are nobody's own (:func:`raise_of_root`).
 """
 import errno
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ OF_ROOT = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errn
 
 
 class Order(NamedTuple):
-    """A ``letter`` or ``waiting_letter`` row: letters of the messages it names, into *partitions* of *topic*. ``asked`` is None for entries given back too
-    often."""
+    """A ``letter`` or ``waiting_letter`` row: letters of the messages it names, into *partitions* of *topic*. ``asked``
+    is None for entries given back too often."""
 
     fact: dict
     topic: Topic
@@ -45,10 +45,13 @@ class Order(NamedTuple):
         """Is message *index* of its entries meant? -1 outside a batch."""
         return self.batch_indexes is None or max(index, 0) in self.batch_indexes
 
-    def left(self, error: Exception | None, first: int | None = None, last: int | None = None, index: int | None = None) -> Left:
-        """That its letters were not written: all of them, of entries *first*..*last*, or of message *index* of entry *first*."""
+    def left(self, error: Exception | None, first: int | None = None, last: int | None = None,
+             index: int | None = None) -> Left:
+        """That its letters were not written: all of them, of entries *first*..*last*, or of message *index* of entry
+        *first*."""
         one = index is not None and index >= 0
-        return Left(self.fact, self.fact["first"] if first is None else first, self.fact["last"] if last is None else last,
+        return Left(self.fact, self.fact["first"] if first is None else first, self.fact["last"] if last is None
+                    else last,
                     list(ack_sets.of_indexes([index])) if one else self.fact["ack_set"], error)
 
     def left_at(self, places: list[tuple[int, int]], error: Exception | None) -> list[Left]:
@@ -74,8 +77,9 @@ def raise_of_root(error: Exception) -> None:
 
 
 def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[Left]]:
-    """The orders behind letter rows, whose topics are made if they are missing; and the rows that cannot be done. Where a topic, or one of its partitions, cannot
-    be had, the others of that topic wait a round, so that its commits hold the same letters if it can be had after a crash."""
+    """The orders behind letter rows, whose topics are made if they are missing; and the rows that cannot be done. Where
+    a topic, or one of its partitions, cannot be had, the others of that topic wait a round, so that its commits hold
+    the same letters if it can be had after a crash."""
     found: dict[str, tuple[Topic, list[int]] | Exception] = {}
     orders, left, failed = [], [], set()
     for fact in facts:
@@ -92,16 +96,19 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
             failed.add(_partitioned(name))
         else:
             orders.append((name, Order(fact, *found[name], *said)))
-    left += [order.left(None) for name, order in orders if _partitioned(name) in failed]
-    return [order for name, order in orders if _partitioned(name) not in failed], left
+    beside = {name for name in found if failed and _partitioned(name) in failed}
+    left += [order.left(None) for name, order in orders if name in beside]
+    return [order for name, order in orders if name not in beside], left
 
 
 def _said(fact: dict) -> tuple[str, str | None, ReconsumeLater | None, frozenset[int] | None]:
     """Topic, initial subscription, request and batch indexes of a row."""
     said = dict(fact["properties"] or [])
     asked = reconsume_later_of(said) if fact.get("request_id") else None
-    name = asked.letter_topic if asked else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"], fact["subscription"])
-    return name, said.get("initial_subscription_name"), asked, None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
+    name = asked.letter_topic if asked else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"],
+                                                                                               fact["subscription"])
+    batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
+    return name, said.get("initial_subscription_name"), asked, batch_indexes
 
 
 def _left(fact: dict, error: Exception) -> Left:

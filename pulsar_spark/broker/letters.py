@@ -1,15 +1,18 @@
 """Letters: written from the rows of the round that declared entries dead or put messages off.
 
-A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters behind it, once, because each append bears
-the round's number as its transaction. A crash in between leaves a round whose letters are missing; it is the latest round, since the next one begins after the
-letters, so whoever starts writes the letters of the latest round again, which does nothing where they are there.
+A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters
+behind it, once, because each append bears the round's number as its transaction. A crash in between leaves a round
+whose letters are missing; it is the latest round, since the next one begins after the letters, so whoever starts writes
+the letters of the latest round again, which does nothing where they are there.
 
-All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions, partitions and requests they come from:
-cursor by cursor, each one's in order of position. A letter keeps the row of its message; what is different is said in letter_rows.
+All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions,
+partitions and requests they come from: cursor by cursor, each one's in order of position. A letter keeps the row of its
+message; what is different is said in letter_rows.
 
-What cannot be written is left out and waits (see waiting_letters), and so, for one round, does what stands behind it in line for the same topic: so a commit of
-a number holds the same letters whenever it is made, though what failed at first may succeed after a crash. Letters that waited are written likewise, under
-transactions of their own. Only what concerns the whole root is raised (see letter_orders).
+What cannot be written is left out and waits (see waiting_letters), and so, for one round, does what stands behind it in
+line for the same topic: so a commit of a number holds the same letters whenever it is made, though what failed at first
+may succeed after a crash. Letters that waited are written likewise, under transactions of their own. Only what concerns
+the whole root is raised (see letter_orders).
 """
 import zlib
 from collections import Counter, defaultdict
@@ -34,10 +37,11 @@ LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 
 
-def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[dict], *, is_again: bool = False) -> list[Request]:
-    """Write the letters that the ``letter`` rows of a round ask for, and those waiting letters that are tried behind it; what could
-    not be written waits. Gives the subscriptions to make on topics written to, as requests of the next round. *is_again*: it was begun
-    before, by whoever did not come to its end, so some may be written.
+def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[dict], *,
+                  is_again: bool = False) -> list[Request]:
+    """Write the letters that the ``letter`` rows of a round ask for, and those waiting letters that are tried behind
+    it; what could not be written waits. Gives the subscriptions to make on topics written to, as requests of the next
+    round. *is_again*: it was begun before, by whoever did not come to its end, so some may be written.
     """
     app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
     orders, left, missing, topics = [], [], Counter(), {}
@@ -49,11 +53,12 @@ def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[d
             letters.write(bundle, is_again=is_again)
             left += letters.left
             missing += letters.missing
+            topics |= letters.topics
             orders += table if letters.error is None else []
-        topics |= {order.key: order.fact["topic"] for order in found}
-    gone = {row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values() if is_gone(bundle, row)}
+    gone = {row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values()
+            if is_gone(bundle, row)}
     left = [each for each in left if each.fact["topic_id"] not in gone]
-    bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics)
+    bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics, known=bundle.cursors)
     return _subscriptions(bundle, round_number, orders)
 
 
@@ -66,7 +71,8 @@ def _by_table(orders: list[Order]) -> Iterable[list[Order]]:
 
 def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> list[Request]:
     """Requests for the initial subscriptions of letter topics that lack them."""
-    wanted = {(order.topic, partition, order.initial_subscription): None for order in orders if order.initial_subscription for partition in order.partitions}
+    wanted = {(order.topic, partition, order.initial_subscription): None for order in orders
+              if order.initial_subscription for partition in order.partitions}
     nothing = dict.fromkeys(Request._fields)
     return [Request(**nothing | dict(request_id=f"letters-{round_number}-{number}", kind="create_subscription", topic=str(topic.name), partition=partition,
                                      subscription=subscription, properties={"initial_position": "Earliest"}))
@@ -79,8 +85,9 @@ class _Unwritten(NamedTuple):
 
 
 class _Commits:
-    """Letters of one topic, written commit by commit, cut where they have become enough or large enough: the same cuts for the same letters. From the first that
-    fails on none is written any more: ``left`` says which were not and why, ``missing`` how many there are not."""
+    """Letters of one topic, written commit by commit, cut where they have become enough or large enough: the same cuts
+    for the same letters. From the first that fails on none is written any more: ``left`` says which were not and why,
+    ``missing`` how many there are not, by cursor, on ``topics``."""
 
     def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
         self._orders, self._app_id, self._round, self._now = orders, app_id, round_number, now
@@ -92,6 +99,7 @@ class _Commits:
         self.error: Exception | None = None
         self.left: list[Left] = []
         self.missing: Counter[CursorKey] = Counter()
+        self.topics: dict[CursorKey, str] = {}
 
     def write(self, bundle: Bundle, *, is_again: bool) -> None:
         """Write all that can be, *is_again* those that are not written."""
@@ -115,8 +123,9 @@ class _Commits:
         for order, places in self._unwritten.values():
             self.left += order.left_at(places, self.error)
         for order in self._orders:
-            self.missing[order.key] += max(order.messages - seen[id(order.fact)], 0)
-        self.missing = +self.missing
+            if order.messages > seen[id(order.fact)]:
+                self.missing[order.key] += order.messages - seen[id(order.fact)]
+                self.topics[order.key] = order.fact["topic"]
 
     def _count_written(self) -> int:
         """How many letters are in the commits made before: the first ones in line."""
@@ -156,7 +165,8 @@ class _Commits:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
         try:
-            self._table.append_once(MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id, self._round)
+            self._table.append_once(MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id,
+                                    self._round)
         except Exception as error:
             raise_of_root(error)
             if not self._is_there(app_id):
@@ -164,7 +174,8 @@ class _Commits:
         self._commit, self._size, self._number = [], 0, self._number + 1
 
     def _is_there(self, app_id: str) -> bool:
-        """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it asked, too."""
+        """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it
+        asked, too."""
         try:
             return is_committed(self._orders[0].topic.path, app_id, self._round)
         except Exception as error:
@@ -172,11 +183,13 @@ class _Commits:
             return False
 
     def _blame(self, commit: list[Letter], error: Exception) -> None:
-        """A commit failed: because of some of its letters, or, if none is bad by itself, because of the table, which then takes no others either."""
+        """A commit failed: because of some of its letters, or, if none is bad by itself, because of the table, which
+        then takes no others either."""
         self._commit, self._is_open = [], False
         bad = [(letter, reason) for letter in commit if (reason := _unwritable(letter)) is not None]
         self.error = None if bad else error
-        self.left += [letter.order.left(reason, letter.position, letter.position, letter.index) for letter, reason in bad]
+        self.left += [letter.order.left(reason, letter.position, letter.position, letter.index)
+                      for letter, reason in bad]
         blamed = {id(letter) for letter, _ in bad}
         self._leave([letter for letter in commit if id(letter) not in blamed])
 
@@ -188,7 +201,8 @@ class _Commits:
 
     def _leave(self, letters: list[Letter]) -> None:
         for letter in letters:
-            self._unwritten.setdefault(id(letter.order), _Unwritten(letter.order, [])).places.append((letter.position, letter.index))
+            self._unwritten.setdefault(id(letter.order),
+                                       _Unwritten(letter.order, [])).places.append((letter.position, letter.index))
 
 
 def _unwritable(letter: Letter) -> Exception | None:
@@ -207,6 +221,7 @@ def _placed(letters: list[Letter], router: RoundRobinRouter, identity: str, now:
     for letter in letters:
         partitions = letter.order.partitions
         partition = partitions[router.partition(letter.row["partition_key"], len(partitions))]
-        rows.append(dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition, publish_time=now))
+        rows.append(dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition,
+                         publish_time=now))
         entries[partition] += 1
     return rows

@@ -67,7 +67,8 @@ class Members(Desk):
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
         if int(policy.get("max_redeliver_count", 0)):
             name = policy.get("dead_letter_topic") or dead_letter_topic(request.topic, request.subscription)
-            check_letter_topic(self.bundle.layout, name, what="dead letter topic", subscription=request.subscription, remedy=NAME_DEAD_LETTER_TOPIC)
+            check_letter_topic(self.bundle.layout, name, what="dead letter topic", subscription=request.subscription,
+                               remedy=NAME_DEAD_LETTER_TOPIC)
         return policy
 
     def flow(self, request: Request) -> None:

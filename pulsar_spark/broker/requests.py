@@ -16,7 +16,8 @@ from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowed
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from pulsar_spark.protocol.topic_name import parse_topic_name
 
-ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy",
+ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload",
+            "policy",
             "retry_waiting_letters", "drop_waiting_letters"}
 
 

@@ -65,12 +65,15 @@ class Rounds:
             for consumer in cursor.consumers.values():
                 self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
         hold_back(self.bundle, self.limit)
-        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]), is_snapshot=True)
+        self._commit(RoundDraft(self.bundle.round + 1, self._tick()),
+                     RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]), is_snapshot=True)
 
     def recall_letters(self) -> None:
-        """Whoever has loaded the bundle does not know whether the letters behind its latest round are written: they are, once more, before anything else."""
+        """Whoever has loaded the bundle does not know whether the letters behind its latest round are written: they
+        are, once more, before anything else."""
         if self.bundle.round:
-            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
+            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version,
+                                 kind="letter").to_pylist()
             self._letters, self._are_letters_begun = (self.bundle.round, self.bundle.clock, letters), True
 
     def run(self, requests: list[Request], requests_version: int) -> RoundResult:
@@ -108,7 +111,8 @@ class Rounds:
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
     def _write_letters(self) -> None:
-        """Write the letters behind the latest round, unless that is done: no round begins before they are written, or wait."""
+        """Write the letters behind the latest round, unless that is done: no round begins before they are written, or
+        wait."""
         if self._letters is not None:
             again, self._are_letters_begun = {"is_again": True} if self._are_letters_begun else {}, True
             self._waiting += write_letters(self.bundle, *self._letters, **again)
@@ -141,7 +145,7 @@ def _topic_rows(state: TopicState) -> list[dict]:
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
-    whole = RoundRows([*kept, *bundle.waiting_letters.everything()])
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)])
     whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
     for state in bundle.topics.values():
         whole.facts += _topic_rows(state)

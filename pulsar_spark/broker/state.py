@@ -55,7 +55,8 @@ class Page:
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
-        """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be waited for."""
+        """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
+        waited for."""
         return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
 
     def number_of(self, first: int) -> int:

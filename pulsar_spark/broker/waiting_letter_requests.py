@@ -1,7 +1,8 @@
 """Requests about letters that wait: try them again now, or drop them.
 
-Which ones is said by topic and subscription (null = all), or by the name of one (``properties``: letter = "round-number"). The answer is how many messages they
-stand for. A letter that is dropped is gone: its message was acknowledged when it died.
+Which ones is said by topic and subscription (null = all), or by the name of one (``properties``: letter =
+"round-number"). The answer is how many messages they stand for. A letter that is dropped is gone: its message was
+acknowledged when it died.
 """
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request
@@ -20,7 +21,8 @@ class WaitingLetterRequests(Desk):
 
     def drop(self, request: Request) -> str:
         if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
-            raise InvalidConfiguration("drop_waiting_letters: name a topic or a letter, or say that all are meant with all=true")
+            raise InvalidConfiguration("drop_waiting_letters: name a topic or a letter, or say that all are meant "
+                                       "with all=true")
         keys = self._asked(request)
         text = self._messages(keys)
         self.bundle.waiting_letters.drop(keys)
@@ -34,7 +36,8 @@ class WaitingLetterRequests(Desk):
             if not found:
                 raise InvalidMessage(f"no letter {named!r} waits: see pulsar-spark dlq waiting")
             return found
-        return [key for key, row in rows.items() if request.topic in (None, row["topic"]) and request.subscription in (None, row["subscription"])]
+        return [key for key, row in rows.items() if request.topic in (None, row["topic"])
+                and request.subscription in (None, row["subscription"])]
 
     def _messages(self, keys: list[WaitingKey]) -> str:
         return str(sum(letters_in(self.bundle.waiting_letters.rows[key]) for key in keys))

@@ -155,7 +155,8 @@ class Client:
         if not names:
             raise InvalidConfiguration("an empty list of topics: give at least one")
         if settings.dead_letter_policy is not None:
-            check_letter_topics(self._layout, names, subscription_name, settings.dead_letter_policy, retry_enable=retry_enable)
+            check_letter_topics(self._layout, names, subscription_name, settings.dead_letter_policy,
+                                retry_enable=retry_enable)
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
         topic_name, letters = ",".join(resolved), None
         if retry_enable:

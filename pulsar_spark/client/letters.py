@@ -39,15 +39,18 @@ def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDead
     return LetterTopics(retry, dead, policy.max_redeliver_count, policy.initial_subscription_name)
 
 
-def check_letter_topics(layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool) -> None:
-    """:class:`InvalidTopicName` where a letter topic of the subscription cannot exist, before anything is made or asked for."""
+def check_letter_topics(layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *,
+                        retry_enable: bool) -> None:
+    """:class:`InvalidTopicName` where a letter topic of the subscription cannot exist, before anything is made or asked
+    for."""
     names = [str(parse_topic_name(topic).partitioned_topic) for topic in topics]
     check = partial(check_letter_topic, layout, subscription=subscription)
     if retry_enable:
         retry = policy.retry_letter_topic or letters.retry_letter_topic(min(names), subscription)
         check(retry, what="retry letter topic", remedy=NAME_RETRY_TOPIC)
         names = [min(names)]
-    for name in [policy.dead_letter_topic] if policy.dead_letter_topic else [letters.dead_letter_topic(name, subscription) for name in names]:
+    derived = [letters.dead_letter_topic(name, subscription) for name in names]
+    for name in [policy.dead_letter_topic] if policy.dead_letter_topic else derived:
         check(name, what="dead letter topic", remedy=letters.NAME_DEAD_LETTER_TOPIC)
 
 

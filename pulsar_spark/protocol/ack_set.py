@@ -1,9 +1,10 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut. Words are signed, as Java's
-``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty tuple is "nothing left": the entry is acknowledged. No ack
-set at all (None, in tables null) is "the whole entry", which these functions do not take: start from :func:`full`. Each takes time in proportion
-to the words it is given, however many; :func:`fits` says whether they are as many as an entry can have.
+Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut. Words
+are signed, as Java's ``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty
+tuple is "nothing left": the entry is acknowledged. No ack set at all (None, in tables null) is "the whole entry", which
+these functions do not take: start from :func:`full`. Each takes time in proportion to the words it is given, however
+many; :func:`fits` says whether they are as many as an entry can have.
 """
 from collections.abc import Iterable
 from itertools import islice
@@ -38,8 +39,8 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
 
 
 def fits(words: Iterable[int], batch_size: int) -> bool:
-    """Whether an entry of so many messages can have this set: no bit beyond the last message, and no more words than that takes. Looks at so many
-    words only.
+    """Whether an entry of so many messages can have this set: no bit beyond the last message, and no more words than
+    that takes. Looks at so many words only.
 
     >>> fits((5,), 3), fits((9,), 3), fits((7, 0), 3), fits((-1, 1), 65), fits((), 1)
     (True, False, False, True, True)
@@ -74,7 +75,8 @@ def indexes(words: Iterable[int]) -> tuple[int, ...]:
     >>> indexes((5, 1))
     (0, 2, 64)
     """
-    return tuple(_WORD_BITS * number + bit for number, word in enumerate(words) if word for bit in range(_WORD_BITS) if word >> bit & 1)
+    return tuple(_WORD_BITS * number + bit for number, word in enumerate(words) if word for bit in range(_WORD_BITS)
+                 if word >> bit & 1)
 
 
 def clear(words: Iterable[int], index: int) -> AckSet:
@@ -139,7 +141,8 @@ def first_unacked(words: Iterable[int]) -> int:
     >>> first_unacked((0, 4)), first_unacked(())
     (66, -1)
     """
-    return next((_WORD_BITS * number + (word & -word).bit_length() - 1 for number, word in enumerate(words) if word), -1)
+    return next((_WORD_BITS * number + (word & -word).bit_length() - 1 for number, word in enumerate(words) if word),
+                -1)
 
 
 def trimmed(words: Iterable[int]) -> AckSet:
@@ -158,7 +161,8 @@ def _to_bits(words: Iterable[int]) -> int:
 def _to_words(bits: int) -> AckSet:
     size = -(-bits.bit_length() // _WORD_BITS) * _WORD_BYTES
     content = bits.to_bytes(size, "little")
-    return tuple(int.from_bytes(content[at:at + _WORD_BYTES], "little", signed=True) for at in range(0, size, _WORD_BYTES))
+    return tuple(int.from_bytes(content[at:at + _WORD_BYTES], "little", signed=True)
+                 for at in range(0, size, _WORD_BYTES))
 
 
 def _signed(word: int) -> int:

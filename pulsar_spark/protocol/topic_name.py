@@ -56,7 +56,8 @@ def check_name(what: str, name: str) -> str:
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(f"{what} {name!r} is not a valid name: use letters, digits and - = : . _")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicName(f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: use at most {MAX_NAME_LENGTH}")
+        raise InvalidTopicName(f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: "
+                               f"use at most {MAX_NAME_LENGTH}")
     return name
 
 
@@ -77,7 +78,7 @@ def parse_topic_name(name: str) -> TopicName:
     if len(parts) != 3:
         raise InvalidTopicName(f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'")
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
-    check_name("topic", found.partitioned_topic.local_name)  # a topic whose name is as long as may be has partitions, too
+    check_name("topic", found.partitioned_topic.local_name)  # the longest name there is has partitions, too
     return found
 
 

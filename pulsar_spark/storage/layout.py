@@ -1,11 +1,12 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
-``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path keeps small letters, digits,
-``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names that differ only in case stay apart on file systems that do not
-tell case, and no name can climb out of the root or meet the broker's folder (``_b`` followed by a ``u`` is no escape).
+``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path
+keeps small letters, digits, ``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names
+that differ only in case stay apart on file systems that do not tell case, and no name can climb out of the root or meet
+the broker's folder (``_b`` followed by a ``u`` is no escape).
 
-File systems end a name at 255 bytes and a path at 4,096. Beside a table lie files named after it (:func:`beside`), so a topic is made only where its name
-leaves room for them; a table that is there already under a longer one works as ever.
+File systems end a name at 255 bytes and a path at 4,096. Beside a table lie files named after it (:func:`beside`), so a
+topic is made only where its name leaves room for them; a table that is there already under a longer one works as ever.
 """
 import contextlib
 import hashlib
@@ -24,14 +25,16 @@ MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, STAGED)))
 """Bytes of a table's folder name, so that what lies beside it has a name, too."""
 
 _LONGEST_BELOW = 200
-"""Bytes of a path below a table's folder: commits, data files in a partition's folder, what Spark writes before it moves it."""
+"""Bytes of a path below a table's folder: commits, data files in a partition's folder, what Spark writes before it
+moves it."""
 
 _PLAIN = re.compile(r"[a-z0-9-]")
 _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
 
 
 def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
-    """One path segment for *name*; :class:`InvalidTopicName` where it is too long for a file system, which says how much longer than *most*.
+    """One path segment for *name*; :class:`InvalidTopicName` where it is too long for a file system, which says how
+    much longer than *most*.
 
     >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
     ('_4dy__topic.v1', 'My_topic.v1')
@@ -52,13 +55,14 @@ def _encode(name: str) -> str:
 
 
 def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
-    return InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a shorter or plainer one "
-                            f"(at most {most}; small letters, digits, - and . take one byte, other ASCII characters up to three, all others more)")
+    return InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a "
+                            f"shorter or plainer one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
+                            "characters up to three, all others more)")
 
 
 def beside(table: str | os.PathLike, suffix: str) -> Path:
-    """Where what belongs to a table, and is not in it, lies: on its file system, under a name that is no topic's. A table whose name leaves no room for the
-    suffix (none is made any more) is told by a digest of its name."""
+    """Where what belongs to a table, and is not in it, lies: on its file system, under a name that is no topic's. A
+    table whose name leaves no room for the suffix (none is made any more) is told by a digest of its name."""
     folder = Path(table)
     name = f".{folder.name}{suffix}"
     if len(os.fsencode(name)) > MAX_FILE_NAME:
@@ -102,7 +106,8 @@ class Layout:
         self.bundle = bundle
 
     def topic(self, topic: TopicName) -> Path:
-        return self.root / encode_name(topic.tenant) / encode_name(topic.namespace) / encode_name(topic.local_name, most=MAX_TABLE_NAME)
+        folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)
+        return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
 
     def check_new_topic(self, topic: TopicName) -> None:
         """:class:`InvalidTopicName`, with how many bytes it is too long, for a topic that cannot be made."""
@@ -111,7 +116,7 @@ class Layout:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
         too_many = len(os.fsencode(self.topic(topic))) + _LONGEST_BELOW - MAX_PATH
         if too_many > 0:
-            raise InvalidTopicName(f"topic {str(topic)!r}: its files' paths would be up to {too_many} bytes too long for a file system: "
+            raise InvalidTopicName(f"topic {str(topic)!r}: its files' paths would be up to {too_many} bytes too long: "
                                    "use shorter names, or a root higher up")
 
     def bundle_folder(self) -> Path:

@@ -1,11 +1,14 @@
 """Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
 
-``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the last minute (see ``activity``),
-everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
-count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
-backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic; ``waitingLetters``, those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for
-which there was none to write, because they were deleted or trimmed before. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
+last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
+counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
+the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
+``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and
+``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
+written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
+they were deleted or trimmed before. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row
+each.
 """
 import datetime
 from typing import NamedTuple
@@ -48,7 +51,8 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
 )))
 
-_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver",
+_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed",
+           "msgRateOut", "msgRateRedeliver",
            "waitingLetters", "letterlessMessages")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
 
@@ -88,7 +92,8 @@ class Observation:
 
     def waiting_letters(self, key: CursorKey) -> int:
         """Messages of a subscription whose letters could not be written yet."""
-        return sum(letters_in(row) for row in self.latest.waiting_letters.values() if (row["topic_id"], row["partition"], row["subscription"]) == key)
+        return sum(letters_in(row) for row in self.latest.waiting_letters.values()
+                   if (row["topic_id"], row["partition"], row["subscription"]) == key)
 
     def letterless(self, key: CursorKey) -> int:
         """Messages that were deleted or trimmed before their letter was written."""
@@ -128,7 +133,9 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"], "letterless": sub["letterlessMessages"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"]})
+                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"],
+                             "letterless": sub["letterlessMessages"],
+                             "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"]})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]

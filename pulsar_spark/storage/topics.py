@@ -104,13 +104,15 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
-    """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that *name* and cannot be one."""
+    """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
+    *name* and cannot be one."""
     try:
         parsed = parse_topic_name(name)
         if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
             layout.check_new_topic(parsed)
     except InvalidTopicName as impossible:
-        raise InvalidTopicName(f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. {remedy}") from impossible
+        raise InvalidTopicName(f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. "
+                               f"{remedy}") from impossible
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:

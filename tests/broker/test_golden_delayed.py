@@ -1,8 +1,10 @@
-"""Which delayed entries are picked when more is due than is asked for: golden i1 (Pulsar's bucket tracker) through real rounds (0.21, 5.3).
+"""Which delayed entries are picked when more is due than is asked for: golden i1 (Pulsar's bucket tracker) through real
+rounds (0.21, 5.3).
 
-The tracker is told of entries while they wait, so here a first consumer meets them all, gets none and leaves. Each ``get`` of the
-golden file is then a consumer of its own with so many permits, whose entries are acknowledged. Left out: entries the tracker did not
-keep because they were due, what comes behind a restart (it forgets, we do not), and the case with the tracker's early tick (0.21).
+The tracker is told of entries while they wait, so here a first consumer meets them all, gets none and leaves. Each
+``get`` of the golden file is then a consumer of its own with so many permits, whose entries are acknowledged. Left out:
+entries the tracker did not keep because they were due, what comes behind a restart (it forgets, we do not), and the
+case with the tracker's early tick (0.21).
 """
 from itertools import takewhile
 
@@ -67,7 +69,8 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
 
     def plan_and_note(self, work):
         result = plan(self, work)
-        planned.extend(([row for row in work.rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result))
+        planned.extend(([row for row in work.rows if row["cursor"] == number], ranges)
+                       for number, ranges in enumerate(result))
         return result
 
     monkeypatch.setattr(PlainPlanner, "run", plan_and_note)
@@ -80,4 +83,5 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
 
 
 def _by_position(ranges) -> dict:
-    return {position: held._replace(first=position, last=position) for held in ranges for position in range(held.first, held.last + 1)}
+    return {position: held._replace(first=position, last=position) for held in ranges
+            for position in range(held.first, held.last + 1)}

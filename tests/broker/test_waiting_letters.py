@@ -1,4 +1,5 @@
-"""Letters that cannot be written: refused when they are asked for where that is known, else they wait, hold back nobody, and are written once."""
+"""Letters that cannot be written: refused when they are asked for where that is known, else they wait, hold back
+nobody, and are written once."""
 import errno
 import logging
 import random
@@ -42,7 +43,8 @@ def die(engine: SparkEngine, on: On, second: int, *positions: int) -> None:
 
 
 def subscribe(engine: SparkEngine, on: On, **policy) -> list:
-    return engine.round([on.subscribe("A", max_redeliver_count=1, lease_ms=10 ** 9, **policy), on.flow("A", 99)], 1000)["replies"]
+    return engine.round([on.subscribe("A", max_redeliver_count=1, lease_ms=10 ** 9, **policy), on.flow("A", 99)],
+                        1000)["replies"]
 
 
 def waiting(engine: SparkEngine) -> list[dict]:
@@ -67,7 +69,8 @@ def accepting(monkeypatch):
 # Names.
 
 @pytest.mark.parametrize("subscription, policy, too_many", [
-    (LONG_SUBSCRIPTION, {}, 15), ("s", {"dead_letter_topic": CAPITALS}, 5), ("S" * 76, {}, 12), ("s", {"dead_letter_topic": "é" * 42}, 5)])
+    (LONG_SUBSCRIPTION, {}, 15), ("s", {"dead_letter_topic": CAPITALS}, 5), ("S" * 76, {}, 12),
+                                                            ("s", {"dead_letter_topic": "é" * 42}, 5)])
 def test_a_policy_whose_letters_could_have_no_topic_is_refused(engine, subscription, policy, too_many):
     engine.create_topic(LONG)
     on = On(LONG, subscription=subscription)
@@ -82,12 +85,14 @@ def test_a_policy_whose_letters_could_have_no_topic_is_refused(engine, subscript
 
 def test_putting_off_to_a_topic_that_cannot_be_is_refused(engine):
     engine.publish(TOPIC, -1, [1])
-    replies = engine.round([ON.create_subscription("Earliest"), ON.reconsume_later(0, letter_topic=CAPITALS, receipt=True)], 1)["replies"]
+    replies = engine.round([ON.create_subscription("Earliest"),
+                            ON.reconsume_later(0, letter_topic=CAPITALS, receipt=True)], 1)["replies"]
     assert [reply.error for reply in replies] == [None, "InvalidTopicName"]
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == -1
 
 
-@pytest.mark.parametrize("on, policy", [(On(LONG, subscription=LONG_SUBSCRIPTION), {}), (On(LONG), {"dead_letter_topic": CAPITALS})])
+@pytest.mark.parametrize("on, policy", [(On(LONG, subscription=LONG_SUBSCRIPTION), {}),
+                                        (On(LONG), {"dead_letter_topic": CAPITALS})])
 def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypatch, on, policy):
     """And one whose broker died of it: its letters wait, and everybody else's are written in the same round."""
     engine = new_engine(None, tmp_path)
@@ -105,8 +110,10 @@ def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypa
         engine.restart(4000)
         settle(engine, 4)
         assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), *(Letter(-1, 1, index, 2) for index in range(3))]
-        found = [(row["topic"], row["subscription"], row["first"], row["last"], row["error"], row["status"]) for row in waiting(engine)]
-        assert found == [(LONG, on.where["subscription"], position, position, "InvalidTopicName", "dead") for position in (0, 1)]
+        found = [(row["topic"], row["subscription"], row["first"], row["last"], row["error"], row["status"])
+                 for row in waiting(engine)]
+        assert found == [(LONG, on.where["subscription"], position, position, "InvalidTopicName", "dead")
+                         for position in (0, 1)]
     assert engine.round([on.flow("A", 9), on.ack(2)], 5000)["deliveries"] == []
     assert engine.state(LONG, -1, on.where["subscription"])["mark_delete_position"] == 2
 
@@ -170,7 +177,8 @@ def test_letters_put_off_wait_too(engine):
         patch.setattr(letter_orders, "resolve_topic", replaced_meanwhile)
         engine.round([ON.reconsume_later(0, deliver_at_ms=9000)], 2000)
     settle(engine, 2)
-    assert [(row["status"], row["first"], row["error"]) for row in waiting(engine)] == [("retry", 0, "NotADirectoryError")]
+    assert [(row["status"], row["first"], row["error"])
+            for row in waiting(engine)] == [("retry", 0, "NotADirectoryError")]
     place.unlink()
     settle(engine, 4)
     letter, = engine.rows(retries)
@@ -220,11 +228,14 @@ def test_one_letter_that_cannot_be_made_waits_alone(engine, monkeypatch):
         patch.setattr(letter_rows, "_letter_row", fails_for_one)
         die(engine, ON, 2, 0, 1, 2)
         settle(engine, 3)
-    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 0, 2), Letter(-1, 1, 2, 2), Letter(-1, 2, -1, 2)]
+    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 0, 2), Letter(-1, 1, 2, 2),
+                                          Letter(-1, 2, -1, 2)]
     row, = waiting(engine)
-    assert (row["first"], row["last"], row["ack_set"], row["error"], row["text"]) == (1, 1, [0b010], "ValueError", "no such letter")
+    assert (row["first"], row["last"], row["ack_set"], row["error"], row["text"]) == (1, 1, [0b010], "ValueError",
+                                                                                      "no such letter")
     settle(engine, 5)
-    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), *(Letter(-1, 1, index, 2) for index in range(3)), Letter(-1, 2, -1, 2)]
+    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), *(Letter(-1, 1, index, 2) for index in range(3)),
+                                          Letter(-1, 2, -1, 2)]
 
 
 def test_one_letter_that_no_table_takes_waits_alone(engine, monkeypatch):
@@ -278,7 +289,8 @@ def test_messages_deleted_before_their_letter_was_written_are_counted(engine, ca
     assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 2, 2), Letter(-1, 2, -1, 2)]
     assert "2 messages died" in caplog.text
     for _ in range(2):
-        counted = {key.subscription: messages for key, messages in engine.rounds.bundle.waiting_letters.letterless.items()}
+        counted = {key.subscription: messages
+                   for key, messages in engine.rounds.bundle.waiting_letters.letterless.items()}
         assert counted == {"s": 2}
         engine.restart(4000)
     assert waiting(engine) == []
@@ -412,7 +424,8 @@ def test_a_crash_at_any_write_of_a_letter_that_waits(engine, table, when, at):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_path, monkeypatch, seed):
-    """Files that come and go, letters that fail now and then, commits of two letters, and brokers that die at any write."""
+    """Files that come and go, letters that fail now and then, commits of two letters, and brokers that die at any
+    write."""
     drawn = random.Random(seed)
     monkeypatch.setattr(letters_module, "LETTERS_A_COMMIT", 2)
     monkeypatch.setattr(rounds_module, "SNAPSHOT_EVERY", 4)
@@ -463,7 +476,7 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
                     break
                 except (Crash, OSError):
                     continue
-            asked = asked if engine.rounds.bundle.cursors and any(cursor.unacked for cursor in engine.rounds.bundle.cursors.values()) else []
+            asked = asked if any(cursor.unacked for cursor in engine.rounds.bundle.cursors.values()) else []
         except OSError:
             asked = asked if engine.number == 3 else []
     broken, is_over = set(), True
@@ -471,7 +484,8 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
     for second in (1000, 2000, 3000):
         settle(engine, second)
     assert waiting(engine) == []
-    expected = [Letter(-1, position, index, 2) for position, size in enumerate(sizes) for index in ([-1] if size == 1 else range(size))]
+    expected = [Letter(-1, position, index, 2) for position, size in enumerate(sizes)
+                for index in ([-1] if size == 1 else range(size))]
     assert engine.letters(TOPIC, "s") == expected
 
 

@@ -64,7 +64,8 @@ def test_what_fits_is_told_without_looking_at_all_words():
 
 
 def test_sets_of_a_hundred_thousand_words():
-    """Each function goes over the words once: where one would go over all of them for each word, this test would take minutes."""
+    """Each function goes over the words once: where one would go over all of them for each word, this test would take
+    minutes."""
     words = tuple([-1] * 100_000 + [1])
     size = 6_400_001
     assert ack_set.trimmed([*words, 0]) == words == ack_set.full(size) == ack_set.intersect(words, words)
