@@ -77,8 +77,10 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
 
 
 def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    waiting = [entry.first for entry in sorted(held.values()) if entry.status == REPLAY and (
-        limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])]
+    waiting = [entry.first for entry in sorted(held.values(),
+                                               key=lambda entry: (0 if limits["is_single_active"] else entry.due_time
+                                                                  or 0, entry.first))
+               if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])]
     unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
     in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
     heaviest = max((held[position].unacked_messages for position in in_line[:limits["permits"]]), default=1)

@@ -8,6 +8,7 @@ from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.admin.set_aside import SetAsideVerbs
+from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
@@ -20,7 +21,7 @@ from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, SetAsideVerbs, Doctor, BrokerStatus):
+class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState, InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.policies import POLICIES, policy_number
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
@@ -81,6 +82,7 @@ class Bundle:
         self.has_lost_topics = False
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None
+        self.waiting_letters = WaitingLetters()
         self._folders = TopicFolders(layout)
         self._passed_over: dict[str, str] = {}
 
@@ -288,6 +290,7 @@ def load_bundle(layout: Layout) -> Bundle:
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
+    bundle.waiting_letters = WaitingLetters(latest)
     return bundle
 
 

@@ -79,6 +79,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
            and page.returns_at > now.own]
     own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
     own += bundle.leases.values()
+    own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [page.replays_at for cursor in served for page in cursor.pages if page.replays_at is not None
             and page.replays_at > now.wall]

@@ -10,10 +10,11 @@ from pulsar_spark.errors import SubscriptionBusy
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_topic
 from pulsar_spark.protocol.membership import refusal
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""
@@ -62,6 +63,10 @@ class Members(Desk):
             check_name("initial subscription", policy["initial_subscription_name"])
         if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
+        if int(policy.get("max_redeliver_count", 0)):
+            name = policy.get("dead_letter_topic") or dead_letter_topic(request.topic, request.subscription)
+            check_letter_topic(self.bundle.layout, name, what="dead letter topic", subscription=request.subscription,
+                               remedy=NAME_DEAD_LETTER_TOPIC)
         return policy
 
     def flow(self, request: Request) -> None:

@@ -15,6 +15,7 @@ from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.broker.refusals import Refusals
 from pulsar_spark.broker.set_aside import SetAsideRequests
+from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
@@ -22,7 +23,7 @@ from pulsar_spark.storage.set_aside import SetAside
 
 ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload",
             "policy", "retry_set_aside",
-            "drop_set_aside"}
+            "drop_set_aside", "retry_waiting_letters", "drop_waiting_letters"}
 
 
 class Intake(Desk):
@@ -33,10 +34,12 @@ class Intake(Desk):
         self._broken, self._refusals = broken, refusals
         self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.take)
+        waiting = WaitingLetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
             "subscribe": self.members.subscribe, "flow": self.members.flow, "close": self.members.close, "unsubscribe": self.members.unsubscribe,
             "ack": entries.ack, "cumulative_ack": entries.cumulative_ack, "negative_ack": entries.negative_ack, "redeliver_all": entries.redeliver_all,
             "reconsume_later": entries.reconsume_later,
+            "retry_waiting_letters": waiting.retry, "drop_waiting_letters": waiting.drop,
             "seek": self.moves.seek, "skip": self.moves.skip, "clear_backlog": self.moves.clear_backlog, "expire": self.moves.expire,
             "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload,
             "keep_alive": lambda request: None,

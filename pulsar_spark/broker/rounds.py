@@ -5,7 +5,7 @@ The writes, in order, and what a crash between them leaves:
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
 3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see letters): missing ones are written at the
-   next start;
+   next start; those that cannot be written wait, which the next round says (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
@@ -64,8 +64,8 @@ class Rounds:
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
         draft = self._draft()
-        self._append(draft, self._rows_of(draft, RoundRows(self.bundle.outlived), self.bundle.requests_version,
-                                          is_snapshot=True))
+        self._append(draft, self._rows_of(draft, RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]),
+                                          self.bundle.requests_version, is_snapshot=True))
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
@@ -107,6 +107,8 @@ class Rounds:
         intake.members.end_leases()
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
+        bundle.waiting_letters.try_due(draft.now)
+        draft.facts += bundle.waiting_letters.facts()
         for state in moved:
             if state.error and not is_trial:
                 log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
@@ -129,7 +131,7 @@ class Rounds:
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = consumed
-        self._waiting += write_letters(bundle, draft.number, draft.wall, letters)
+        self._waiting += write_letters(bundle, draft.number, bundle.now, letters)
         return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
 
     def reload(self, leases: Mapping[str, int]) -> None:
@@ -153,12 +155,13 @@ class Rounds:
                                                                now.own + bundle.lease_ms[consumer.client_id] * 1000)
 
     def write_missing_letters(self) -> None:
-        """Write the letters of the latest round, unless they are there."""
+        """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not know,
+        and no round begins before they are written, or wait."""
         self._waiting = []
         if self.bundle.round:
             letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version,
                                  kind="letter").to_pylist()
-            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now.wall, letters)
+            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now, letters, is_again=True)
 
     def _draft(self) -> RoundDraft:
         """The next round's draft, at this moment."""
@@ -195,7 +198,7 @@ def _topic_rows(state: TopicState) -> list[dict]:
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
-    whole = RoundRows(kept)
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)])
     whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
     whole.facts += [entry.row() for entry in bundle.set_aside.values()]
     for state in bundle.topics.values():

@@ -37,7 +37,7 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
-from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root

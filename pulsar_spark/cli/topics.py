@@ -81,8 +81,11 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
                f"partitions: {len(found.get('partitions', ())) or 'none'}")
     subscriptions = found["subscriptions"].items()
-    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "out", "redelivered", "acked", "out/s", "redelivered/s"], [
-        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"], sub["deadLetters"], sub["msgOutCounter"],
+    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "letters wait", "out",
+                 "redelivered", "acked", "out/s", "redelivered/s"], [
+        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"],
+         sub["deadLetters"], sub["waitingLetters"],
+         sub["msgOutCounter"],
          sub["msgRedeliverCounter"], sub["ackedEntries"], f"{sub['msgRateOut']:.1f}", f"{sub['msgRateRedeliver']:.1f}") for name, sub in subscriptions])
     consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], _seconds(consumer), consumer["msgOutCounter"],
                   consumer["msgRedeliverCounter"], f"{consumer['msgRateOut']:.1f}", "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no")

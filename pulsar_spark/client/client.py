@@ -26,7 +26,7 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.client.letters import letter_topics
+from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer
@@ -154,6 +154,9 @@ class Client:
             raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
         if not names:
             raise InvalidConfiguration("an empty list of topics: give at least one")
+        if settings.dead_letter_policy is not None:
+            check_letter_topics(self._layout, names, subscription_name, settings.dead_letter_policy,
+                                retry_enable=retry_enable)
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
         topic_name, letters = ",".join(resolved), None
         if retry_enable:

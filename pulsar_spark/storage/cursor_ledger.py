@@ -38,6 +38,16 @@ class CursorKey(NamedTuple):
     subscription: str
 
 
+class WaitingKey(NamedTuple):
+    """Names a waiting letter: the round behind which it was tried first, and its number among those."""
+
+    round: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.round}-{self.number}"
+
+
 class PageRows(NamedTuple):
     """The ranges of a page of a cursor, by position: a row each in the table."""
 
@@ -76,10 +86,15 @@ class LatestRows:
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
         self.set_aside: dict[str, SetAside] = {}
+        self.letters: list[dict] = []
+        """Letters the latest round asks for; they may not be written yet."""
+        self.waiting_letters: dict[WaitingKey, dict] = {}
+        self.letterless: dict[CursorKey, dict] = {}
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
         is_range = pc.equal(rows["kind"], "range")
+        self.letters = []
         for row in python_rows(rows.filter(pc.invert(is_range))):
             self._apply_row(row)
         for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
@@ -98,7 +113,7 @@ class LatestRows:
                 self.topics[row["topic_id"], row["partition"]] = row
         elif kind == "cursor":
             if row["is_removed"]:
-                for facts in (self.cursors, self.consumers, self.pages):
+                for facts in (self.cursors, self.consumers, self.pages, self.letterless):
                     facts.pop(key, None)
             else:
                 self.cursors[key] = row
@@ -113,6 +128,12 @@ class LatestRows:
             self.pages[key].pop(row["page"], None)
             if not row["is_removed"]:
                 self.pages[key][row["page"]] = []
+        elif kind == "letter":
+            self.letters.append(row)
+        elif kind == "waiting_letter":
+            self._replace(self.waiting_letters, WaitingKey(row["delivery_round"], row["join_order"]), row)
+        elif kind == "letterless":
+            self.letterless[key] = row
         elif kind == "policy":
             for name, value in row["properties"]:
                 self.policies.pop((row["topic"], name), None)
@@ -126,9 +147,14 @@ class LatestRows:
             if not row["is_removed"]:
                 self.set_aside[entry.id] = entry
 
+    def _replace(self, facts: dict, key: tuple, row: dict) -> None:
+        facts.pop(key, None)
+        if not row["is_removed"]:
+            facts[key] = row
+
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
-        for facts in (self.cursors, self.consumers, self.pages):
+        for facts in (self.cursors, self.consumers, self.pages, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
         self.set_aside = {name: entry for name, entry in self.set_aside.items() if entry.status == REQUEST

@@ -6,7 +6,9 @@ counts entries (3.28) and the unacknowledged, delayed and sent counters count me
 the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
 ``error``, why a topic or a subscription is set aside, there only where it is; ``oldestUnackedSeconds``, how long ago
 the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row
+subscription's dead letter topic; ``waitingLetters``, those that could not be
+written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
+they were deleted or trimmed before. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row
 each.
 """
 import datetime
@@ -14,9 +16,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pulsar_spark.errors import NotARoot, TopicNotFound
+from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
@@ -46,12 +48,16 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
     ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
     ("permits", pa.int64(), "consumer: messages it may still be sent"),
+    ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
+    ("letterless", pa.int64(), "subscription: messages that were deleted or trimmed before their letter was written"),
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
     ("error", pa.string(),
      "topic partition, subscription: why it is not served further, see set-aside; null while it is"),
 )))
 
-_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
+_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed",
+           "msgRateOut", "msgRateRedeliver",
+           "waitingLetters", "letterlessMessages")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
 
 
@@ -88,12 +94,21 @@ class Observation:
         then = round_time(self.layout, delivery_round)
         return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
 
+    def waiting_letters(self, key: CursorKey) -> int:
+        """Messages of a subscription whose letters could not be written yet."""
+        return sum(letters_in(row) for row in self.latest.waiting_letters.values()
+                   if (row["topic_id"], row["partition"], row["subscription"]) == key)
+
+    def letterless(self, key: CursorKey) -> int:
+        """Messages that were deleted or trimmed before their letter was written."""
+        return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
+
     def dead_letters(self, cursor: dict) -> int:
         """Messages in the dead letter topic of a cursor's subscription."""
         name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(cursor["topic"], cursor["subscription"])
         try:
             return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
-        except (TopicNotFound, NotARoot):
+        except (TopicNotFound, NotARoot, InvalidTopicName):
             return 0
 
 
@@ -124,8 +139,9 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
-                             "error": sub.get("error")})
+                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"],
+                             "letterless": sub["letterlessMessages"],
+                             "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]
@@ -188,6 +204,7 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
+        "waitingLetters": observed.waiting_letters(key), "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],

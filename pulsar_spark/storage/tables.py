@@ -27,6 +27,7 @@ from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoo
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
+from pulsar_spark.storage.layout import LOCK, STAGED, beside
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 
@@ -53,9 +54,9 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
     """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
-    folder = Path(table)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    opened = os.open(folder.parent / f".{folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    lock = beside(table, LOCK)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(opened, kind)
         yield
@@ -64,9 +65,8 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
 
 
 def staging_folder(table: str | os.PathLike) -> Path:
-    """Where files for the table are written that an append is to move into it: on its file system, under a name that is no topic's."""
-    folder = Path(table)
-    return folder.parent / f".{folder.name}.staged"
+    """Where files for the table are written that an append is to move into it."""
+    return beside(table, STAGED)
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),

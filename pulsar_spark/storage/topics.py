@@ -70,6 +70,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}")
+    if not layout.topic(name).exists():
+        layout.check_new_topic(name)
     prepare_root(layout)
     created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
                            partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS)
@@ -110,6 +112,18 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
             raise
         topic = find_or_create_topic(layout, name) or read_topic(layout, name)
     return topic, topic.partition_indexes
+
+
+def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
+    """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
+    *name* and cannot be one."""
+    try:
+        parsed = parse_topic_name(name)
+        if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
+            layout.check_new_topic(parsed)
+    except InvalidTopicName as impossible:
+        raise InvalidTopicName(f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. "
+                               f"{remedy}") from impossible
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:

@@ -108,9 +108,13 @@ def trim_topic(layout: Layout, topic: Topic, partitions: list[int], *, now: date
 
 
 def _held_from(topic: Topic, partition: int, ledgers: PartitionLedgers, latest: LatestRows) -> tuple[int, str | None]:
-    """The first position that some subscription has not acknowledged, and which; the end and None where there is no subscription."""
+    """The first position that some subscription has not acknowledged, or has a letter to come of, and which; the end
+    and None where there is no subscription."""
     held = [(row["mark_delete_position"] + 1, key.subscription) for key, row in latest.cursors.items()
             if (key.topic_id, key.partition) == (topic.topic_id, partition)]
+    held += [(row["first"], f"{row['subscription']} (letters to be written)")
+             for row in [*latest.letters, *latest.waiting_letters.values()]
+             if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)]
     return min(held, default=(ledgers.end_position, None))
 
 

@@ -1,14 +1,19 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6).
-Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form another from the same zero. Where a turn covers a
-stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price of a few ranges.
+Candidates are entries that came back, by position, then those whose deliver time has come, by (deliver time, position),
+then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Of a replay range
+the due time is the deliver time, and one that came back has none: what has been waited for is not waited for again
+(0.21). Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form
+another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out
+millions of entries at the price of a few ranges.
 
-Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry,
-and permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level
-is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On Exclusive
-and Failover the active consumer is the only one in line.
-Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
+Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the
+largest entry on offer, at least one entry, and permits may end below zero; on Exclusive and Failover at least as many
+entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair share
+each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
+Exclusive and Failover the active consumer is the only one in line. Source:
+PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8;
+BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
 """
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -28,12 +33,14 @@ ATTRIBUTES = ("status", "consumer_id", "delivery_round", "redelivery_count", "du
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
     """Lay the candidates end to end. Adds to each segment: entries on offer (0 for none), and how many are offered before it."""
-    in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
+    in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "came_due", "first")
     now = F.col("cursor_limits.wall")
     is_due = F.col("due_time").isNull() | (F.col("due_time") <= now) | F.col("cursor_limits.is_single_active")
     rank = F.when((F.col("status") == "replay") & is_due, 0).when(
         F.col("status") == "unread", F.when(F.col("cursor_limits.is_single_active"), 0).otherwise(1)).otherwise(2)
-    ranked = segments.select("*", rank.alias("rank"), unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
+    came_due = F.when((F.col("status") == "replay") & ~F.col("cursor_limits.is_single_active"), F.col("due_time"))
+    ranked = segments.select("*", rank.alias("rank"), came_due.alias("came_due"),
+                             unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
     offered = ranked.select("*", F.when(F.col("rank") < 2, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"))
     before = F.coalesce(F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     return offered.select("*", before.alias("before"))

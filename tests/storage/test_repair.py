@@ -54,7 +54,7 @@ def cut(text: str) -> list[str]:
 def state(engine) -> tuple:
     latest = read_latest(engine.layout)
     return (latest.round, {key: row["mark_delete_position"] for key, row in latest.cursors.items()}, latest.pages,
-            read_requests(tables(engine)["requests"], after=0)[0].to_pylist(), read_ledgers(tables(engine)["ledgers"])[0].num_rows,
+            [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)], read_ledgers(tables(engine)["ledgers"])[0].num_rows,
             sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())))
 
 
