@@ -140,16 +140,22 @@ class Bundle:
 
     # What is set aside
 
-    def aside(self, *, topic_id: str | None = None, key: CursorKey | None = None) -> SetAside | None:
-        """The entry of a topic, or of a subscription, that is set aside."""
-        return next((entry for entry in self.set_aside.values() if entry.topic_id is not None and (
-            (entry.status == TOPIC and entry.topic_id == topic_id)
-            or (entry.status == SUBSCRIPTION
-                and (entry.topic_id, entry.partition, entry.subscription) == key))), None) if self.set_aside else None
+    def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
+        """The entry of a topic that is set aside."""
+        return self._aside(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id))
+
+    def cursor_aside(self, cursor: Cursor) -> SetAside | None:
+        """The entry of a subscription that is set aside."""
+        return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
 
     def is_set_aside(self, cursor: Cursor) -> bool:
         """Is the cursor not to be served, because it or its topic is set aside?"""
-        return bool(self.set_aside) and self.aside(topic_id=cursor.key.topic_id, key=cursor.key) is not None
+        return bool(self.set_aside) and (
+            self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
+
+    def _aside(self, wanted: SetAside) -> SetAside | None:
+        entry = self.set_aside.get(wanted.id) if self.set_aside else None
+        return entry if entry is not None and entry.topic_id == wanted.topic_id else None
 
     def lease_time(self, client_id: str) -> int | None:
         """When a client's lease ends, by the machine's clock."""

@@ -32,7 +32,7 @@ class Desk:
         if not request.topic or request.partition is None:
             raise TopicNotFound(f"request {request.kind!r} names no topic and partition")
         state = self.bundle.topic(request.topic)
-        self._check_served(self.bundle.aside(topic_id=state.topic.topic_id), request)
+        self._check_served(self.bundle.topic_aside(request.topic, state.topic.topic_id), request)
         if request.partition not in state.topic.partition_indexes:
             raise TopicNotFound(f"topic {request.topic!r} has no partition {request.partition}")
         return state
@@ -47,7 +47,7 @@ class Desk:
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None:
             raise SubscriptionNotFound(f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe")
-        self._check_served(self.bundle.aside(key=cursor.key), request)
+        self._check_served(self.bundle.cursor_aside(cursor), request)
         return cursor
 
     def _check_served(self, entry: SetAside | None, request: Request) -> None:

@@ -37,7 +37,7 @@ def maintain(bundle: Bundle, draft: RoundDraft) -> None:
     """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for never."""
     due = []
     for state in _topics_to_check(bundle):
-        if bundle.aside(topic_id=state.topic.topic_id) is None:
+        if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
             with isolated(of_topic(state)):
                 due.append(_check_in_time(bundle, draft, state))
     for name, is_exceeded in _exceeded(bundle).items():

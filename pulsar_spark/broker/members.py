@@ -98,7 +98,7 @@ class Members(Desk):
         self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
         self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
         del self.bundle.cursors[cursor.key]
-        if entry := self.bundle.aside(key=cursor.key):
+        if entry := self.bundle.cursor_aside(cursor):
             self.forget(entry)
 
     def end_leases(self) -> None:

@@ -9,6 +9,9 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidRequest, shown
 
 LOG_SECONDS = 10.0
+KINDS = ("flow", "ack", "cumulative_ack", "negative_ack", "redeliver_all", "reconsume_later", "close", "keep_alive")
+"""Those that may go unanswered."""
+
 log = logging.getLogger(__name__)
 
 
@@ -23,7 +26,7 @@ class Refusals:
 
     def add(self, request: Request, refused: InvalidRequest) -> None:
         """Count one; the first is said at once, further ones together with :meth:`say`."""
-        what = (shown(request.kind), type(refused).__name__)
+        what = (request.kind if request.kind in KINDS else "unknown kind", type(refused).__name__)
         self.counts[what] += 1
         self._new[what] += 1
         self._last = (f"{request.kind} of client {shown(request.client_id)} on {shown(request.topic)} subscription "

@@ -18,7 +18,8 @@ from pulsar_spark.storage.tables import read_added
 
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
-"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works through them in rounds of a few seconds."""
+"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works
+through them in rounds of a few seconds."""
 
 _NEAR = 64
 """How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each

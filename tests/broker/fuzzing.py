@@ -66,8 +66,8 @@ def rows(draw) -> dict:
             row[column] = draw(COLUMNS[column])
         else:
             named = dict(row.get("properties") or {})
-            row["properties"] = named | {draw(st.sampled_from(PROPERTIES)): draw(TEXTS | st.integers(-5,
-                                                                                                     10 ** 15).map(str))}
+            value = draw(TEXTS | st.integers(-5, 10 ** 15).map(str))
+            row["properties"] = named | {draw(st.sampled_from(PROPERTIES)): value}
     return row
 
 
@@ -78,7 +78,8 @@ CONTENTS = (b"", b"5\n", b"{}\n", b"[]\n", b"null\n", b"{", b"\xff\xfe\x00", b'{
             b'{"add": {"path": "../../x", "size": 1, "stats": "{\\"numRecords\\": 1}"}}\n',
             b"PAR1" + b"\0" * 40 + b"PAR1")
 STATISTICS = (5, "x", None, [], "{}", '{"numRecords": "many"}', '{"numRecords": -1, "minValues": 5}',
-              '{"numRecords": 1, "minValues": {"entry_id": "a", "publish_id": 5, "batch_size": null}, "maxValues": {"entry_id": "b", "publish_id": 5}}',
+              '{"numRecords": 1, "minValues": {"entry_id": "a", "publish_id": 5, "batch_size": null}, '
+              '"maxValues": {"entry_id": "b", "publish_id": 5}}',
               '{"numRecords": 1, "minValues": {"entry_id": 7, "publish_id": "p", "batch_size": 1}, '
               '"maxValues": {"entry_id": 3, "publish_id": "p", "batch_size": 9999999999}, "nullCount": 1}')
 
@@ -143,7 +144,8 @@ class Publish(NamedTuple):
     is_log: bool
 
     def on(self, root: HostileRoot) -> None:
-        topic = root.layout.topic(root.engine.rounds.bundle.topics[SICK].topic.name) if SICK in root.rounds.bundle.topics else None
+        known = root.rounds.bundle.topics.get(SICK)
+        topic = known and known.topic.path
         if topic is None or not (topic / "_delta_log").is_dir():
             return
         try:

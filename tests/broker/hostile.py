@@ -65,8 +65,8 @@ class HostileRoot:
 
     def write(self, *rows: dict) -> int:
         """Append rows to ``requests`` without serving them; the version."""
-        return AppendTable(self.requests).append(REQUESTS.rows([row | {"properties": list((row.get("properties")
-                                                                                           or {}).items())} for row in rows]))
+        return AppendTable(self.requests).append(REQUESTS.rows(
+            [row | {"properties": list((row.get("properties") or {}).items())} for row in rows]))
 
     def write_table(self, rows: pa.Table) -> int:
         return AppendTable(self.requests).append(rows)
@@ -100,7 +100,8 @@ class HostileRoot:
         assert held == wanted, "each message is delivered, once"
         self.write(*(WELL.ack(position) for position in held))
         self.serve(1)
-        assert self.rounds.bundle.cursors[key].mark_delete == wanted[-1] and not list(self.rounds.bundle.cursors[key].ranges())
+        cursor = self.rounds.bundle.cursors[key]
+        assert cursor.mark_delete == wanted[-1] and not list(cursor.ranges())
 
     def holds(self) -> None:
         """Everything goes on: the healthy subscription, every reader, and both after a restart."""
@@ -112,7 +113,8 @@ class HostileRoot:
     def reads(self) -> None:
         """What people ask of a root is answered."""
         latest = read_latest(self.layout)
-        assert latest.round == self.rounds.bundle.round and latest.version == TableLog(self.layout.broker_table("cursor_ledger")).latest()
+        version = TableLog(self.layout.broker_table("cursor_ledger")).latest()
+        assert (latest.round, latest.version) == (self.rounds.bundle.round, version)
         admin = Admin(f"delta:{self.layout.root}", timeout_seconds=0)
         assert admin.stats(HEALTHY)["subscriptions"]["well"]["msgBacklog"] == 0
         assert HEALTHY in admin.topics("public/default")

@@ -1,4 +1,5 @@
-"""A topic whose log or files are broken ends itself: the others are served, its subscriptions are kept, and it goes on when it is mended."""
+"""A topic whose log or files are broken ends itself: the others are served, its subscriptions are kept, and it goes on when it is
+mended."""
 import pytest
 
 from pulsar_spark.storage.log import TableLog

@@ -119,9 +119,9 @@ def test_the_round_s_row_keeps_both_clocks(tmp_path, ahead):
     story.wrong(ahead, restarts=False)
     story.at(2)
     row = read_latest(story.engine.layout).round_row
-    assert (int(row["round_time"].timestamp() * 1000), int(row["due_time"].timestamp() * 1000)) == (START + 2_000,
-                                                                                                    START + 1_000 + ahead)
-    assert story.engine.number == read_latest(story.engine.layout).round + 1, "a clock set back is committed, though nothing else was to be done"
+    both = [int(row[name].timestamp() * 1000) for name in ("round_time", "due_time")]
+    assert both == [START + 2_000, START + 1_000 + ahead]
+    assert story.engine.number == read_latest(story.engine.layout).round + 1, "it is committed, if only for that"
 
 
 def test_a_broker_notices_that_the_clock_was_set_back(tmp_path):

@@ -59,8 +59,8 @@ def test_list_retry_and_drop(hostile, monkeypatch):
         assert run("set-aside", "retry", f"request-{first}-0", root=root).stdout == "tried 1 again\n"
         assert run("set-aside", "drop", "--all", root=root).stdout == "dropped 1\n"
         assert json.loads(run("set-aside", "list", "--json", root=root).stdout) == []
-        assert [run("set-aside", "drop", *wrong, root=root).exit_code for wrong in ((), ("x", "--all"), ("x",))] == [1,
-                                                                                                                     1, 1]
+        codes = [run("set-aside", "drop", *wrong, root=root).exit_code for wrong in ((), ("x", "--all"), ("x",))]
+        assert codes == [1, 1, 1]
     assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 0
     hostile.holds()
 
