@@ -13,6 +13,7 @@ from pulsar_spark.errors import (
     CorruptState,
     InvalidConfiguration,
     InvalidRequest,
+    InvalidTopicName,
     NotAllowedError,
     NotARoot,
     TopicNotFound,
