@@ -127,7 +127,8 @@ class TableLog:
 
 
 def read_actions(path: Path) -> list[dict]:
-    """The actions of a commit's file. ValueError, with the cause in words, for one that is empty, as a power loss leaves it, cut off, or no commit at all."""
+    """The actions of a commit's file. ValueError, with the cause in words, for one that is empty, as a power loss
+    leaves it, cut off, or no commit at all."""
     lines = path.read_text().splitlines()
     actions = [json.loads(line) for line in lines if line.strip("\0 \t")]
     if not actions:

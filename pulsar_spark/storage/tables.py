@@ -1,12 +1,14 @@
 """Creating, opening, appending to and reading tables without a JVM.
 
-Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
-atomic and a table of another make or a newer release is known before a byte is read. Appends wait for nobody: a version that is taken is followed by the next,
-and ``append_fenced`` commits exactly the next version or nothing. See commits for how.
+Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
+creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
+Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
+next version or nothing. See commits for how.
 
-A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder, trimming, and a Spark commit on a local disk,
-which checks and then renames. They hold it alone (:func:`append_lock`); an append shares it with all others for the instant of its link, in which it
-also sees that the table is still the one it was opened for.
+A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
+trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
+(:func:`append_lock`); an append shares it with all others for the instant of its link, in which it also sees that
+the table is still the one it was opened for.
 """
 import contextlib
 import fcntl
@@ -204,8 +206,8 @@ class AppendTable:
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
 
     def _commit(self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
-        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version that was known before, whether to try
-        the one behind; None where it does not."""
+        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
+        that was known before, whether to try the one behind; None where it does not."""
         def versions() -> Iterator[int]:
             while True:
                 yield self._known + 1
