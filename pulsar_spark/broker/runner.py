@@ -87,8 +87,8 @@ class Broker:
         self._closing, self._batch = threading.Lock(), threading.Lock()
         waits = Waits(self.broker_id)
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, waits,
-                              self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch,
+                              self._stopping, waits, self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
@@ -107,7 +107,8 @@ class Broker:
         """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
         atexit.register(self.close)
         try:
-            if self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up) and self._tenure.begin(standby_seconds):
+            is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
+            if is_ready and self._tenure.begin(standby_seconds):
                 self._remove_what_others_left()
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
@@ -163,7 +164,8 @@ class Broker:
         """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
         inputs again when it needs them."""
         before = time.time() - STALE_SECONDS
-        for folder, is_stale in ((self.layout.bundle_folder() / "inputs", lambda _: True), (self.layout.checkpoint(), lambda found: _changed(found) < before)):
+        inputs, checkpoints = self.layout.bundle_folder() / "inputs", self.layout.checkpoint()
+        for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
             for found in folder.iterdir() if folder.is_dir() else ():
                 if found.name != self.broker_id and is_stale(found):
                     shutil.rmtree(found, ignore_errors=True)
@@ -201,8 +203,8 @@ class Broker:
                     continue
             except MAY_PASS as fault:
                 is_settled, self._must_reload = False, True
-                bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
-                bear(fault)
+                are_inputs_there = self._planner.folder.exists()  # where somebody removed them they are written again
+                (self._disk.bear if are_inputs_there else self._disk.pause)(fault)
                 continue
             if looked > watch_until:
                 return
@@ -231,8 +233,10 @@ class Broker:
         What such a round left in memory is neither the state before it nor what is committed."""
         bundle = load_bundle(self.layout)
         if is_again and bundle.broker_id != self.broker_id:
-            raise BrokerFenced(f"{str(self.layout.root)!r}: the latest round is of {bundle.broker_id}: another broker serves this bundle")
-        rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id, max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
+            raise BrokerFenced(f"{str(self.layout.root)!r}: the latest round is of {bundle.broker_id}: another broker "
+                               "serves this bundle")
+        rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id,
+                        max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
         rounds.take_over()
         self.rounds, self._must_reload = rounds, False
 

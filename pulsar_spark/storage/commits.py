@@ -90,7 +90,8 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
         for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
-            pieces.append(({"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}, values, part.slice(first, _FILE_ROWS)))
+            named = {"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}
+            pieces.append((named, values, part.slice(first, _FILE_ROWS)))
     with _removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
             adds = [_write_file(table, *piece) for piece in pieces]
@@ -161,8 +162,8 @@ def partition_values(path: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
-def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = (), *,
-           held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
+def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int],
+           removes: Sequence[dict] = (), *, held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
 
@@ -203,7 +204,8 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def _link(fresh: Path, log_folder: Path, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
+def _link(fresh: Path, log_folder: Path, versions: Iterable[int],
+          held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
     """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
     have them, is none."""
     for version in versions:
