@@ -1,8 +1,11 @@
-"""A power loss, as unkind as a file system may be: bytes that nobody synced are gone, and so are names in folders that nobody synced.
+"""A power loss, as unkind as a file system may be: bytes that nobody synced are gone, and so are names in folders that
+nobody synced.
 
-:func:`recorded` notes at each ``os.fsync`` what the disk holds from then on; :meth:`Disk.lose_power` makes a tree of that, and of nothing else. A folder that was
-never synced has the names it had when recording began; a file that was never synced is empty.
+:func:`recorded` notes at each ``os.fsync`` what the disk holds from then on; :meth:`Disk.lose_power` makes a tree of
+that, and of nothing else. A folder that was never synced has the names it had when recording began; a file that was
+never synced is empty.
 """
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

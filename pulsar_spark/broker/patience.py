@@ -1,4 +1,6 @@
-"""Waiting for a disk: with growing pauses, and two lines in the log, one when the first thread of a broker begins to wait and one when the last has ended."""
+"""Waiting for a disk: with growing pauses, and two lines in the log, one when the first thread of a broker begins to
+wait and one when the last has ended."""
+
 import logging
 import threading
 import time
@@ -21,7 +23,13 @@ class Waits:
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()
-                log.error("broker %s waits: %s (%s: %s); it tries again by itself", self._broker_id, what, type(cause).__name__, cause)
+                log.error(
+                    "broker %s waits: %s (%s: %s); it tries again by itself",
+                    self._broker_id,
+                    what,
+                    type(cause).__name__,
+                    cause,
+                )
             self._waiting.add(id(patience))
 
     def end(self, patience: "Patience") -> None:
@@ -40,7 +48,8 @@ class Patience:
         self.is_waiting = False
 
     def bear(self, fault: BaseException) -> None:
-        """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting does not help against it."""
+        """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting
+        does not help against it."""
         if not is_fault_of_disk(fault):
             raise fault
         self.pause(fault)

@@ -1,17 +1,20 @@
 """The broker: one streaming query per bundle, whose micro-batches run rounds.
 
-The query's source is the clock (Spark's ``rate`` source). A micro-batch watches the logs of ``requests`` and of the topics, which takes microseconds, and runs
-a round as soon as something is asked, published or falls due; it ends after :data:`WATCH_SECONDS`. So neither a request nor a message waits for a trigger: with
-the change feed of ``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a few rows), now it is
-10 ms, against 60 ms for the round itself (``python -m tests.benchmarks --only latency``).
+The query's source is the clock (Spark's ``rate`` source). A micro-batch watches the logs of ``requests`` and of the
+topics, which takes microseconds, and runs a round as soon as something is asked, published or falls due; it ends
+after :data:`WATCH_SECONDS`. So neither a request nor a message waits for a trigger: with the change feed of
+``requests`` as a second source, a round began 430 ms after what it was for (planning, offsets, a job to collect a
+few rows), now it is 10 ms, against 60 ms for the round itself (``python -m tests.benchmarks --only latency``).
 
-Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. So each query has a checkpoint folder of
-its own, and one that Spark ends for reasons of its own (a folder that is gone, say) is followed by another. A broker that finds the lease taken stands by and
-takes over when it ends; one that was taken over stops at its next commit, or when it would renew its lease.
+Where the checkpoint was does not matter: requests are read behind the version that the latest round names as
+consumed. So each query has a checkpoint folder of its own, and one that Spark ends for reasons of its own (a folder
+that is gone, say) is followed by another. A broker that finds the lease taken stands by and takes over when it ends;
+one that was taken over stops at its next commit, or when it would renew its lease.
 
-A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed taken over again when it can be written.
-What else ends a round ends the broker. It never travels through Spark, which would say it in its own words and at length, but is kept in
-:attr:`Broker.failure` and raised by :meth:`Broker.wait`.
+A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed
+taken over again when it can be written. What else ends a round ends the broker. It never travels through Spark,
+which would say it in its own words and at length, but is kept in :attr:`Broker.failure` and raised by
+:meth:`Broker.wait`.
 """
 import atexit
 import contextlib
@@ -66,10 +69,12 @@ def steady_micros() -> int:
 
 
 class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does. Best in a ``with`` statement, at the end of
-    which the round under way is over, the query stopped and the lease given back.
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does.
+    Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
+    given back.
 
-    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get nothing new; 0 = no limit.
+    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
+    nothing new; 0 = no limit.
     """
 
     def __init__(self, spark: SparkSession, root: str | os.PathLike, *, now: Callable[[], int] = now_micros,
@@ -85,8 +90,8 @@ class Broker:
         self._closing, self._batch = threading.Lock(), threading.Lock()
         waits = Waits(self.broker_id)
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch, self._stopping, waits,
-                              self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._run_batch,
+                              self._stopping, waits, self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
@@ -104,7 +109,8 @@ class Broker:
         """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
         atexit.register(self.close)
         try:
-            if self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up) and self._tenure.begin(standby_seconds):
+            is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
+            if is_ready and self._tenure.begin(standby_seconds):
                 self._remove_what_others_left()
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
@@ -130,7 +136,8 @@ class Broker:
             raise self.failure
 
     def close(self) -> None:
-        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call twice."""
+        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call
+        twice."""
         self._stopping.set()
         with self._closing:
             atexit.unregister(self.close)
@@ -156,9 +163,11 @@ class Broker:
         return False
 
     def _remove_what_others_left(self) -> None:
-        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its inputs again when it needs them."""
+        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
+        inputs again when it needs them."""
         before = time.time() - STALE_SECONDS
-        for folder, is_stale in ((self.layout.bundle_folder() / "inputs", lambda _: True), (self.layout.checkpoint(), lambda found: _changed(found) < before)):
+        inputs, checkpoints = self.layout.bundle_folder() / "inputs", self.layout.checkpoint()
+        for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
             for found in folder.iterdir() if folder.is_dir() else ():
                 if found.name != self.broker_id and is_stale(found):
                     shutil.rmtree(found, ignore_errors=True)
@@ -173,7 +182,8 @@ class Broker:
     # Rounds
 
     def _run_batch(self, _ticks: DataFrame, _batch_id: int) -> None:
-        """One micro-batch: rounds for what is asked, published or falls due while it watches. Nothing is raised into Spark: see the module's docstring."""
+        """One micro-batch: rounds for what is asked, published or falls due while it watches. Nothing is raised into
+        Spark: see the module's docstring."""
         with self._batch:
             self._between_batches.clear()
             try:
@@ -195,8 +205,8 @@ class Broker:
                     continue
             except MAY_PASS as fault:
                 is_settled = False
-                bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
-                bear(fault)
+                are_inputs_there = self._planner.folder.exists()  # where somebody removed them they are written again
+                (self._disk.bear if are_inputs_there else self._disk.pause)(fault)
                 continue
             if looked > watch_until:
                 return
@@ -252,9 +262,11 @@ def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on
 
 @contextlib.contextmanager
 def _no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the broker, which then ends its JVM.
+    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
+    broker, which then ends its JVM.
 
-    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits: while blocked it is kept though ignored."""
+    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
+    while blocked it is kept though ignored."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

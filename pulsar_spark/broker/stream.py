@@ -1,8 +1,10 @@
-"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own, another one follows.
+"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own,
+another one follows.
 
-Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker that was taken over may still write to
-the one it had.
+Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker
+that was taken over may still write to the one it had.
 """
+
 import logging
 import shutil
 import threading
@@ -33,7 +35,8 @@ def is_spark_gone(error: BaseException) -> bool:
 
 
 def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that, a line, is said here."""
+    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that,
+    a line, is said here."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", log4j.Level.OFF)
 
@@ -41,8 +44,16 @@ def leave_streams_to_us(spark: SparkSession) -> None:
 class Stream:
     """One query at a time, which calls *run_batch* until *stopping* is set. *fail* is told when Spark itself has ended."""
 
-    def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, run_batch: Callable[[DataFrame, int], None], stopping: threading.Event,
-                 waits: Waits, fail: Callable[[Exception], None]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoints: Path,
+        broker_id: str,
+        run_batch: Callable[[DataFrame, int], None],
+        stopping: threading.Event,
+        waits: Waits,
+        fail: Callable[[Exception], None],
+    ):
         self._spark, self._checkpoints, self._broker_id = spark, checkpoints, broker_id
         self._run_batch, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
         self._changing = threading.Lock()
@@ -56,8 +67,13 @@ class Stream:
                 return
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
             ticks = self._spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-            self._query = (ticks.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
-                           .queryName(f"broker-{checkpoint.name}").trigger(processingTime="0 seconds").start())
+            self._query = (
+                ticks.writeStream.foreachBatch(self._run_batch)
+                .option("checkpointLocation", str(checkpoint))
+                .queryName(f"broker-{checkpoint.name}")
+                .trigger(processingTime="0 seconds")
+                .start()
+            )
             self._started = time.monotonic()
 
     def stop(self) -> None:
@@ -68,12 +84,18 @@ class Stream:
                 if query is not None:
                     query.stop()
             except (Py4JError, ConnectionError, PySparkException) as failed:
-                log.info("Spark has ended before broker %s" if is_spark_gone(failed) else "the query of broker %s did not end by itself", self._broker_id)
+                log.info(
+                    "Spark has ended before broker %s"
+                    if is_spark_gone(failed)
+                    else "the query of broker %s did not end by itself",
+                    self._broker_id,
+                )
             if query is not None:
                 shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def supervise(self) -> None:
-        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""
+        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops
+        the broker."""
         patience = Patience(self._stopping, self._waits, "Spark has ended its query, another one is started")
         try:
             while not self._stopping.wait(LOOK_SECONDS):
@@ -92,11 +114,19 @@ class Stream:
             if not is_spark_gone(failure):
                 self._fail(failure)
             elif not self._stopping.wait(SIGNAL_SECONDS):
-                self._fail(UnknownError(f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"))
+                self._fail(
+                    UnknownError(
+                        f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"
+                    )
+                )
 
     def _replace(self, patience: Patience, why: PySparkException | None) -> None:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
         except PySparkException as failed:
-            log.info("broker %s could not start another query yet: %s", self._broker_id, str(failed).strip().partition("\n")[0])
+            log.info(
+                "broker %s could not start another query yet: %s",
+                self._broker_id,
+                str(failed).strip().partition("\n")[0],
+            )

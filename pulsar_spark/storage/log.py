@@ -99,9 +99,11 @@ class TableLog:
         try:
             actions = read_actions(self._file(version))
         except FileNotFoundError as missing:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was read; {DOCTOR}") from missing
+            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was "
+                               f"read; {DOCTOR}") from missing
         except ValueError as broken:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); {DOCTOR}") from broken
+            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); "
+                               f"{DOCTOR}") from broken
         added, removed, transactions, is_overwrite = [], 0, {}, False
         try:
             for action in actions:
@@ -115,7 +117,8 @@ class TableLog:
                 elif info := action.get("commitInfo"):
                     is_overwrite = (info.get("operationParameters") or {}).get("mode") == "Overwrite"
         except (ValueError, KeyError, TypeError, AttributeError) as broken:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); {DOCTOR}") from broken
+            raise CorruptState(f"{self.folder.parent}: commit {version} is not a Delta commit ({broken}); "
+                               f"{DOCTOR}") from broken
         return Commit(version, tuple(added), removed, transactions, is_overwrite)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
@@ -127,7 +130,8 @@ class TableLog:
 
 
 def read_actions(path: Path) -> list[dict]:
-    """The actions of a commit's file. ValueError, with the cause in words, for one that is empty, as a power loss leaves it, cut off, or no commit at all."""
+    """The actions of a commit's file. ValueError, with the cause in words, for one that is empty, as a power loss
+    leaves it, cut off, or no commit at all."""
     lines = path.read_text().splitlines()
     actions = [json.loads(line) for line in lines if line.strip("\0 \t")]
     if not actions:
@@ -141,9 +145,11 @@ def read_actions(path: Path) -> list[dict]:
 def _check_whole(actions: list[dict]) -> None:
     """Commits of ours say how many files they name, so that one that was cut off between two lines is known."""
     info = actions[0].get("commitInfo")
-    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE or not isinstance(info.get("operationMetrics"), dict):
+    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
         return
-    said, found = info["operationMetrics"].get("numFiles"), sum("add" in action or "remove" in action for action in actions)
+    metrics = info.get("operationMetrics")
+    said = metrics.get("numFiles") if isinstance(metrics, dict) else None
+    found = sum("add" in action or "remove" in action for action in actions)
     if said is not None and said != str(found):
         raise ValueError(f"it says {said} files and names {found}: it was cut off")
 

@@ -1,12 +1,14 @@
 """Creating, opening, appending to and reading tables without a JVM.
 
-Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
-atomic and a table of another make or a newer release is known before a byte is read. Appends wait for nobody: a version that is taken is followed by the next,
-and ``append_fenced`` commits exactly the next version or nothing. See commits for how.
+Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
+creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
+Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
+next version or nothing. See commits for how.
 
-A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder, trimming, and a Spark commit on a local disk,
-which checks and then renames. They hold it alone (:func:`append_lock`); an append shares it with all others for the instant of its link, in which it
-also sees that the table is still the one it was opened for.
+A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
+trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
+(:func:`append_lock`); an append shares it with all others for the instant of its link, in which it also sees that
+the table is still the one it was opened for.
 """
 import contextlib
 import fcntl
@@ -80,7 +82,8 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     try:
-        DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None, configuration=configuration)
+        DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None,
+                          configuration=configuration)
         first = draft / "_delta_log" / f"{0:020d}.json"
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
@@ -164,7 +167,8 @@ class AppendTable:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
         if self._is_committed(app_id, version):
             return None
-        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        adds = write_files(Path(self.path), rows, self._is_partitioned)
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_staged(self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None) -> int | None:
         """Move *files* into the table with one commit, the version of which is given. None where there are no files, and where a commit of *app_id* with this
@@ -173,7 +177,9 @@ class AppendTable:
             return None
         self._update()
         adds = place_files(Path(self.path), files)
-        return self._commit(adds, {}) if app_id is None else self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        if app_id is None:
+            return self._commit(adds, {})
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
@@ -196,15 +202,18 @@ class AppendTable:
         return seen is not None and seen >= version
 
     def _is_new(self, seen: int, app_id: str, version: int) -> bool:
-        return all(commit.transactions.get(app_id, version - 1) < version for commit in self._log.commits(seen, self._known))
+        commits = self._log.commits(seen, self._known)
+        return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
 
-    def _append(self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int:
+    def _append(self, rows: pa.Table, transactions: dict[str, int],
+                goes_on: Callable[[int], bool] = lambda seen: True) -> int:
         self._update()
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
 
-    def _commit(self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
-        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version that was known before, whether to try
-        the one behind; None where it does not."""
+    def _commit(self, adds: list[dict], transactions: dict[str, int],
+                goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
+        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
+        that was known before, whether to try the one behind; None where it does not."""
         def versions() -> Iterator[int]:
             while True:
                 yield self._known + 1

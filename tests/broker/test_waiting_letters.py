@@ -43,7 +43,7 @@ def die(engine: SparkEngine, on: On, second: int, *positions: int) -> None:
 
 
 def subscribe(engine: SparkEngine, on: On, **policy) -> list:
-    return engine.round([on.subscribe("A", max_redeliver_count=1, lease_ms=10 ** 9, **policy), on.flow("A", 99)],
+    return engine.round([on.subscribe("A", max_redeliver_count=1, lease_ms=86_400_000, **policy), on.flow("A", 99)],
                         1000)["replies"]
 
 

@@ -1,4 +1,5 @@
 """``doctor``, ``repair``, ``durability`` and ``broker status`` as commands: what they print, and their exit codes."""
+
 import json
 import re
 from pathlib import Path
@@ -31,7 +32,11 @@ def test_doctor_and_repair(run, layout):
     commit = table / "_delta_log" / f"{version:020d}.json"
     commit.write_text("")
     [finding] = json.loads(run("doctor", "--json", code=1))
-    assert (finding["kind"], finding["table"], finding["command"]) == ("broken_commit", "requests", "pulsar-spark repair")
+    assert (finding["kind"], finding["table"], finding["command"]) == (
+        "broken_commit",
+        "requests",
+        "pulsar-spark repair",
+    )
     assert "pulsar-spark repair" in re.sub(r"[\s│]+", " ", run("doctor", code=1))
     assert "would be mended" in run("repair", "--dry-run")
     [mended] = json.loads(run("repair", "requests", "--json"))

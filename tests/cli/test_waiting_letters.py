@@ -26,7 +26,7 @@ def engine(tmp_path, monkeypatch):
     engine = new_engine(None, tmp_path / "root")
     engine.create_topic(TOPIC)
     engine.publish(TOPIC, -1, [2, 1], payload=b"the payload nobody prints")
-    engine.round([ON.subscribe("A", max_redeliver_count=1, lease_ms=10 ** 9), ON.flow("A", 9)], 1000)
+    engine.round([ON.subscribe("A", max_redeliver_count=1, lease_ms=86_400_000), ON.flow("A", 9)], 1000)
     engine.layout.topic(parse_topic_name(dead_letter_topic(TOPIC, "s"))).write_text("a file")
     for second, asked in ((2, [ON.redeliver_all("A")]), (3, [ON.redeliver_all("A")]), (3, [])):
         engine.round(asked, 1000 * second)

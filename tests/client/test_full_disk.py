@@ -1,4 +1,6 @@
-"""Clients whose disk refuses writes: they try until their timeout, then say so; what returned is there once, and no half-written file stays."""
+"""Clients whose disk refuses writes: they try until their timeout, then say so; what returned is there once, and no
+half-written file stays."""
+
 import pytest
 
 import pulsar_spark as pulsar

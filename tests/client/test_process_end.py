@@ -1,4 +1,6 @@
-"""Processes of a client that end at once, whatever its threads are at: with their own exit code, and with what was sent in the topic."""
+"""Processes of a client that end at once, whatever its threads are at: with their own exit code, and with what was sent
+in the topic."""
+
 import subprocess
 import sys
 
@@ -28,8 +30,13 @@ elif sys.argv[3] == "exit":
 def test_a_process_that_ends_behind_a_hundredth_commit_ends_as_it_was_told(layout, how, code):
     topic = create_topic(layout, "t")
     for turn in (1, 2):
-        done = subprocess.run([sys.executable, "-c", PROGRAM, str(layout.root), str(CHECKPOINT_EVERY), how],
-                              capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(layout.root), str(CHECKPOINT_EVERY), how],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (code, "")
         assert TableLog(topic.path).latest() == turn * CHECKPOINT_EVERY
         assert (topic.path / "_delta_log" / f"{turn * CHECKPOINT_EVERY:020d}.checkpoint.parquet").exists()

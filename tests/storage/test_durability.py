@@ -1,4 +1,5 @@
 """What a write promises that returned: under ``fsync`` it outlives a power loss, under ``none`` the process."""
+
 import json
 from pathlib import Path
 
@@ -22,14 +23,17 @@ TOPIC = "persistent://public/default/t"
 
 
 def play(root: Path, lost: Path, durability: str) -> tuple[list[str], list[str]]:
-    """A new root, messages sent, some acknowledged; then the power goes. What returned before (sent, and not acknowledged), and what a new broker delivers."""
+    """A new root, messages sent, some acknowledged; then the power goes. What returned before (sent, and not
+    acknowledged), and what a new broker delivers."""
     with recorded(root.parent) as disk:
         prepare_root(Layout(root))
         write_durability(root, durability)
         with PlainBroker(root):
             client = pulsar.Client(f"delta:{root}")
             producer = client.create_producer("t")
-            consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+            consumer = client.subscribe(
+                "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+            )
             sent = [f"m{number}" for number in range(20)]
             for value in sent:
                 producer.send(value.encode())
@@ -46,7 +50,9 @@ def play(root: Path, lost: Path, durability: str) -> tuple[list[str], list[str]]
 def delivered(root: Path, count: int) -> list[str]:
     with PlainBroker(root):
         client = pulsar.Client(f"delta:{root}")
-        consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+        consumer = client.subscribe(
+            "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+        )
         found = [consumer.receive(timeout_millis=20_000).data().decode() for _ in range(count)]
         with pytest.raises(pulsar.Timeout):
             consumer.receive(timeout_millis=300)
@@ -95,6 +101,7 @@ def test_each_append_is_whole_after_a_power_loss_and_no_earlier_one_is_touched(t
 
 def test_the_setting_is_the_root_s_and_holds_for_handles_that_are_open(layout, monkeypatch):
     import os
+
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor))
     table = AppendTable(layout.broker_table("requests"))

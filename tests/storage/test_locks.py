@@ -1,4 +1,5 @@
 """What waits for a table's lock, and what does not."""
+
 import multiprocessing
 import threading
 
@@ -34,7 +35,9 @@ def test_appends_of_many_processes_are_all_there_in_the_order_of_each(layout):
     assert TableLog(path).latest() == 100
     found = [file.min_values["request_id"] for commit in TableLog(path).commits(0) for file in commit.added]
     for writer in range(4):
-        assert [each for each in found if each.startswith(f"{writer}-")] == [f"{writer}-{number}" for number in range(25)]
+        assert [each for each in found if each.startswith(f"{writer}-")] == [
+            f"{writer}-{number}" for number in range(25)
+        ]
 
 
 def test_an_append_does_not_wait_for_one_that_is_under_way(layout, monkeypatch):
@@ -135,6 +138,7 @@ def test_a_link_that_was_made_though_it_failed_is_a_commit(layout, monkeypatch):
     """A network file system may say that a link exists, or that it failed, of the very link it made."""
     path, link = layout.broker_table("requests"), commits.os.link
     for version, error in enumerate([FileExistsError(17, "File exists"), OSError(5, "Input/output error")], 1):
+
         def link_and_fail(*arguments, error=error):
             link(*arguments)
             raise error
@@ -148,7 +152,9 @@ def test_a_link_that_was_made_though_it_failed_is_a_commit(layout, monkeypatch):
 def test_a_table_is_created_once_and_whole(tmp_path):
     """Ten at once: one creates it, and what the others meet is whole."""
     made = []
-    threads = [threading.Thread(target=lambda: made.append(create_table(tmp_path / "a/b/t", REQUESTS))) for _ in range(10)]
+    threads = [
+        threading.Thread(target=lambda: made.append(create_table(tmp_path / "a/b/t", REQUESTS))) for _ in range(10)
+    ]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert sorted(made) == [False] * 9 + [True]
