@@ -9,6 +9,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
@@ -24,6 +25,7 @@ class Admin(Policies):
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
+        forks.check_usable()
         layout = Layout(parse_service_url(service_url))
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
 

@@ -7,6 +7,7 @@ administrative request but ``skip``.
 import time
 import uuid
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.requests import RequestMaker
 from pulsar_spark.errors import NotARoot, Timeout, named
 from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
@@ -45,7 +46,7 @@ class Requester:
         return replies
 
     def _replies(self, log: TableLog, seen: int, request_ids: list[str]) -> list[dict]:
-        missing, found = set(request_ids), {}
+        missing, found, sleep = set(request_ids), {}, interrupts.sleeper()
         deadline = time.monotonic() + self.timeout_seconds
         while missing:
             if log.has(seen + 1):
@@ -58,7 +59,7 @@ class Requester:
                 raise Timeout(f"no broker answered within {self.timeout_seconds:g} s on root {str(self.layout.root)!r}: "
                               f"start one with 'pulsar-spark broker --root {self.layout.root}'")
             else:
-                time.sleep(POLL_SECONDS)
+                sleep(POLL_SECONDS)
         return [found[request_id] for request_id in request_ids]
 
     def _read(self, log: TableLog, version: int) -> list[dict]:

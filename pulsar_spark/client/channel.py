@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.inbox import COLUMNS, Inbox, Reply, Subscriber
 from pulsar_spark.client.request_writer import RequestWriter
 from pulsar_spark.client.requests import LEASE_MS, RequestMaker
@@ -83,10 +84,13 @@ class Channel(Worker):
                 all_there.set()
 
         self.submit(rows, committed=committed, replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows})
-        if not all_there.wait(timeout):
+        try:
+            is_answered = interrupts.until(all_there.wait, timeout)
+        finally:
             with self._condition:
                 for row in rows:
                     self._inbox.waiting.pop(row["request_id"], None)
+        if not is_answered:
             raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
         return [replies[row["request_id"]] for row in rows]
 
@@ -100,7 +104,7 @@ class Channel(Worker):
             is_done.set()
 
         self.submit(rows, is_urgent=True, committed=done)
-        if is_done.wait(timeout):
+        if interrupts.until(is_done.wait, timeout):
             if versions[0] < 0:
                 raise self._failure
         else:

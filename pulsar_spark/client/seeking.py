@@ -5,6 +5,7 @@ the consumer leaves out the earlier indexes. An id above everything published is
 """
 import time
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.message_id import MessageId
@@ -53,11 +54,11 @@ def _position(ledgers, subscription: PartitionSubscription, target: MessageId, i
 
 def _await_numbering(ledgers, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> None:
     """Wait until the broker has numbered a publish commit that the topic's log has already."""
-    topic = subscription.topic
+    topic, sleep = subscription.topic, interrupts.sleeper()
     log = TableLog(topic.path)
     if not log.has(ledger_id) or not any(int(added.partition_values.get("partition", -1)) == subscription.partition for added in log.commit(ledger_id).added):
         return
     while ledgers.last_ledger_id(topic.topic_id, subscription.partition) < ledger_id:
         if time.monotonic() > deadline:
             raise Timeout(f"no broker numbered publish commit {ledger_id} of {subscription.topic_name!r}: start one with pulsar-spark broker")
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)

@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 from pulsar_spark.storage.scan import open_table
@@ -62,6 +63,7 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     with append_lock(path):
         if TableLog(path).latest() >= 0:
             return False
+        forks.use()
         DeltaTable.create(str(path), spec.schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
         return True

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
 
@@ -35,6 +36,7 @@ class Topic(NamedTuple):
 
 def prepare_root(layout: Layout) -> None:
     """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else."""
+    forks.check_usable()
     root = layout.root
     if root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
