@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
 from pulsar_spark.protocol.policies import POLICIES
@@ -59,6 +60,7 @@ class Bundle:
         """Rows that take back what was said of topics that went, or were made anew, while no broker ran."""
         self.leases: dict[str, int] = {}
         self.lease_ms: dict[str, int] = {}
+        self.liveness = Liveness(layout)
         self.round = self.version = 0
         self.epoch = 0
         self.requests_version = 0

@@ -76,7 +76,7 @@ class Rounds:
         waiting, self._waiting = self._waiting, []
         for request in [*waiting, *requests]:
             intake.take(request)
-        intake.members.end_leases()
+        intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         for state in moved:

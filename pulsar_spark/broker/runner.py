@@ -157,7 +157,8 @@ class Broker:
     def _has_news(self) -> bool:
         bundle = self.rounds.bundle
         due = next_due(bundle, bundle.clock)
-        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or (due is not None and due <= self.now())
+        is_asked = self._requests_log.has(bundle.requests_version + 1)
+        return is_asked or bundle.has_news() or (due is not None and due <= self.now()) or bool(bundle.liveness.gone(bundle.leases))
 
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""

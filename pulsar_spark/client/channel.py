@@ -22,6 +22,7 @@ from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, Unknow
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import read_added
 
 FAST_POLL = 0.01
@@ -36,6 +37,7 @@ class Channel(Worker):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self._presence = Presence(layout, client_id)
         self._log = TableLog(self._path)
         self._seen = self._log.latest()
         self._requests = RequestWriter(layout, lambda: self._is_stopping)
@@ -170,6 +172,7 @@ class Channel(Worker):
         except PulsarSparkError as error:
             failure = error
         finally:
+            self._presence.end()
             self._fail(failure)
 
     def _fail(self, failure: PulsarSparkError) -> None:
