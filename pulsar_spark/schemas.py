@@ -75,7 +75,7 @@ REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(
     ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
     ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
     ("request_time", TIME, "the client's clock"),
-    ("properties", PROPERTIES, "what only one kind of request needs"),
+    ("properties", PROPERTIES, "what only one kind of request needs; valid_until_ms, where somebody waits for the answer: refused with Timeout from then on"),
 )))
 
 CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (

@@ -29,7 +29,7 @@ from pulsar_spark.client.enums import (
 )
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.letters import letter_topics
-from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
+from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
@@ -70,9 +70,10 @@ class Client:
         check_type((int, float), lease_seconds, "lease_seconds")
         if not 0 < lease_seconds <= MAX_LEASE_SECONDS:
             raise ValueError(f"argument lease_seconds: {lease_seconds} is not above 0 and at most {MAX_LEASE_SECONDS}")
+        self._given_logger, self._logger = logger, open_logger(logger, log_conf_file_path)
         self._timeout = operation_timeout_seconds
         self._lease_ms = max(1, int(lease_seconds * 1000))
-        self._layout = Layout(parse_service_url(service_url))
+        self._layout = Layout(parse_service_url(service_url, self._logger))
         self._process = forks.generation
         prepare_root(self._layout)
         self._client_id = uuid.uuid4().hex
@@ -90,7 +91,7 @@ class Client:
     def _channel(self) -> Channel:
         with self._lock:
             if self._opened_channel is None:
-                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms)
+                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger)
             return self._opened_channel
 
     @public_call
@@ -240,6 +241,7 @@ class Client:
         if channel is not None:
             channel.stop(self._timeout)
         interrupts.stop_listening()
+        close_logger(self._logger, self._given_logger)
         return errors
 
     def _resolve(self, topic: str) -> tuple[Topic, list[int], str]:

@@ -74,7 +74,9 @@ class Consumer:
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors:
             self._leave()
+            self._channel.logger.error("%s: refused: %s: %s", self._receiver.name, type(errors[0]).__name__, errors[0])
             raise errors[0]
+        self._channel.logger.info("%s: consumer %r subscribed", self._receiver.name, self.consumer_name())
         for subscription in self._subscriptions:
             subscription.connected()
         if self._unacked is not None:
@@ -93,8 +95,8 @@ class Consumer:
         return self._settings.consumer_name
 
     def is_connected(self) -> bool:
-        """Whether the broker knows the consumer, on all its partitions."""
-        return not self._receiver.is_closed and all(subscription.is_connected for subscription in self._subscriptions)
+        """Whether a broker is there and knows the consumer, on all its partitions."""
+        return not self._receiver.is_closed and self._channel.has_broker() and all(subscription.is_connected for subscription in self._subscriptions)
 
     # Receiving.
 
@@ -229,6 +231,7 @@ class Consumer:
         rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._finish()
+        self._channel.logger.info("%s: consumer %r closed", self._receiver.name, self.consumer_name())
         self._channel.post(rows, self._client._timeout)
 
     def _leave(self) -> None:

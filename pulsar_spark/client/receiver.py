@@ -23,7 +23,7 @@ class Receiver:
 
     def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None):
         self._channel = channel
-        self._name = name
+        self.name = name
         self._handed_out = handed_out
         self._condition = threading.Condition()
         self._taking = threading.Lock()
@@ -59,7 +59,7 @@ class Receiver:
     def check_open(self) -> None:
         """Raise what ended the consumer, if something did."""
         if self.is_closed:
-            raise AlreadyClosed(f"the consumer of {self._name} is closed")
+            raise AlreadyClosed(f"the consumer of {self.name} is closed")
         if self._error is not None:
             raise self._error
 

@@ -18,7 +18,9 @@ def admin(layout):
 
 
 def facts(request):
-    return request["kind"], request["partition"], request["subscription"], dict(request["properties"] or ())
+    properties = dict(request["properties"] or ())
+    properties.pop("valid_until_ms")
+    return request["kind"], request["partition"], request["subscription"], properties
 
 
 def test_every_partition_is_asked(admin, layout):

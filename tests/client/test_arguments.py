@@ -1,6 +1,7 @@
 """What the client takes: the ``pulsar`` package's names and defaults; and what bad input gets."""
 import inspect
 import re
+import time
 
 import pytest
 
@@ -147,7 +148,9 @@ def test_what_a_consumer_tells_the_broker(client, broker):
                      unacked_messages_timeout_ms=10_000, key_shared_policy=policy, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"))
     asked, = broker.asked("subscribe")
     assert (asked["topic"], asked["partition"], asked["subscription"]) == ("persistent://public/default/t", -1, "s")
-    assert dict(asked["properties"]) == {
+    properties = dict(asked["properties"])
+    assert int(properties.pop("valid_until_ms")) > time.time() * 1000
+    assert properties == {
         "consumer_name": "me", "subscription_type": "KeyShared", "priority_level": "2", "initial_position": "Latest", "lease_ms": "30000", "property.a": "b",
         "key_shared_mode": "Sticky", "allow_out_of_order_delivery": "false", "sticky_ranges": "0-9,20-29", "max_redeliver_count": "3",
         "dead_letter_topic": "dead", "initial_subscription_name": ""}
