@@ -18,7 +18,7 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
 from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.client.send_arguments import outgoing_fields
-from pulsar_spark.errors import AlreadyClosed, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter
@@ -97,15 +97,18 @@ class Producer:
                    disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> None:
         """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order of sending.
 
-        A full queue and a closed producer are told to the callback too, at once.
+        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments that are wrong are raised.
         """
         def done(error: PulsarSparkError | None, message_id: MessageId | None) -> None:
             if callback is not None:
                 callback(Result.Ok if error is None else result_of(error), message_id)
 
-        message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
-                                  replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
-        error = self._enqueue(message, is_flush=False)
+        try:
+            message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
+                                      replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
+            error = self._enqueue(message, is_flush=False)
+        except MessageTooBig as too_big:
+            error = too_big
         if error is not None:
             done(error, None)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.client import interrupts
-from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client.arguments import check_type, given
 from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
@@ -53,7 +53,7 @@ class Reader:
         """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after a time in ms."""
         self._check_open()
         if isinstance(messageid, bool) or not isinstance(messageid, (MessageId, int)):
-            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {type(messageid).__name__}")
+            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(messageid)}")
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
                 messageid = last_message_id(self._topic, self._partitions[0])

@@ -226,8 +226,8 @@ class PartitionSubscription:
                 group.deliver(position, delivery.unacked_bits)
                 if start_after is not None and position == start_after[0]:
                     group.skip(position, delivery.unacked_bits, start_after[1])
-            if start_after is not None and (position, batch_index) < start_after:
-                return False
+        if start_after is not None and (position, max(batch_index, 0)) < start_after:
+            return False
         return not group.is_duplicate(position, batch_index)
 
     def _permits_for_one(self, is_shown: bool) -> int:

@@ -322,3 +322,17 @@ client.close()
     values = [message.data().decode() for message in read_all(lonely_client, "t", 400)]
     for name in range(2):
         assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(200)]
+
+
+def test_a_message_that_is_too_big_is_told_to_the_callback(lonely_client):
+    told = []
+    producer = lonely_client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    producer.send_async(b"first", lambda *answer: told.append(answer))
+    producer.send_async(b"x" * (5 * 1024 * 1024 + 1), lambda *answer: told.append(answer))
+    producer.send_async(b"x" * (5 * 1024 * 1024 + 1), None)
+    assert told == [(pulsar.Result.MessageTooBig, None)]
+    producer.flush()
+    assert [(str(result), str(message_id)) for result, message_id in told[1:]] == [("Result.Ok", "(1,0,-1,-1)")]
+    with pytest.raises(ValueError, match="event_timestamp"):
+        producer.send_async(b"x", lambda *answer: told.append(answer), event_timestamp=-1)
+    assert len(told) == 2
