@@ -8,6 +8,7 @@ from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -40,6 +41,11 @@ class Admin(Policies):
         if isinstance(partitions, int) and partitions < 1:
             raise InvalidConfiguration(f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic")
         create_topic(self.layout, topic, partitions)
+
+    def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
+        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its own name, that name."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless *force*."""

@@ -21,7 +21,7 @@ from pulsar_spark.client.send_arguments import outgoing_fields
 from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter
+from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
 from pulsar_spark.storage.topics import Topic
 
 _PARTITION_KEY, _SEQUENCE_ID = Outgoing._fields.index("partition_key"), Outgoing._fields.index("sequence_id")
@@ -75,6 +75,12 @@ class Producer:
     def last_sequence_id(self) -> int:
         """The highest sequence id that was published; before the first, the initial one or -1."""
         return self._last_sequence_id
+
+    def partition_for_key(self, partition_key: str) -> int:
+        """The partition that a message with this key goes to, -1 where the topic has none; a message router of the application is not asked."""
+        if len(self._partitions) == 1:
+            return self._partitions[0]
+        return self._partitions[partition_for_key(partition_key, len(self._partitions), self._settings.hashing_scheme)]
 
     def is_connected(self) -> bool:
         """Whether the producer can send: it needs no broker."""

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, SubscriptionNotFound, Timeout
-from tests.admin.broker_double import BrokerDouble
+from tests.admin.broker_double import BrokerDouble, said
 
 TOPIC = "persistent://public/default/orders"
 
@@ -18,9 +18,7 @@ def admin(layout):
 
 
 def facts(request):
-    properties = dict(request["properties"] or ())
-    properties.pop("valid_until_ms")
-    return request["kind"], request["partition"], request["subscription"], properties
+    return request["kind"], request["partition"], request["subscription"], said(request)
 
 
 def test_every_partition_is_asked(admin, layout):
