@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.presence import is_gone, is_watched, present_clients, remove_old
 
-LOOK_SECONDS = 0.25
-MOST_LOOKS = 250
+LOOK_SECONDS = 0.05
+MOST_LOOKS = 50
 TIDY_SECONDS = 60.0
 REMEMBERED_SECONDS = 30.0
 
@@ -25,7 +25,7 @@ class Liveness:
         self._layout, self._clock = layout, clock
         self._next_look = self._next_tidying = float("-inf")
         self._queue: deque[str] = deque()
-        self._unwatched: set[str] = set()
+        self._is_watched: dict[str, bool] = {}
         self._went: OrderedDict[str, float] = OrderedDict()
 
     def gone(self, connected: Collection[str]) -> list[str]:
@@ -46,13 +46,13 @@ class Liveness:
     def _look(self, connected: Collection[str]) -> None:
         self._next_look = self._clock() + LOOK_SECONDS
         if not self._queue:
-            self._unwatched &= set(connected)
-            self._queue.extend(client_id for client_id in connected if client_id not in self._unwatched)
+            self._is_watched = {client_id: self._is_watched[client_id] for client_id in connected if client_id in self._is_watched}
+            self._queue.extend(client_id for client_id in connected if self._is_watched.get(client_id, True))
             self._tidy(connected)
         for _ in range(min(MOST_LOOKS, len(self._queue))):
             client_id = self._queue.popleft()
-            if not self._is_gone(client_id) and not is_watched(self._layout, client_id):
-                self._unwatched.add(client_id)
+            if not self._is_gone(client_id) and client_id not in self._is_watched:
+                self._is_watched[client_id] = is_watched(self._layout, client_id)
         while self._went and next(iter(self._went.values())) <= self._clock() - REMEMBERED_SECONDS:
             self._went.popitem(last=False)
 
