@@ -66,8 +66,8 @@ class IncompatibleSchema(InvalidRequest):
     """The schema does not fit the topic."""
 
 
-class Interrupted(InvalidRequest):
-    """The call was interrupted by closing its client."""
+class Interrupted(PulsarSparkError, KeyboardInterrupt):
+    """Ctrl-C was pressed while the call waited. ``except KeyboardInterrupt`` catches it too."""
 
 
 class InvalidConfiguration(InvalidRequest):

@@ -60,6 +60,9 @@ MESSAGES = TableSpec("messages", "a message", tuple(Column(*c) for c in (
     ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
 )))
 
+VALID_UNTIL = "valid_until_ms"
+"""Property of a request: until when it holds, in milliseconds since 1970 by the clock of who asks."""
+
 REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(Column(*c) for c in (
     ("request_id", pa.string(), "names the request; its reply carries it"),
     ("kind", pa.string(), "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, unsubscribe, keep_alive, close, "
@@ -76,7 +79,8 @@ REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(
     ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
     ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
     ("request_time", TIME, "the client's clock"),
-    ("properties", PROPERTIES, "what only one kind of request needs"),
+    ("properties", PROPERTIES, "what only one kind of request needs; valid_until_ms, where somebody waits for "
+                               "the answer: refused with Timeout from then on"),
 )))
 
 CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (

@@ -12,7 +12,9 @@ from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
@@ -28,6 +30,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
+        forks.check_usable()
         layout = Layout(parse_service_url(service_url))
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
 
@@ -42,6 +45,11 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         if isinstance(partitions, int) and partitions < 1:
             raise InvalidConfiguration(f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic")
         create_topic(self.layout, topic, partitions)
+
+    def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
+        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its own name, that name."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless *force*."""

@@ -11,8 +11,8 @@ from pulsar_spark.broker.desk import MOST, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.schemas import VALID_UNTIL
 
-VALID_UNTIL = "valid_until_ms"
 MAX_ID_LENGTH = 1000
 MOST_DELAY_MS = 10 ** 14
 """Three thousand years: added to any clock it is still a time that calendars know."""

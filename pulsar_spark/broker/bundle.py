@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState, InvalidTopicName, TopicNotFound
@@ -70,6 +71,7 @@ class Bundle:
         """Topics whose error was found since the last round, other than by numbering."""
         self.leases: dict[str, int] = {}
         self.lease_ms: dict[str, int] = {}
+        self.liveness = Liveness(layout)
         self.round = self.version = 0
         self.epoch = 0
         self.broker_id: str | None = None

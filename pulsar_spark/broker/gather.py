@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.concerned import Concerned, concerned_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
@@ -179,7 +179,7 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
     if last < cursor.read_position:
         return runs
     for run in ledgers.overlapping(cursor.read_position, last):
-        for first, until, due in _deliver_times(topic, cursor, run):
+        for first, until, due in _deliver_times(bundle, cursor, run):
             first, until = max(first, cursor.read_position), min(until, last)
             if first > until:
                 continue
@@ -190,12 +190,14 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
     return runs
 
 
-def _deliver_times(topic: TopicState, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
-    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6)."""
-    return deliver_times(topic.topic.path, run) if run.has_delayed and not cursor.is_single_active else [(run.first_position, run.last_position, None)]
+def _deliver_times(bundle: Bundle, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
+    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6), nor do topics with delayed delivery off."""
+    if run.has_delayed and not cursor.is_single_active and bundle.policy(cursor.topic, "delayed_delivery_active"):
+        return deliver_times(bundle.topics[cursor.topic].topic.path, run)
+    return [(run.first_position, run.last_position, None)]
 
 
 def _deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
     topic = bundle.topics[cursor.topic]
-    times = (part for run in topic.ledgers(cursor.key.partition).overlapping(position, position) for part in _deliver_times(topic, cursor, run))
+    times = (part for run in topic.ledgers(cursor.key.partition).overlapping(position, position) for part in _deliver_times(bundle, cursor, run))
     return next(due for first, last, due in times if first <= position <= last)

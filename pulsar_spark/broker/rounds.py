@@ -104,7 +104,7 @@ class Rounds:
         for request in [*waiting, *requests]:
             intake.take(request)
         self.refusals.say()
-        intake.members.end_leases()
+        intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         bundle.waiting_letters.try_due(draft.now)

@@ -216,7 +216,8 @@ class Broker:
         bundle = self.rounds.bundle
         if self.rounds.is_waiting:
             return False
-        return self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or self.rounds.is_due()
+        return (self._requests_log.has(bundle.requests_version + 1) or bundle.has_news() or self.rounds.is_due()
+                or bool(bundle.liveness.gone(bundle.leases)))
 
     def _run_round(self) -> bool:
         """One round; False when there was nothing to do, and nothing is left to do."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pyarrow.compute as pc
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException, PulsarSparkError
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE
 from pulsar_spark.schemas import CURSOR_LEDGER
@@ -24,7 +25,7 @@ _COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
 class BacklogQuota:
     """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same. A policy that was removed is None."""
 
-    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] = time.sleep):
+    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] | None = None):
         self._name, self._namespace = str(topic.name), topic.name.namespace_name
         self._clock, self._wait = clock, wait
         self._path = layout.broker_table(CURSOR_LEDGER.name)
@@ -42,12 +43,12 @@ class BacklogQuota:
         if self._policy() == REFUSE:
             return ProducerBlockedQuotaExceededException(f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
                                                          "or raise the quota")
-        deadline = self._clock() + timeout
+        deadline, wait = self._clock() + timeout, self._wait or interrupts.sleeper()
         while self._is_exceeded() and not is_closed():
             if self._clock() >= deadline:
                 return ProducerBlockedQuotaExceededError(f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
                                                          "catch up, or raise the quota")
-            self._wait(_POLL_SECONDS)
+            wait(_POLL_SECONDS)
             self._look()
         return None
 

@@ -3,11 +3,13 @@
 Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's thread never reads a file and never
 waits for one that does.
 """
+import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
@@ -21,12 +23,13 @@ class Receiver:
 
     def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None):
         self._channel = channel
-        self._name = name
+        self.name = name
         self._handed_out = handed_out
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
         self._current: tuple[Delivery, Iterator[Message]] | None = None
+        self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
         self.is_closed = False
@@ -56,17 +59,22 @@ class Receiver:
     def check_open(self) -> None:
         """Raise what ended the consumer, if something did."""
         if self.is_closed:
-            raise AlreadyClosed(f"the consumer of {self._name} is closed")
+            raise AlreadyClosed(f"the consumer of {self.name} is closed")
         if self._error is not None:
             raise self._error
 
     def take(self, timeout: float | None) -> Message | None:
         """The next message, None after *timeout* seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._taking.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        since = interrupts.seen()
+        if not self._taking.acquire(blocking=False) and not interrupts.until(
+                lambda seconds: self._taking.acquire(timeout=-1 if seconds is None else max(0.0, seconds)), timeout, since):
             return None
         try:
-            return self._next() or self._wait_for_next(deadline)
+            return self._next() or self._wait_for_next(deadline, since)
+        except KeyboardInterrupt:
+            self._read_again()
+            raise
         finally:
             self._taking.release()
 
@@ -82,7 +90,7 @@ class Receiver:
             size += message.length()
         return messages
 
-    def _wait_for_next(self, deadline: float | None) -> Message | None:
+    def _wait_for_next(self, deadline: float | None, since: int) -> Message | None:
         self._channel.hurry(1)
         try:
             while True:
@@ -94,12 +102,18 @@ class Receiver:
                         left = None if deadline is None else deadline - time.monotonic()
                         if left is not None and left <= 0:
                             return None
-                        self._condition.wait(left)
+                        interrupts.pause(self._condition.wait, left, since)
                 message = self._next()
                 if message is not None:
                     return message
         finally:
             self._channel.hurry(-1)
+
+    def _read_again(self) -> None:
+        """Ctrl-C may have ended the reading of the current delivery: go on behind what was taken of it."""
+        if self._current is not None:
+            delivery, _ = self._current
+            self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
         """The next message of what has arrived."""
@@ -111,12 +125,14 @@ class Receiver:
                 delivery = self._arrived.popleft()
                 if delivery.generation != delivery.subscription.generation:
                     continue
-                self._current = delivery, delivery.subscription.read(delivery)
+                self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             delivery, messages = self._current
             subscription = delivery.subscription
             try:
                 for message in messages:
-                    if subscription.hand_out(message):
+                    is_shown = subscription.hand_out(message)
+                    self._taken += 1
+                    if is_shown:
                         if self._handed_out is not None:
                             self._handed_out(subscription, message._position, delivery.redelivery_count)
                         return message

@@ -33,12 +33,14 @@ class PartitionSubscription:
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
         self.queue_size = queue_size
+        self._label = f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, consumer {consumer.consumer_name()!r}"
         self.generation = 0
         self.lock = threading.Lock()
         self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
         self._is_single_active = is_single_active
         self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
+        self._refused: type[PulsarSparkError] | None = None
         self.is_connected = False
         self.is_active: bool | None = None
         self._used = 0
@@ -64,7 +66,7 @@ class PartitionSubscription:
     def connected(self) -> None:
         """The broker knows the consumer now: ask for a queue full."""
         with self.lock:
-            self.is_connected = True
+            self.is_connected, self._refused = True, None
             self._used = 0
             permits = self.queue_size or self._wanted
         self._flow(permits)
@@ -135,6 +137,7 @@ class PartitionSubscription:
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
+        self._channel.logger.warning("%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text)
         self._channel.submit(acknowledged)
         self._reconnect()
 
@@ -147,7 +150,11 @@ class PartitionSubscription:
     def _reconnected(self, reply: Reply) -> None:
         if reply.error is None:
             self.connected()
+            self._channel.logger.info("%s: subscribed again", self._label)
         elif not self._consumer._receiver.is_closed and self.error is None:
+            if type(reply.error) is not self._refused:
+                self._refused = type(reply.error)
+                self._channel.logger.warning("%s: not subscribed again, tried every second: %s: %s", self._label, type(reply.error).__name__, reply.error)
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def on_active(self, is_active: bool) -> None:
@@ -219,8 +226,8 @@ class PartitionSubscription:
                 group.deliver(position, delivery.unacked_bits)
                 if start_after is not None and position == start_after[0]:
                     group.skip(position, delivery.unacked_bits, start_after[1])
-            if start_after is not None and (position, batch_index) < start_after:
-                return False
+        if start_after is not None and (position, max(batch_index, 0)) < start_after:
+            return False
         return not group.is_duplicate(position, batch_index)
 
     def _permits_for_one(self, is_shown: bool) -> int:

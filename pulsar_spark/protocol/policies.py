@@ -20,8 +20,10 @@ QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
     "active_consumer_failover_delay_ms": 1_000, "message_ttl_seconds": 0, "ttl_check_seconds": 60, "backlog_quota_bytes": 0, "backlog_quota_seconds": 0,
-    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0, "subscription_expiration_minutes": 0}
-"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever."""
+    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0, "subscription_expiration_minutes": 0,
+    "delayed_delivery_active": 1, "delayed_delivery_tick_ms": 1_000}
+"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever.
+The tick of delayed delivery is kept for who asks and has no effect: nothing comes early (semantics 0.21)."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""

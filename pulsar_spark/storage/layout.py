@@ -10,6 +10,7 @@ topic is made only where its name leaves room for them; a table that is there al
 """
 import contextlib
 import hashlib
+import logging
 import os
 import re
 from functools import lru_cache
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.root import log, parse_root
 
 DEFAULT_BUNDLE = "0x00000000_0xffffffff"
 MAX_FILE_NAME, MAX_PATH = 255, 4095
@@ -90,19 +92,22 @@ def decode_name(segment: str) -> str:
     return name
 
 
-def parse_service_url(url: str) -> str:
-    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise."""
-    if not isinstance(url, str) or not url.startswith("delta:") or not url[len("delta:"):].strip():
-        raise InvalidUrl(f"service URL {url!r}: give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar")
-    root = url[len("delta:"):]
-    return root[len("file://"):] if root.startswith("file:///") else root
+def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
+    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise. *logger* is told of a relative root."""
+    advice = "give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar"
+    if not isinstance(url, str) or not url.startswith("delta:"):
+        raise InvalidUrl(f"service URL {url!r}: {advice}")
+    try:
+        return str(parse_root(url.removeprefix("delta:"), logger or log))
+    except InvalidUrl as refused:
+        raise InvalidUrl(f"service URL {url[:80]!r}: {refused}; {advice}") from refused
 
 
 class Layout:
     """Paths of one root. Roots are local folders; an object store's root would be another class with these methods."""
 
     def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
-        self.root = Path(root).expanduser().absolute()
+        self.root = parse_root(root)
         self.bundle = bundle
 
     def topic(self, topic: TopicName) -> Path:

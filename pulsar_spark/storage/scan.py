@@ -6,6 +6,8 @@ from deltalake.exceptions import DeltaError
 from pyarrow import dataset as ds
 from pyarrow import fs
 
+from pulsar_spark.storage import forks
+
 _LISTINGS = 20
 
 
@@ -15,6 +17,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list promises nothing of files that come
     meanwhile. ``deltalake`` takes that for a broken log; the next list has the commit. A gap that stays is raised as it is.
     """
+    forks.use()
     for _ in range(_LISTINGS):
         try:
             return DeltaTable(str(path), version=version)

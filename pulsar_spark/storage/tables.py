@@ -27,6 +27,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.layout import LOCK, STAGED, beside
@@ -82,6 +83,7 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     try:
+        forks.use()
         DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
         first = draft / "_delta_log" / f"{0:020d}.json"

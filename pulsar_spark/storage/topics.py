@@ -20,6 +20,7 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import DEFAULT, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
@@ -44,7 +45,15 @@ class Topic(NamedTuple):
 
 
 def prepare_root(layout: Layout) -> None:
-    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else."""
+    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else or cannot be made."""
+    forks.check_usable()
+    try:
+        _prepare_root(layout)
+    except OSError as error:
+        raise NotARoot(f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, below folders only") from error
+
+
+def _prepare_root(layout: Layout) -> None:
     root = layout.root
     if root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
