@@ -73,6 +73,18 @@ class CursorDraft:
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
 
 
+class Refusal(NamedTuple):
+    """A request that was refused, for the log."""
+
+    kind: str
+    error: str
+    text: str
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    consumer: str | None
+
+
 @dataclass
 class RoundDraft:
     """What a round does: to each cursor, and what it answers."""
@@ -81,6 +93,7 @@ class RoundDraft:
     now: int
     cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
     def of(self, cursor: Cursor) -> CursorDraft:
         return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
@@ -90,6 +103,10 @@ class RoundDraft:
         self.facts.append(dict(
             kind="reply", request_id=request.request_id, consumer_id=request.consumer_id, topic=request.topic, topic_id=key and key.topic_id,
             partition=request.partition, subscription=request.subscription, error=error, text=text))
+
+    def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
+        """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
+        self.refusals.append(Refusal(request.kind, type(refused).__name__, str(refused), request.topic, request.partition, request.subscription, consumer))
 
     @property
     def has_facts(self) -> bool:

@@ -40,6 +40,7 @@ class Intake(Desk):
                 raise InvalidConfiguration(f"request kind {request.kind!r} is not known: use a client of this release")
             text = self._handlers[request.kind](request)
         except InvalidRequest as refused:
+            self.draft.refuse(request, refused, self.asker_of(request))
             if wants_answer:
                 self.draft.reply(request, error=type(refused).__name__, text=str(refused))
             return

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
 from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.drafts import Refusal, Request, RoundDraft
 from pulsar_spark.broker.gather import Work, gather_work
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
@@ -36,10 +36,13 @@ log = logging.getLogger(__name__)
 
 
 class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False where there was nothing to do."""
+    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
 
     is_committed: bool
     delivered_messages: int = 0
+    acknowledged_entries: int = 0
+    letters: int = 0
+    refusals: tuple[Refusal, ...] = ()
 
 
 class Rounds:
@@ -88,13 +91,14 @@ class Rounds:
         rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [], self.limit)
         bundle.requests_version = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages:
-            return RoundResult(False)
+            return RoundResult(False, refusals=tuple(draft.refusals))
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
         self._waiting += write_letters(bundle, draft.number, draft.now, letters)
-        return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
+        delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
+        return RoundResult(True, delivered, rows.acknowledged, len(letters), tuple(draft.refusals))
 
     def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
         bundle = self.bundle

@@ -27,6 +27,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.gather import next_due
+from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
@@ -66,6 +67,7 @@ class Broker:
         self.failure: BaseException | None = None
         self._stopping, self._between_batches = threading.Event(), threading.Event()
         self._query = None
+        self._journal = Journal()
         self._lease: BundleLease | None = None
 
     def start(self, standby_seconds: float | None = None) -> bool:
@@ -116,6 +118,7 @@ class Broker:
         except (Py4JError, ConnectionError):
             log.info("Spark was stopped before the broker")  # a service manager ends all processes of a service at once
         self._lease.let_go()
+        self._journal.end_minute()
         if failure is not None:
             raise failure
 
@@ -147,6 +150,7 @@ class Broker:
         is_settled = False
         while not self._stopping.is_set():
             looked = time.monotonic()
+            self._journal.look()
             if not is_settled or self._has_news():
                 is_settled = not self._run_round()
             elif looked > watch_until:
@@ -164,8 +168,10 @@ class Broker:
         started = time.perf_counter()
         rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
         result = self.rounds.run(requests_of(rows), version)
+        seconds = time.perf_counter() - started
+        self._journal.note(result, seconds)
         if self.on_round and result.is_committed:
-            self.on_round(result, time.perf_counter() - started)
+            self.on_round(result, seconds)
         return result.is_committed
 
 
