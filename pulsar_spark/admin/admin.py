@@ -105,11 +105,15 @@ class Admin(Policies):
         """Delete the subscription; refused while consumers are connected unless *force*."""
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
-    def skip_messages(self, topic: str, subscription: str, messages: int) -> None:
-        """Acknowledge the next *messages* of the backlog unseen. Of a partitioned topic, name one partition."""
+    def skip_messages(self, topic: str, subscription: str, messages: int) -> int | None:
+        """Acknowledge the next *messages* of the backlog unseen; how many there were, None where the broker does not say.
+
+        Of a partitioned topic, name one partition.
+        """
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
-        self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        [reply] = self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        return int(reply["text"]) if reply["text"] and reply["text"].isdecimal() else None
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything published so far."""
@@ -170,12 +174,12 @@ class Admin(Policies):
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> None:
+    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
-                              "properties": properties} for partition in partitions])
+        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
+                                     "properties": properties} for partition in partitions])
 
 
 def _check_count(name: str, count: int) -> None:

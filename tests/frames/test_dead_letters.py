@@ -28,9 +28,9 @@ def write(layout):
 
 @pytest.fixture
 def again(spark, root):
-    """Run a job on the letters, job "j" unless named."""
-    def run(topic=LETTERS, job_id="j", **options):
-        return reprocess_dead_letters(spark, root, topic, job_id=job_id, **options)
+    """Run a job on the letters, job "j" to their origin unless named."""
+    def run(topic=LETTERS, job_id="j", to="origin", **options):
+        return reprocess_dead_letters(spark, root, topic, job_id=job_id, to=to, **options)
     return run
 
 

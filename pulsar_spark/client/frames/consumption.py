@@ -100,10 +100,11 @@ class Consumption:
         """End after the delivery that is being handled; what is not handled goes back. A pause after an error ends at
         once.
 
-        Waits for the end, *timeout* seconds at most, unless it is the function that calls. Never raises.
+        Waits for the end, *timeout* seconds at most (0 = it only asks, as a signal handler does), unless it is the function
+        that calls. Never raises.
         """
         self._ask_to_stop()
-        if threading.current_thread() is not self._thread and not self._ended.wait(timeout):
+        if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
             log.warning("%s: its function has not returned within %g s of being told to stop, and is not waited for any longer", self._who(), timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:

@@ -18,6 +18,7 @@ Two jobs never choose the same letter, because a letter claimed is taken (while 
 """
 import hashlib
 import json
+import logging
 import os
 import time
 from collections import Counter, defaultdict
@@ -33,7 +34,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import Progress
 
-from pulsar_spark.client.frames.dead_letters import letter_topic, read_letters
+from pulsar_spark.client.frames.dead_letters import letter_topic, letter_topic_name, read_letters
 from pulsar_spark.client.frames.producer import DEFAULT_HASHING_SCHEME, publish, utc_now
 from pulsar_spark.client.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
 from pulsar_spark.client.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, checked_target, plan_letters
@@ -43,6 +44,7 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
@@ -52,6 +54,7 @@ from pulsar_spark.storage.topics import Topic, resolve_topic
 
 MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000
+log = logging.getLogger(__name__)
 
 
 class Reprocessed(NamedTuple):
@@ -74,11 +77,13 @@ class Reprocessed(NamedTuple):
     without_origin: int
     """do not say where they came from"""
     causes: dict[str, dict[str, int]]
+    destinations: dict[str, int]
+    """letters selected, by the topic they go to"""
 
 
 def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
                            where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None, keys: Sequence[str] | None = None,
-                           fix: Fix | None = None, to: str = ORIGIN, rate: float | None = None, max_replays: int = MAX_REPLAYS, limit: int | None = None,
+                           fix: Fix | None = None, to: str = SUBSCRIPTION, rate: float | None = None, max_replays: int = MAX_REPLAYS, limit: int | None = None,
                            dry_run: bool = False, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
                            timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep) -> Reprocessed:
     """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
@@ -86,8 +91,9 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but ``sent_by``), written at or after *since* and
     before *until*, with one of *keys*, *limit* of them at most; not those another job has chosen, nor those sent back *max_replays* times before.
 
-    **Where to**: "origin", the topic they first came from, into the partition they had; "subscription", the retry letter topic of the subscription they died
-    on, which only its consumers read (those that retry; it is made, and subscribed, if missing, which needs a broker); "topic:<name>", any topic.
+    **Where to**: "subscription", the retry letter topic of the subscription they died on, which only its consumers read
+    (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic they first
+    came from, into the partition they had, so that every subscription of it gets them again; "topic:<name>", any topic.
 
     **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and without what the letter said of its own way
     (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters
@@ -97,6 +103,8 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the same (*since* and *until* may move on: the
     selection was made at the first run). A scheduled job gives each run an id of its own, such as its date.
 
+    Where no message has died yet there is nothing to do, and nothing is recorded: the report is all zeros.
+
     *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at some 200 bytes a letter.
     """
     check_delta(spark)
@@ -104,9 +112,11 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
     checked_scheme(hashing_scheme)
     layout = Layout(root)
-    letters_in = letter_topic(layout, topic, subscription)
+    target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
+    if letters_in is None:
+        return Reprocessed(job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={})
     settings = {"where": where if isinstance(where, str) or where is None else str(where), "keys": sorted(keys) if keys is not None else None,
-                "to": checked_target(to), "max_replays": max_replays, "limit": limit}
+                "to": target, "max_replays": max_replays, "limit": limit}
     job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
     selecting = _Selection(where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate))))
     if dry_run:
@@ -114,6 +124,7 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     job.choose(selecting)
     job.prepare(timeout)
     job.send(rate, wait)
+    job.look_for_readers()
     return job.report()
 
 
@@ -212,6 +223,17 @@ class _Run:
                     sent += len(claims)
                 progress.advance(task, len(claims))
 
+    def look_for_readers(self) -> None:
+        """Say so where nobody reads what was sent to subscriptions: a retry letter topic is read by consumers that retry."""
+        if self._settings["to"] != SUBSCRIPTION or not self._claims:
+            return
+        connected = {(key.topic_id, key.subscription) for key, consumers in read_latest(self._layout).consumers.items() if consumers}
+        for name, subscription in sorted({(claim.destination, claim.subscription) for claim in self._claims}):
+            found, _ = resolve_topic(self._layout, name)
+            if (found.topic_id, subscription) not in connected:
+                log.warning("no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
+                            "or for a DataFrame consumer of that topic", subscription, name)
+
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
         identity = int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10]) >> 6
@@ -250,7 +272,8 @@ class _Run:
         for counts in causes.values():
             totals.update(counts)
         names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes, **{name: totals[name] for name in names})
+        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes,
+                           destinations=dict(Counter(claim.destination for claim in self._claims)), **{name: totals[name] for name in names})
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:
