@@ -98,7 +98,8 @@ class Rounds:
         self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
         self._waiting += write_letters(bundle, draft.number, draft.now, letters)
         delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
-        return RoundResult(True, delivered, rows.acknowledged, len(letters), tuple(draft.refusals))
+        entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
+        return RoundResult(True, delivered, rows.acknowledged, entries, tuple(draft.refusals))
 
     def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
         bundle = self.bundle
