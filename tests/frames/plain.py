@@ -1,8 +1,4 @@
 """Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the place of its frame."""
-import pytest
-
-from pulsar_spark.client.frames import call, consumer
-from pulsar_spark.storage.topics import create_topic
 from tests.client.fake_broker import FakeBroker
 
 
@@ -30,18 +26,3 @@ def positions(delivery) -> list[tuple[int, int, int]]:
     """Partition, position and redelivery count of what was delivered."""
     return [(held.partition, position, held.redelivery_count) for held in delivery.ranges
             for position in range(held.first, held.last + 1)]
-
-
-@pytest.fixture
-def plain(monkeypatch):
-    """No session is asked for, and a function gets the positions instead of messages."""
-    monkeypatch.setattr(consumer, "check_delta", lambda spark: None)
-    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery: positions(delivery))
-
-
-@pytest.fixture
-def eager(plain, tmp_path):
-    """An eager broker with a topic "t"."""
-    with EagerBroker(tmp_path / "root") as broker:
-        create_topic(broker.layout, "t")
-        yield broker

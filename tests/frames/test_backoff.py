@@ -7,8 +7,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.client.frames import consume
 from tests.client.waiting import eventually
-from tests.frames.plain import Seconds, eager, plain  # noqa: F401
-from tests.frames.plain import positions as positions_of
+from tests.frames.plain import Seconds, positions
 
 LOGGER = "pulsar_spark.client.frames"
 
@@ -21,13 +20,13 @@ class Flaky:
         self.calls: list[list] = []
 
     def __call__(self, messages, delivery):
-        self.calls.append(positions_of(delivery))
+        self.calls.append(positions(delivery))
         if self.error:
             raise self.error.with_traceback(None)
 
 
 @pytest.fixture
-def publish(eager):  # noqa: F811
+def publish(eager):
     """Publish so many messages to "t"."""
     def publish(count: int) -> None:
         client = pulsar.Client(f"delta:{eager.layout.root}")
@@ -39,7 +38,7 @@ def publish(eager):  # noqa: F811
 
 
 @pytest.mark.parametrize("subscription_type", ["Exclusive", "Failover", "Shared"])
-def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, publish, caplog, subscription_type):  # noqa: F811
+def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, publish, caplog, subscription_type):
     caplog.set_level(logging.INFO, LOGGER)
     publish(3)
     clock, function = Seconds(), Flaky()
@@ -68,7 +67,7 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, 
     assert "the function raised, 3 messages" in told[8].message and "called again in 60 s" in told[8].message
 
 
-def test_stop_ends_a_pause_at_once_and_the_error_stays_known(eager, publish):  # noqa: F811
+def test_stop_ends_a_pause_at_once_and_the_error_stays_known(eager, publish):
     publish(1)
     function = Flaky()
     consumption = consume(None, eager.layout.root, "t", "s", function, clock=Seconds())
@@ -78,7 +77,7 @@ def test_stop_ends_a_pause_at_once_and_the_error_stays_known(eager, publish):  #
     assert consumption.await_termination(0), "it ended because it was told to"
 
 
-def test_what_ends_the_function_by_force_is_an_error_like_others(eager, publish):  # noqa: F811
+def test_what_ends_the_function_by_force_is_an_error_like_others(eager, publish):
     publish(1)
     function = Flaky()
     function.error = SystemExit(3)
@@ -92,7 +91,7 @@ def test_what_ends_the_function_by_force_is_an_error_like_others(eager, publish)
         assert consumption.totals == {"deliveries": 2, "messages": 2, "acknowledged": 1, "given_back": 1, "put_off": 0, "failures": 1}
 
 
-def test_a_line_a_minute_says_what_was_done(eager, publish, caplog):  # noqa: F811
+def test_a_line_a_minute_says_what_was_done(eager, publish, caplog):
     caplog.set_level(logging.INFO, LOGGER)
     publish(2)
     clock, function = Seconds(), Flaky()
