@@ -1,10 +1,12 @@
-"""spark-submit job: write a subscription's messages to a Delta table, each exactly once. A broker must be running on the root.
+"""spark-submit job: write a subscription's messages to a Delta table, each exactly once. A broker must be running on
+the root.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders --subscription lake --target /data/orders_raw
+spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders
+--subscription lake --target /data/orders_raw
 
-It runs until it is told to stop (SIGTERM, Ctrl-C), and ends with 0 then; with ``--available-now`` it ends when everything
-published before its start is written, as a scheduled run wants, and with 143 (130) when it is stopped before. A new
-subscription starts at the earliest message, as with ``consume``.
+It runs until it is told to stop (SIGTERM, Ctrl-C), and ends with 0 then; with ``--available-now`` it ends when
+everything published before its start is written, as a scheduled run wants, and with 143 (130) when it is stopped
+before. A new subscription starts at the earliest message, as with ``consume``.
 """
 import argparse
 import sys

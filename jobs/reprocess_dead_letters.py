@@ -1,11 +1,13 @@
 """spark-submit job: send dead letters back, each at most once per job id.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py --root /data/pulsar --topic orders --subscription billing \\
-        --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
+spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py --root /data/pulsar --topic
+orders --subscription billing \\ --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix
+repairs:add_tail
 
-A scheduler gives each run an id of its own, such as its date, and repeats a run that failed with the same id: it goes on where it stopped. Letters that
-another run has sent are left out. It ends when the letters that were there at its start are dealt with, with 0 where there was none. They go
-to the subscription they died on, by its retry letter topic, unless ``--to`` says otherwise.
+A scheduler gives each run an id of its own, such as its date, and repeats a run that failed with the same id: it goes
+on where it stopped. Letters that another run has sent are left out. It ends when the letters that were there at its
+start are dealt with, with 0 where there was none. They go to the subscription they died on, by its retry letter topic,
+unless ``--to`` says otherwise.
 """
 import argparse
 
@@ -26,8 +28,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--since", help="letters written at or after this time")
     parser.add_argument("--until", help="letters written before this time")
     parser.add_argument("--key", action="append", help="letters with this key; repeatable")
-    parser.add_argument("--to", default="subscription",
-                        help="'subscription' (the one they died on), 'origin' (every subscription of it) or 'topic:<name>'")
+    parser.add_argument(
+        "--to",
+        default="subscription",
+        help="'subscription' (the one they died on), 'origin' (every subscription of it) or 'topic:<name>'",
+    )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
     parser.add_argument("--rate", type=float, help="messages a second at most")
     parser.add_argument("--max-replays", type=int, default=MAX_REPLAYS, help="leave letters that were sent back so often")

@@ -106,7 +106,8 @@ class Admin(Policies):
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
     def skip_messages(self, topic: str, subscription: str, messages: int) -> int | None:
-        """Acknowledge the next *messages* of the backlog unseen; how many there were, None where the broker does not say.
+        """Acknowledge the next *messages* of the backlog unseen; how many there were, None where the broker does not
+        say.
 
         Of a partitioned topic, name one partition.
         """
@@ -174,12 +175,24 @@ class Admin(Policies):
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> list[dict]:
+    def _ask(
+        self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None
+    ) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
-                                     "properties": properties} for partition in partitions])
+        return self._requester.ask(
+            [
+                {
+                    "kind": kind,
+                    "topic": str(found.name),
+                    "partition": partition,
+                    "subscription": subscription,
+                    "properties": properties,
+                }
+                for partition in partitions
+            ]
+        )
 
 
 def _check_count(name: str, count: int) -> None:

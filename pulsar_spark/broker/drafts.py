@@ -85,6 +85,16 @@ class Refusal(NamedTuple):
     consumer: str | None
 
 
+class RoundResult(NamedTuple):
+    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
+
+    is_committed: bool
+    delivered_messages: int = 0
+    acknowledged_entries: int = 0
+    letters: int = 0
+    refusals: tuple[Refusal, ...] = ()
+
+
 @dataclass
 class RoundDraft:
     """What a round does: to each cursor, and what it answers."""
@@ -106,7 +116,17 @@ class RoundDraft:
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
         """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
-        self.refusals.append(Refusal(request.kind, type(refused).__name__, str(refused), request.topic, request.partition, request.subscription, consumer))
+        self.refusals.append(
+            Refusal(
+                request.kind,
+                type(refused).__name__,
+                str(refused),
+                request.topic,
+                request.partition,
+                request.subscription,
+                consumer,
+            )
+        )
 
     @property
     def has_facts(self) -> bool:

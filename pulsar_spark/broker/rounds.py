@@ -12,11 +12,10 @@ Both tables are appended to as "this version or none": a broker that was taken o
 """
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
 from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.drafts import Refusal, Request, RoundDraft
+from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.gather import Work, gather_work
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
@@ -33,16 +32,6 @@ RANGES_A_SNAPSHOT = 100_000
 """A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost does not grow with the state."""
 
 log = logging.getLogger(__name__)
-
-
-class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
-
-    is_committed: bool
-    delivered_messages: int = 0
-    acknowledged_entries: int = 0
-    letters: int = 0
-    refusals: tuple[Refusal, ...] = ()
 
 
 class Rounds:

@@ -25,11 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
+from pulsar_spark.broker.drafts import RoundResult, requests_of
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.planner import Planner
-from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
@@ -71,8 +72,15 @@ class Broker:
         self._lease: BundleLease | None = None
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
+        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
+        or out of time meanwhile.
+
+        A broker of this process that serves the same root is replaced, unless *standby_seconds* says how long to stand
+        by: so a notebook's cell may be run again.
+        """
         prepare_root(self.layout)
+        if standby_seconds is None:
+            replace_former(self)
         self._lease = BundleLease(self.layout, self.broker_id)
         inputs = Path(self.layout.bundle_folder()) / "inputs"
         planner = Planner(self.spark, inputs / self.broker_id)
@@ -94,6 +102,11 @@ class Broker:
         self._query = self._start_query()
         log.info("broker %s serves %s", self.broker_id, self.layout.root)
         return True
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, or has failed."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""

@@ -37,8 +37,8 @@ def admin(root: str, timeout_seconds: float = 30) -> Admin:
 
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
-    """End the process with exit code 1 and one line on standard error for an error raised on purpose, with 130 and none for
-    Ctrl-C; other errors keep their traceback."""
+    """End the process with exit code 1 and one line on standard error for an error raised on purpose, with 130 and none
+    for Ctrl-C; other errors keep their traceback."""
     try:
         yield
     except PulsarSparkError as error:

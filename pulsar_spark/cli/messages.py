@@ -114,14 +114,28 @@ def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], pro
     return {"produced": count, "lastMessageId": str(published[-1]) if published else None}
 
 
-def consume(topic: Topic, subscription: Subscription, root: Root,
-            count: Annotated[int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")] = 1,
-            subscription_type: Annotated[str, typer.Option("--subscription-type", "-t", help=f"{', '.join(IMPLEMENTED_TYPES)}.")] = "Exclusive",
-            position: Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")] = "latest",
-            ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
-            timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")] = None,
-            output: Output = None,
-            as_json: Json = False, log_level: LogLevelOption = None, log_format: LogFormatOption = None):
+def consume(
+    topic: Topic,
+    subscription: Subscription,
+    root: Root,
+    count: Annotated[
+        int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")
+    ] = 1,
+    subscription_type: Annotated[
+        str, typer.Option("--subscription-type", "-t", help=f"{', '.join(IMPLEMENTED_TYPES)}.")
+    ] = "Exclusive",
+    position: Annotated[
+        str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")
+    ] = "latest",
+    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
+    ] = None,
+    output: Output = None,
+    as_json: Json = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
@@ -166,7 +180,9 @@ def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None,
 def _served_type(text: str) -> "pulsar_spark.ConsumerType":
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", text, IMPLEMENTED_TYPES)
     if consumer_type.name not in IMPLEMENTED_TYPES:
-        raise OperationNotSupported(f"--subscription-type {text!r} is not served: give one of {', '.join(IMPLEMENTED_TYPES)}")
+        raise OperationNotSupported(
+            f"--subscription-type {text!r} is not served: give one of {', '.join(IMPLEMENTED_TYPES)}"
+        )
     return consumer_type
 
 
@@ -174,7 +190,9 @@ def _member(enum, option: str, text: str, offered: Iterable[str] = ()):
     for member in enum:
         if member.name.lower() == text.replace("_", "").lower():
             return member
-    raise InvalidConfiguration(f"{option} {text!r}: give one of {', '.join(offered or (member.name for member in enum))}")
+    raise InvalidConfiguration(
+        f"{option} {text!r}: give one of {', '.join(offered or (member.name for member in enum))}"
+    )
 
 
 def _progress() -> Progress:

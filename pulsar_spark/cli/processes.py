@@ -13,9 +13,23 @@ log = logging.getLogger(__name__)
 ALL_FLIGHTS = 336_776
 
 
-def broker(root: Root, log_level: LogLevelOption = None, log_format: LogFormatOption = None, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
-           max_unacked: Annotated[int, typer.Option("--max-unacked-messages-per-broker", min=0, help=(
-               "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit."))] = 0):
+def broker(
+    root: Root,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
+    max_unacked: Annotated[
+        int,
+        typer.Option(
+            "--max-unacked-messages-per-broker",
+            min=0,
+            help=(
+                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; "
+                "0 = no limit."
+            ),
+        ),
+    ] = 0,
+):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
 
     The log says that it serves, or stands by; once a minute what it did; what it refuses; when it takes over and stops.

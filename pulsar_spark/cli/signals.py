@@ -1,6 +1,7 @@
 """What commands and jobs do when they are told to end: they finish what they are at, and leave no traceback.
 
-SIGTERM goes to every process of a service at once, Ctrl-C to every process of a terminal, so Spark's may be gone before ours.
+SIGTERM goes to every process of a service at once, Ctrl-C to every process of a terminal, so Spark's may be gone before
+ours.
 """
 import contextlib
 import signal

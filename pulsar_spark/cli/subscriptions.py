@@ -4,7 +4,18 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, Subscription, TimeoutSeconds, Topic, admin, print_json, print_table, shows_work
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    Subscription,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+)
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 

@@ -3,7 +3,17 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, Topic, admin, print_json, print_table, shows_work
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+)
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 
 app = typer.Typer(no_args_is_help=True)

@@ -89,7 +89,8 @@ def check_delta(spark: SparkSession) -> None:
 
 
 def is_running(spark: SparkSession) -> bool:
-    """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a context of its own always can."""
+    """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
+    context of its own always can."""
     context = getattr(spark, "_sc", None)
     try:
         return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())

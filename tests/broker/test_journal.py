@@ -1,10 +1,11 @@
-"""What a broker says of itself: a line a minute of what happened, one for every refusal, none for what is only repeated."""
+"""What a broker says of itself: a line a minute of what happened, one for every refusal, none for what is only
+repeated."""
 import logging
 
 import pytest
 
+from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.journal import Journal
-from pulsar_spark.broker.rounds import RoundResult
 from tests.frames.plain import Seconds
 from tests.requests import On
 from tests.spark_engine import new_engine
@@ -33,7 +34,12 @@ def results(engine, monkeypatch):
 
 
 def counts(result: RoundResult) -> tuple:
-    return result.delivered_messages, result.acknowledged_entries, result.letters, [refusal.error for refusal in result.refusals]
+    return (
+        result.delivered_messages,
+        result.acknowledged_entries,
+        result.letters,
+        [refusal.error for refusal in result.refusals],
+    )
 
 
 def test_a_round_says_what_it_did(engine, results):
@@ -45,7 +51,9 @@ def test_a_round_says_what_it_did(engine, results):
     engine.round([on.negative_ack("A", 6, 7)], 4)
     engine.round([on.ack(8, 30), on.flow("B", 5)], 5)
     told = [counts(result) for result in results if result.is_committed or result.refusals]
-    assert sum(acknowledged for _, acknowledged, _, _ in told) == 6, "what is dead is a letter, what was acknowledged twice counts once"
+    assert sum(acknowledged for _, acknowledged, _, _ in told) == 6, (
+        "what is dead is a letter, what was acknowledged twice counts once"
+    )
     assert sum(letters for _, _, letters, _ in told) == 2
     assert told[0][0] == 10
     assert [error for each in told for error in each[3]] == ["InvalidMessage", "ConsumerNotFound"]
@@ -57,7 +65,9 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     clock = Seconds()
     journal = Journal(clock)
     for number in range(100):
-        journal.note(RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0), 0.010 + number / 1000)
+        journal.note(
+            RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0), 0.010 + number / 1000
+        )
     journal.note(RoundResult(False), 0.001)
     clock.advance(59)
     journal.look()
@@ -65,10 +75,19 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     clock.advance(1)
     journal.look()
     [line] = caplog.records
-    assert (line.rounds, line.delivered, line.acknowledged, line.refused, line.letters, line.round_p99_ms) == (100, 500, 300, 0, 1, 108)
+    assert (line.rounds, line.delivered, line.acknowledged, line.refused, line.letters, line.round_p99_ms) == (
+        100,
+        500,
+        300,
+        0,
+        1,
+        108,
+    )
     assert line.levelno == logging.INFO
-    assert line.message == ("60 s: 100 rounds, 500 messages delivered, 300 entries acknowledged, 0 requests refused, 1 letters, "
-                            "99 % of rounds within 108 ms")
+    assert line.message == (
+        "60 s: 100 rounds, 500 messages delivered, 300 entries acknowledged, 0 requests refused, 1 letters, "
+        "99 % of rounds within 108 ms"
+    )
     clock.advance(600)
     journal.look()
     journal.end_minute()
@@ -85,8 +104,12 @@ def test_a_refusal_is_named_once_a_minute_and_counted_always(engine, results, ca
         journal.note(results[-1], 0.01)
     lines = [record.message for record in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith(f"refused subscribe: subscription 's' of {TOPIC}, partition -1, consumer 'B': ConsumerBusy: ")
-    assert lines[1].startswith(f"refused flow: subscription 's' of {TOPIC}, partition -1, consumer 'C': ConsumerNotFound: ")
+    assert lines[0].startswith(
+        f"refused subscribe: subscription 's' of {TOPIC}, partition -1, consumer 'B': ConsumerBusy: "
+    )
+    assert lines[1].startswith(
+        f"refused flow: subscription 's' of {TOPIC}, partition -1, consumer 'C': ConsumerNotFound: "
+    )
     caplog.clear()
     clock.advance(60)
     journal.look()

@@ -44,7 +44,9 @@ def test_text_is_a_line_with_its_traceback_behind(capsys):
     log.debug("not shown")
     fail()
     first, *rest = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ERROR pulsar_spark\.anything: it failed\\x0aforged line", first)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ERROR pulsar_spark\.anything: it failed\\x0aforged line", first
+    )
     assert rest[0].startswith("Traceback") and rest[-1] == "KeyError: 'cause'"
 
 
@@ -71,7 +73,9 @@ def test_variables_are_the_default_and_options_go_before(capsys, monkeypatch):
 
 def test_a_variable_that_names_no_level_is_refused_by_name(monkeypatch):
     monkeypatch.setenv(LEVEL_VARIABLE, "loud")
-    with pytest.raises(InvalidConfiguration, match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"):
+    with pytest.raises(
+        InvalidConfiguration, match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"
+    ):
         set_up_logging()
 
 
@@ -109,7 +113,11 @@ def test_an_option_that_names_no_level_is_wrong_usage():
 
 
 def test_the_package_configures_nothing_by_itself():
-    check = ("import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.client.frames, pulsar_spark.broker.runner; "
-             "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers")
-    done = subprocess.run([sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False)
+    check = (
+        "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.client.frames, pulsar_spark.broker.runner; "
+        "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the place of its frame."""
+"""Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the
+place of its frame."""
 from tests.client.fake_broker import FakeBroker
 
 

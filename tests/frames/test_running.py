@@ -31,7 +31,9 @@ def test_a_cell_run_again_replaces_the_consumer_of_that_name(eager, subscription
 
 def test_without_a_name_the_refusal_says_who_holds_the_subscription(eager):
     with run(eager) as first:
-        with pytest.raises(ConsumerBusy, match=f"It is consumer '{first.consumer_name}' of this process.*active_consumptions"):
+        with pytest.raises(
+            ConsumerBusy, match=f"It is consumer '{first.consumer_name}' of this process.*active_consumptions"
+        ):
             run(eager)
         with pytest.raises(ConsumerBusy):
             run(eager, "another")

@@ -1,7 +1,8 @@
-"""``python -m tests.jobs.notebook_ends ROOT HOW``: a notebook's process, from its first cell to an end that nobody prepared.
+"""``python -m tests.jobs.notebook_ends ROOT HOW``: a notebook's process, from its first cell to an end that nobody
+prepared.
 
-HOW is "falls_off": the last cell ends while a broker and a consumer run; "raises": it raises inside the consumer's block; "stops_spark": Spark is stopped before
-both.
+HOW is "falls_off": the last cell ends while a broker and a consumer run; "raises": it raises inside the consumer's
+block; "stops_spark": Spark is stopped before both.
 """
 import sys
 import threading
@@ -15,8 +16,9 @@ from pulsar_spark.storage.session import spark_session
 root, how = sys.argv[1:]
 set_up_logging("info")
 spark = spark_session()
-broker = Broker(spark_session(for_rounds=True), root)
-broker.start()
+for _ in range(2):  # the cell is run again
+    broker = Broker(spark_session(for_rounds=True), root)
+    broker.start()
 publish(spark.range(1000).selectExpr("cast(id as string) payload"), root, "orders")
 called = threading.Event()
 

@@ -1,4 +1,5 @@
-"""However a notebook's process ends while a broker and a consumer run in it: it ends soon, aborts never, and hides nobody's error."""
+"""However a notebook's process ends while a broker and a consumer run in it: it ends soon, aborts never, and hides
+nobody's error."""
 import subprocess
 import sys
 from pathlib import Path

@@ -28,8 +28,23 @@ class Caller:
     """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None), with their payload or
     without."""
 
-    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, function: ConsumeFunction, columns: Sequence[str] | None, *, with_payload: bool):
-        self._spark, self._topic, self._function, self._columns, self._with_payload = spark, topic, function, columns, with_payload
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        function: ConsumeFunction,
+        columns: Sequence[str] | None,
+        *,
+        with_payload: bool,
+    ):
+        self._spark, self._topic, self._function, self._columns, self._with_payload = (
+            spark,
+            topic,
+            function,
+            columns,
+            with_payload,
+        )
         self._ledgers = LedgerIndex(layout)
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
@@ -41,13 +56,31 @@ class Caller:
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None)
-        except BaseException as error:  # whatever a function raises, SystemExit too, is its own failure, and ends no thread in silence
+        except (
+            BaseException
+        ) as error:  # whatever a function raises, SystemExit too, is its own failure, and ends no thread in silence
             return Called(Answer([], list(delivery.ranges)), [], error)
 
     def _read(self, delivery: Delivery) -> DataFrame:
-        return read_pieces(self._spark, self._topic, [piece for held in delivery.ranges for piece in self._pieces(held)], self._columns, self._with_payload)
+        return read_pieces(
+            self._spark,
+            self._topic,
+            [piece for held in delivery.ranges for piece in self._pieces(held)],
+            self._columns,
+            self._with_payload,
+        )
 
     def _pieces(self, held: PositionRange) -> list[Piece]:
-        return [Piece(held.partition, run.ledger_id, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, run.first_position,
-                      held.redelivery_count, held.ack_set)
-                for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)]
+        return [
+            Piece(
+                held.partition,
+                run.ledger_id,
+                run.publish_id,
+                run.first_entry_id,
+                run.first_entry_id + run.entries - 1,
+                run.first_position,
+                held.redelivery_count,
+                held.ack_set,
+            )
+            for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)
+        ]

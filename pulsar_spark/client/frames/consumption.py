@@ -47,9 +47,23 @@ class Consumption:
     """A running consumer, in the manner of a StreamingQuery. Made by :func:`consume`; a context manager that stops at
     its end."""
 
-    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, partitions: list[int], options: SubscribeOptions, function: ConsumeFunction, *,
-                 max_messages: int, available_now: bool, on_error: str, columns: Sequence[str] | None, with_payload: bool, timeout: float,
-                 clock: Callable[[], float]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        partitions: list[int],
+        options: SubscribeOptions,
+        function: ConsumeFunction,
+        *,
+        max_messages: int,
+        available_now: bool,
+        on_error: str,
+        columns: Sequence[str] | None,
+        with_payload: bool,
+        timeout: float,
+        clock: Callable[[], float],
+    ):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
         self._max_messages, self._timeout = max_messages, timeout
         self._caller = Caller(spark, layout, topic, function, columns, with_payload=with_payload)
@@ -69,7 +83,9 @@ class Consumption:
         self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
         self._channel = Channel(layout, uuid.uuid4().hex)
         self._membership: Membership | None = None
-        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
+        )
 
     # For the user.
 
@@ -100,12 +116,16 @@ class Consumption:
         """End after the delivery that is being handled; what is not handled goes back. A pause after an error ends at
         once.
 
-        Waits for the end, *timeout* seconds at most (0 = it only asks, as a signal handler does), unless it is the function
-        that calls. Never raises.
+        Waits for the end, *timeout* seconds at most (0 = it only asks, as a signal handler does), unless it is the
+        function that calls. Never raises.
         """
         self._ask_to_stop()
         if threading.current_thread() is not self._thread and timeout != 0 and not self._ended.wait(timeout):
-            log.warning("%s: its function has not returned within %g s of being told to stop, and is not waited for any longer", self._who(), timeout)
+            log.warning(
+                "%s: its function has not returned within %g s of being told to stop, and is not waited for any longer",
+                self._who(),
+                timeout,
+            )
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end, *timeout* seconds at most; whether it came. Raises what ended it, or made an
@@ -130,7 +150,8 @@ class Consumption:
     # The thread.
 
     def _who(self) -> str:
-        return f"consumer {self._options.consumer_name!r} of subscription {self._options.subscription!r} of {self._topic.name}"
+        options = self._options
+        return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
 
     def _ask_to_stop(self) -> None:
         """Tell the thread to end; safe in a signal handler."""
@@ -149,12 +170,19 @@ class Consumption:
             if not is_joined:  # an interrupted cell, too, must leave nobody behind who holds the subscription
                 self._ended.set()
                 self._channel.stop(self._timeout)
-        log.info("%s consumes (%s); a subscription that is new starts at %s", self._who(), self._options.subscription_type, self._options.initial_position)
+        log.info(
+            "%s consumes (%s); a subscription that is new starts at %s",
+            self._who(),
+            self._options.subscription_type,
+            self._options.initial_position,
+        )
         running.enter(self)
         self._thread.start()
 
     def _join(self) -> None:
-        self._membership = Membership(self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event))
+        self._membership = Membership(
+            self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
+        )
         self._membership.join(self._timeout)
         share = max(1, self._max_messages // len(self._partitions))
         self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
@@ -184,7 +212,14 @@ class Consumption:
             self._error = self._error or failed
         finally:
             totals = self._progress.totals
-            log.log(logging.ERROR if self._error else logging.INFO, "%s ended: %s", self._who(), told(totals), exc_info=self._error, extra=fields(totals))
+            log.log(
+                logging.ERROR if self._error else logging.INFO,
+                "%s ended: %s",
+                self._who(),
+                told(totals),
+                exc_info=self._error,
+                extra=fields(totals),
+            )
             running.leave(self)
             self._ended.set()
 
@@ -196,7 +231,9 @@ class Consumption:
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
         try:
-            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left else _LOOK_SECONDS)
+            event = self._events.get(
+                timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left else _LOOK_SECONDS
+            )
             while True:
                 self._take_event(*event)
                 if self._waiting is not None and self._waiting.messages >= self._max_messages:
@@ -214,8 +251,12 @@ class Consumption:
             raise event.error
         elif isinstance(event, Lost):
             if event.text in _GONE:
-                raise AlreadyClosed(f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}")
-            log.warning("%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved")
+                raise AlreadyClosed(
+                    f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
+                )
+            log.warning(
+                "%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved"
+            )
             self._waiting = None
             self._membership.leave()
             self._join()
@@ -223,7 +264,9 @@ class Consumption:
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
         self._ask_for_more(delivery)
-        ranges = tuple(part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, [])))
+        ranges = tuple(
+            part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
+        )
         if not ranges:
             return
         delivery = delivery._replace(ranges=ranges)
@@ -235,7 +278,14 @@ class Consumption:
         else:
             self._take_error(delivery, error)
         self._send(reply, letters)
-        self._progress.note(delivery, reply, time.monotonic() - began, error, self._backoff.failures, self._backoff.seconds_left if error else 0.0)
+        self._progress.note(
+            delivery,
+            reply,
+            time.monotonic() - began,
+            error,
+            self._backoff.failures,
+            self._backoff.seconds_left if error else 0.0,
+        )
 
     def _take_error(self, delivery: Delivery, error: BaseException) -> None:
         """The function raised: say so, and pause or stop."""
@@ -249,9 +299,17 @@ class Consumption:
             what = "the next run gets them again"
         else:
             self._backoff.failed(error)
-            what = f"error {self._backoff.failures} in a row, the function is called again in {self._backoff.seconds_left:g} s"
-        log.warning("%s: the function raised, %d messages of round %d are given back; %s", self._who(), delivery.messages, delivery.round, what,
-                    exc_info=error, extra={"messages": delivery.messages, "failures": self._backoff.failures})
+            pause = self._backoff.seconds_left
+            what = f"error {self._backoff.failures} in a row, the function is called again in {pause:g} s"
+        log.warning(
+            "%s: the function raised, %d messages of round %d are given back; %s",
+            self._who(),
+            delivery.messages,
+            delivery.round,
+            what,
+            exc_info=error,
+            extra={"messages": delivery.messages, "failures": self._backoff.failures},
+        )
 
     def _is_end_of_spark(self, error: BaseException) -> bool:
         """Whether *error* came because the session is gone: nothing can be handled any more, and what was delivered
@@ -259,7 +317,10 @@ class Consumption:
         if is_running(self._spark):
             return False
         if not self._stopping.wait(_SIGNAL_SECONDS):
-            self._error = AlreadyClosed(f"Spark was stopped while subscription {self._options.subscription!r} was consumed: start a session and consume again")
+            self._error = AlreadyClosed(
+                f"Spark was stopped while subscription {self._options.subscription!r} was consumed: start a session and "
+                "consume again"
+            )
             self._error.__cause__ = error
             self._stopping.set()
         return True
@@ -268,7 +329,13 @@ class Consumption:
         taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
         for held in delivery.ranges:
             taken[held.partition] += held.messages
-        self._channel.submit([self._membership.row("flow", partition, permits=permits) for partition, permits in taken.items() if permits])
+        self._channel.submit(
+            [
+                self._membership.row("flow", partition, permits=permits)
+                for partition, permits in taken.items()
+                if permits
+            ]
+        )
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         for done in reply.acknowledged:
@@ -278,6 +345,10 @@ class Consumption:
             if self._backlog is not None:
                 self._given_back.setdefault(held.partition, []).append((held.first, held.last))
             delay_ms = 0 if self._backlog is not None or self._stopping.is_set() else self._backoff.delay_ms(held)
-            rows.append(self._membership.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms))
+            rows.append(
+                self._membership.row(
+                    "negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms
+                )
+            )
         if rows:
             self._channel.submit(rows, is_urgent=True)

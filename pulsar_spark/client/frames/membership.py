@@ -34,7 +34,9 @@ def served_type(value: object) -> str:
     """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
     name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
     if name not in IMPLEMENTED_TYPES:
-        raise OperationNotSupported(f"subscription type {name!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}")
+        raise OperationNotSupported(
+            f"subscription type {name!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}"
+        )
     return name
 
 

@@ -81,31 +81,55 @@ class Reprocessed(NamedTuple):
     """letters selected, by the topic they go to"""
 
 
-def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
-                           where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None, keys: Sequence[str] | None = None,
-                           fix: Fix | None = None, to: str = SUBSCRIPTION, rate: float | None = None, max_replays: int = MAX_REPLAYS, limit: int | None = None,
-                           dry_run: bool = False, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
-                           timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep) -> Reprocessed:
+def reprocess_dead_letters(
+    spark: SparkSession,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    job_id: str,
+    subscription: str | None = None,
+    where: str | Column | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    keys: Sequence[str] | None = None,
+    fix: Fix | None = None,
+    to: str = SUBSCRIPTION,
+    rate: float | None = None,
+    max_replays: int = MAX_REPLAYS,
+    limit: int | None = None,
+    dry_run: bool = False,
+    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+    chunk_letters: int = CHUNK_LETTERS,
+    timeout: float = 30.0,
+    clock: Callable[[], datetime] = utc_now,
+    wait: Callable[[float], None] = time.sleep,
+) -> Reprocessed:
     """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
 
-    **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but ``sent_by``), written at or after *since* and
-    before *until*, with one of *keys*, *limit* of them at most; not those another job has chosen, nor those sent back *max_replays* times before.
+    **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but
+    ``sent_by``), written at or after *since* and before *until*, with one of *keys*, *limit* of them at most; not those
+    another job has chosen, nor those sent back *max_replays* times before.
 
     **Where to**: "subscription", the retry letter topic of the subscription they died on, which only its consumers read
-    (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic they first
-    came from, into the partition they had, so that every subscription of it gets them again; "topic:<name>", any topic.
+    (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic
+    they first came from, into the partition they had, so that every subscription of it gets them again; "topic:<name>",
+    any topic.
 
-    **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and without what the letter said of its own way
-    (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters
-    as a DataFrame and returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with one chunk of at most
-    *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed anew. *rate* caps messages a second.
+    **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and
+    without what the letter said of its own way (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC,
+    REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters as a DataFrame and
+    returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with
+    one chunk of at most *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed
+    anew. *rate* caps messages a second.
 
-    **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the same (*since* and *until* may move on: the
-    selection was made at the first run). A scheduled job gives each run an id of its own, such as its date.
+    **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the
+    same (*since* and *until* may move on: the selection was made at the first run). A scheduled job gives each run an
+    id of its own, such as its date.
 
     Where no message has died yet there is nothing to do, and nothing is recorded: the report is all zeros.
 
-    *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at some 200 bytes a letter.
+    *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at
+    some 200 bytes a letter.
     """
     check_delta(spark)
     check_name("job id", job_id)
@@ -114,7 +138,9 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     layout = Layout(root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
-        return Reprocessed(job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={})
+        return Reprocessed(
+            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={}
+        )
     settings = {"where": where if isinstance(where, str) or where is None else str(where), "keys": sorted(keys) if keys is not None else None,
                 "to": target, "max_replays": max_replays, "limit": limit}
     job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
@@ -224,15 +250,24 @@ class _Run:
                 progress.advance(task, len(claims))
 
     def look_for_readers(self) -> None:
-        """Say so where nobody reads what was sent to subscriptions: a retry letter topic is read by consumers that retry."""
+        """Say so where nobody reads what was sent to subscriptions: a retry letter topic is read by consumers that
+        retry."""
         if self._settings["to"] != SUBSCRIPTION or not self._claims:
             return
-        connected = {(key.topic_id, key.subscription) for key, consumers in read_latest(self._layout).consumers.items() if consumers}
+        connected = {
+            (key.topic_id, key.subscription)
+            for key, consumers in read_latest(self._layout).consumers.items()
+            if consumers
+        }
         for name, subscription in sorted({(claim.destination, claim.subscription) for claim in self._claims}):
             found, _ = resolve_topic(self._layout, name)
             if (found.topic_id, subscription) not in connected:
-                log.warning("no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
-                            "or for a DataFrame consumer of that topic", subscription, name)
+                log.warning(
+                    "no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
+                    "or for a DataFrame consumer of that topic",
+                    subscription,
+                    name,
+                )
 
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
@@ -272,8 +307,14 @@ class _Run:
         for counts in causes.values():
             totals.update(counts)
         names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes,
-                           destinations=dict(Counter(claim.destination for claim in self._claims)), **{name: totals[name] for name in names})
+        return Reprocessed(
+            job_id=self._job_id,
+            topic=str(self._topic.name),
+            is_dry_run=is_dry_run,
+            causes=causes,
+            destinations=dict(Counter(claim.destination for claim in self._claims)),
+            **{name: totals[name] for name in names},
+        )
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

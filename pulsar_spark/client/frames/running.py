@@ -54,8 +54,11 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
         if former.seat == seat and former.consumer_name == consumer_name:
             former.stop(timeout)
             if former.is_active:
-                raise ConsumerBusy(f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and its function has not returned "
-                                   f"within {timeout:g} s: consume again when it has")
+                raise ConsumerBusy(
+                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and its function "
+                    "has not returned "
+                    f"within {timeout:g} s: consume again when it has"
+                )
 
 
 def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
@@ -63,5 +66,8 @@ def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
     holder = next((consumption for consumption in active_consumptions() if consumption.seat == seat), None)
     if holder is None:
         return refused
-    return type(refused)(f"{refused}. It is consumer {holder.consumer_name!r} of this process, started at {holder.start_time:%H:%M:%S} UTC: stop() it "
-                         "(active_consumptions() lists it), or give consumer_name: the same name again replaces the one that runs")
+    return type(refused)(
+        f"{refused}. It is consumer {holder.consumer_name!r} of this process, started at "
+        f"{holder.start_time:%H:%M:%S} UTC: stop() it "
+        "(active_consumptions() lists it), or give consumer_name: the same name again replaces the one that runs"
+    )
