@@ -24,8 +24,8 @@ def broker(
             "--max-unacked-messages-per-broker",
             min=0,
             help=(
-                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; "
-                "0 = no limit."
+                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
+                "new; 0 = no limit."
             ),
         ),
     ] = 0,

@@ -318,8 +318,8 @@ class Consumption:
             return False
         if not self._stopping.wait(_SIGNAL_SECONDS):
             self._error = AlreadyClosed(
-                f"Spark was stopped while subscription {self._options.subscription!r} was consumed: start a session and "
-                "consume again"
+                f"Spark was stopped while subscription {self._options.subscription!r} was consumed: start a session "
+                "and consume again"
             )
             self._error.__cause__ = error
             self._stopping.set()

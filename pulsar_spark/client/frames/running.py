@@ -55,8 +55,8 @@ def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
             former.stop(timeout)
             if former.is_active:
                 raise ConsumerBusy(
-                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and its function "
-                    "has not returned "
+                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and "
+                    "its function has not returned "
                     f"within {timeout:g} s: consume again when it has"
                 )
 
