@@ -83,8 +83,9 @@ letters.select("origin_message_id", "cause", "attempts", "partition_key", F.col(
 
 # MAGIC %md
 # MAGIC ## Repair and send back
-# MAGIC First a dry run: nothing is sent. Then the real one, to the subscription they died on alone, through its retry letter topic (`to="origin"` would give them to
-# MAGIC every subscription of the topic). The job id makes it safe to repeat: the same id again sends nothing twice.
+# MAGIC First a dry run: nothing is sent. Then the real one, to the subscription they died on alone, through its retry
+# MAGIC letter topic (`to="origin"` would give them to every subscription of the topic). The job id makes it safe to
+# MAGIC repeat: the same id again sends nothing twice.
 
 # COMMAND ----------
 

@@ -44,8 +44,9 @@ print(published)
 
 # MAGIC %md
 # MAGIC ## Run a broker
-# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`. This cell may be run again: the broker it starts then
-# MAGIC replaces the one that runs. What a broker and consumers say goes to Python's `logging`, which a notebook configures as it likes.
+# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`. This cell may
+# MAGIC be run again: the broker it starts then replaces the one that runs. What a broker and consumers say goes to
+# MAGIC Python's `logging`, which a notebook configures as it likes.
 
 # COMMAND ----------
 
@@ -57,9 +58,10 @@ broker.start()
 
 # MAGIC %md
 # MAGIC ## Consume
-# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is given back, and the error is logged. What it
-# MAGIC returns as a frame of outcomes decides row by row. A new subscription starts at the earliest message, unless `initial_position="Latest"` says otherwise.
-# MAGIC With a consumer name the cell may be run again while its consumer runs: the new one replaces it.
+# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is
+# MAGIC given back, and the error is logged. What it returns as a frame of outcomes decides row by row. A new
+# MAGIC subscription starts at the earliest message, unless `initial_position="Latest"` says otherwise. With a consumer
+# MAGIC name the cell may be run again while its consumer runs: the new one replaces it.
 
 # COMMAND ----------
 

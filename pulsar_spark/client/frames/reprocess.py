@@ -18,7 +18,6 @@ Two jobs never choose the same letter, because a letter claimed is taken (while 
 """
 import hashlib
 import json
-import logging
 import os
 import time
 from collections import Counter, defaultdict
@@ -38,13 +37,13 @@ from pulsar_spark.client.frames.dead_letters import letter_topic, letter_topic_n
 from pulsar_spark.client.frames.producer import DEFAULT_HASHING_SCHEME, publish, utc_now
 from pulsar_spark.client.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
 from pulsar_spark.client.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, checked_target, plan_letters
-from pulsar_spark.client.frames.retry_subscription import prepare_retry_topic
+from pulsar_spark.client.frames.reprocess_report import Reprocessed
+from pulsar_spark.client.frames.retry_subscription import prepare_retry_topic, warn_of_unread
 from pulsar_spark.client.frames.routing_columns import checked_scheme
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
-from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
@@ -54,55 +53,15 @@ from pulsar_spark.storage.topics import Topic, resolve_topic
 
 MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000
-log = logging.getLogger(__name__)
-
-
-class Reprocessed(NamedTuple):
-    """What became of the letters a job matched. ``causes`` has the same counts by cause."""
-
-    job_id: str
-    topic: str
-    is_dry_run: bool
-    matched: int
-    """letters the conditions name"""
-    selected: int
-    """letters among them to be sent; the others are in the ``left`` counts"""
-    sent: int
-    """letters sent, in this run and earlier ones of the job; of a dry run 0"""
-    dropped_by_fix: int
-    left_by_guard: int
-    """sent back as often as allowed"""
-    taken_before: int
-    """sent, or chosen, by another job"""
-    without_origin: int
-    """do not say where they came from"""
-    causes: dict[str, dict[str, int]]
-    destinations: dict[str, int]
-    """letters selected, by the topic they go to"""
 
 
 def reprocess_dead_letters(
-    spark: SparkSession,
-    root: str | os.PathLike,
-    topic: str,
-    *,
-    job_id: str,
-    subscription: str | None = None,
-    where: str | Column | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    keys: Sequence[str] | None = None,
-    fix: Fix | None = None,
-    to: str = SUBSCRIPTION,
-    rate: float | None = None,
-    max_replays: int = MAX_REPLAYS,
-    limit: int | None = None,
-    dry_run: bool = False,
-    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
-    chunk_letters: int = CHUNK_LETTERS,
-    timeout: float = 30.0,
-    clock: Callable[[], datetime] = utc_now,
-    wait: Callable[[float], None] = time.sleep,
+    spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
+    where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None,
+    keys: Sequence[str] | None = None, fix: Fix | None = None, to: str = SUBSCRIPTION, rate: float | None = None,
+    max_replays: int = MAX_REPLAYS, limit: int | None = None, dry_run: bool = False,
+    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
+    timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep,
 ) -> Reprocessed:
     """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
 
@@ -150,7 +109,8 @@ def reprocess_dead_letters(
     job.choose(selecting)
     job.prepare(timeout)
     job.send(rate, wait)
-    job.look_for_readers()
+    if target == SUBSCRIPTION:
+        job.look_for_readers()
     return job.report()
 
 
@@ -250,24 +210,8 @@ class _Run:
                 progress.advance(task, len(claims))
 
     def look_for_readers(self) -> None:
-        """Say so where nobody reads what was sent to subscriptions: a retry letter topic is read by consumers that
-        retry."""
-        if self._settings["to"] != SUBSCRIPTION or not self._claims:
-            return
-        connected = {
-            (key.topic_id, key.subscription)
-            for key, consumers in read_latest(self._layout).consumers.items()
-            if consumers
-        }
-        for name, subscription in sorted({(claim.destination, claim.subscription) for claim in self._claims}):
-            found, _ = resolve_topic(self._layout, name)
-            if (found.topic_id, subscription) not in connected:
-                log.warning(
-                    "no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
-                    "or for a DataFrame consumer of that topic",
-                    subscription,
-                    name,
-                )
+        """Say so where nobody reads what was sent to subscriptions."""
+        warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
 
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
