@@ -17,7 +17,7 @@ def test_the_end_of_a_notebook(tmp_path, how, code):
     assert done.returncode == code, f"{done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-4000:]}"
     assert "Fatal Python error" not in done.stderr
     if how == "raises":
-        assert done.stderr.rstrip().splitlines()[-1] == "KeyError: \"the user's own\""
+        assert "KeyError: \"the user's own\"" in done.stderr.splitlines()
         assert done.stderr.count("Traceback (") == 1
     if how == "falls_off":
         assert "Traceback (" not in done.stderr
