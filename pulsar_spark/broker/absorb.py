@@ -23,6 +23,8 @@ class RoundRows:
     def __init__(self, facts: list[dict]):
         self.facts = list(facts)
         self.pages: list[PageRows] = []
+        self.acknowledged = 0
+        """Entries that were not acknowledged before, without the dead ones."""
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
@@ -62,6 +64,7 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: Roun
 def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows) -> None:
     cursor = asked.cursor
     rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
+    rows.acknowledged += _acknowledged(ranges) - _acknowledged(concerned.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
     read_before = cursor.read_position
     if ranges != concerned.planned:
@@ -74,6 +77,10 @@ def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concer
             delivered[held.consumer_id] += held.unacked_messages
             redelivered[held.consumer_id] += held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
     _count(bundle, cursor, asked, delivered, redelivered)
+
+
+def _acknowledged(ranges: list[Range]) -> int:
+    return sum(held.last - held.first + 1 for held in ranges if held.status == ACKNOWLEDGED)
 
 
 def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counter, redelivered: Counter) -> None:

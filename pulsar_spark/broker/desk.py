@@ -67,6 +67,12 @@ class Desk:
             raise ConsumerNotFound(f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: subscribe again")
         return consumer
 
+    def asker_of(self, request: Request) -> str | None:
+        """The name of the consumer that asks, as far as it is known; else its id."""
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        consumer = cursor.consumers.get(request.consumer_id) if cursor else None
+        return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
+
     def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> None:
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:

@@ -51,13 +51,6 @@ class Removed(NamedTuple):
     why: str
 
 
-class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False where there was nothing to do."""
-
-    is_committed: bool
-    delivered_messages: int = 0
-
-
 @dataclass
 class CursorDraft:
     """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4);
@@ -86,6 +79,28 @@ class CursorDraft:
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
 
 
+class Refusal(NamedTuple):
+    """A request that was refused, for the log."""
+
+    kind: str
+    error: str
+    text: str
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    consumer: str | None
+
+
+class RoundResult(NamedTuple):
+    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
+
+    is_committed: bool
+    delivered_messages: int = 0
+    acknowledged_entries: int = 0
+    letters: int = 0
+    refusals: tuple[Refusal, ...] = ()
+
+
 @dataclass
 class RoundDraft:
     """What a round does: to each cursor, and what it answers. ``now`` is the broker's own clock, ``wall`` the machine's
@@ -96,6 +111,7 @@ class RoundDraft:
     wall: int
     cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
     def of(self, cursor: Cursor) -> CursorDraft:
         return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
@@ -107,6 +123,20 @@ class RoundDraft:
         self.facts.append(dict(
             kind="reply", request_id=request.request_id, consumer_id=request.consumer_id, topic=request.topic, topic_id=key and key.topic_id,
             partition=request.partition, subscription=request.subscription, error=error, text=text))
+
+    def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
+        """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
+        self.refusals.append(
+            Refusal(
+                request.kind,
+                type(refused).__name__,
+                str(refused),
+                request.topic,
+                request.partition,
+                request.subscription,
+                consumer,
+            )
+        )
 
     @property
     def has_facts(self) -> bool:

@@ -13,7 +13,6 @@ from pulsar_spark.broker.isolation import isolated, of_request
 from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
-from pulsar_spark.broker.refusals import Refusals
 from pulsar_spark.broker.set_aside import SetAsideRequests
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
@@ -29,9 +28,9 @@ ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "
 class Intake(Desk):
     """Takes requests into a bundle and a round's draft. *broken* is what this run of the round has set aside."""
 
-    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside], refusals: Refusals):
+    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
         super().__init__(bundle, draft)
-        self._broken, self._refusals = broken, refusals
+        self._broken = broken
         self.members, self.moves, entries = Members(bundle, draft), Moves(bundle, draft), LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.take)
         waiting = WaitingLetterRequests(bundle, draft)
@@ -66,10 +65,9 @@ class Intake(Desk):
             self.members.renew_lease(request.client_id)
             text = self._handlers[request.kind](request)
         except (InvalidRequest, UnknownError) as refused:
+            self.draft.refuse(request, refused, self.asker_of(request))
             if wants_answer:
                 self.draft.reply(request, error=type(refused).__name__, text=str(refused))
-            else:
-                self._refusals.add(request, refused)
             return
         if wants_answer:
             self.draft.reply(request, self.key_of(request), text=text)

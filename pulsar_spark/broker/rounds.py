@@ -24,7 +24,6 @@ from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.recovery import Recovery
-from pulsar_spark.broker.refusals import Refusals
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
@@ -53,7 +52,6 @@ class Rounds:
         self.clock = BundleClock(now, bundle.now, steady)
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
-        self.refusals = Refusals()
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
 
@@ -97,13 +95,12 @@ class Rounds:
         draft = self._draft()
         bundle.set_aside |= broken
         draft.facts += [*bundle.outlived, *(entry.row() for entry in broken.values())]
-        intake = Intake(bundle, draft, broken, self.refusals)
+        intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
         waiting, self._waiting = self._waiting, []
         for request in [*waiting, *requests]:
             intake.take(request)
-        self.refusals.say()
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
@@ -119,7 +116,7 @@ class Rounds:
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
-            return RoundResult(False)
+            return RoundResult(False, refusals=tuple(draft.refusals))
         is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0
                                                  and draft.number % self._snapshot_every() == 0)
         table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
@@ -132,7 +129,9 @@ class Rounds:
         self._append(draft, table)
         bundle.requests_version = consumed
         self._waiting += write_letters(bundle, draft.number, bundle.now, letters)
-        return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
+        delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
+        entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
+        return RoundResult(True, delivered, rows.acknowledged, entries, tuple(draft.refusals))
 
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`

@@ -34,10 +34,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.reading import read_asked
-from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
@@ -94,6 +97,7 @@ class Broker:
                               self._stopping, waits, self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
+        self._journal = Journal()
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
 
     def __enter__(self) -> "Broker":
@@ -106,8 +110,15 @@ class Broker:
             raise self.failure
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
+        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
+        or out of time meanwhile.
+
+        A broker of this process that serves the same root is replaced, unless *standby_seconds* says how long to stand
+        by: so a notebook's cell may be run again.
+        """
         atexit.register(self.close)
+        if standby_seconds is None:
+            replace_former(self)
         try:
             is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
             if is_ready and self._tenure.begin(standby_seconds):
@@ -122,6 +133,11 @@ class Broker:
         if self._stopping.is_set():
             self.close()
         return False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, or has failed."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""
@@ -144,6 +160,7 @@ class Broker:
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._tenure.end()
+            self._journal.end_minute()
 
     def _fail(self, failure: BaseException) -> None:
         """Stop because of *failure*; the first one counts."""
@@ -198,6 +215,7 @@ class Broker:
         is_settled = False
         while not self._stopping.is_set():
             looked = time.monotonic()
+            self._journal.look()
             try:
                 if not is_settled or self._has_news():
                     is_settled = not self._run_round()
@@ -224,8 +242,10 @@ class Broker:
         started = time.perf_counter()
         result = self.rounds.run(*read_asked(self.layout.broker_table("requests"),
                                              after=self.rounds.bundle.requests_version))
+        seconds = time.perf_counter() - started
+        self._journal.note(result, seconds)
         if self.on_round and result.is_committed:
-            self.on_round(result, time.perf_counter() - started)
+            self.on_round(result, seconds)
         return result.is_committed
 
     def _take_over(self) -> None:

@@ -3,6 +3,7 @@ import typer
 
 from pulsar_spark.cli import dead_letters, doctor, maintain, messages, policies, processes, set_aside, subscriptions, topics, waiting_letters
 from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.logs import set_up_logging
 
 app = typer.Typer(help="Apache Pulsar's broker semantics on Delta tables, executed by Apache Spark.", no_args_is_help=True,
                   pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -28,4 +29,5 @@ app.command()(processes.demo)
 def main() -> None:
     """Run the command line."""
     with errors_as_one_line():
+        set_up_logging()
         app()

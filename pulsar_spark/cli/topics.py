@@ -3,7 +3,17 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+)
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 
 app = typer.Typer(no_args_is_help=True)
@@ -66,6 +76,7 @@ def get_message_by_id(topic: Topic, place: Annotated[str, typer.Argument(help="l
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
     """Ask the broker to unload a topic; it has nothing to unload, for its state is committed, and answers."""
     admin(root, timeout).unload(topic)

@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
@@ -91,6 +92,16 @@ def check_delta(spark: SparkSession) -> None:
         raise InvalidConfiguration(
             f"the Spark session does not know Delta Lake: start it with spark.jars.packages={delta_artifact()}, spark.sql.extensions={_EXTENSION} and "
             f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one")
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
+    context of its own always can."""
+    context = getattr(spark, "_sc", None)
+    try:
+        return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return False
 
 
 def delta_artifact() -> str:
