@@ -18,6 +18,22 @@ class CorruptState(PulsarSparkError):
     """Stored rows break an invariant; nothing was written after it was seen."""
 
 
+class MessagesLost(CorruptState):
+    """Files of a topic are gone though nobody took them out of its table, and their messages with them.
+
+    ``topic`` is the table's folder; ``ranges`` are the lost entries as (first, last) entry ids of publish commit ``ledger_id`` in ``partition``; ``path`` is the
+    file. What else was published can be read.
+    """
+
+    def __init__(self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""):
+        super().__init__(text)
+        self.topic, self.partition, self.ledger_id, self.ranges, self.path = topic, partition, ledger_id, tuple(ranges), path
+
+
+class TopicStopped(CorruptState):
+    """Something in the log of a topic's table cannot be read, so nothing is delivered of what was published behind it."""
+
+
 class NewerLayout(InvalidRequest):
     """A table was written by a newer release than this one."""
 
