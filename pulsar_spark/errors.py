@@ -21,8 +21,8 @@ class CorruptState(PulsarSparkError):
 class MessagesLost(CorruptState):
     """Files of a topic are gone though nobody took them out of its table, and their messages with them.
 
-    ``topic`` is the table's folder; ``ranges`` are the lost entries as (first, last) entry ids of publish commit ``ledger_id`` in ``partition``; ``path`` is the
-    file. What else was published can be read.
+    ``topic`` is the table's folder; ``ranges`` are the lost entries as (first, last) entry ids of publish commit ``ledger_id`` in ``partition``;
+    ``path`` is the file. What else was published can be read.
     """
 
     def __init__(self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""):
@@ -30,8 +30,8 @@ class MessagesLost(CorruptState):
         self.topic, self.partition, self.ledger_id, self.ranges, self.path = topic, partition, ledger_id, tuple(ranges), path
 
 
-class TopicStopped(CorruptState):
-    """Something in the log of a topic's table cannot be read, so nothing is delivered of what was published behind it."""
+class TopicStopped(CorruptState, InvalidRequest):
+    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies behind it, and nothing is asked of the topic until it is mended."""
 
 
 class NewerLayout(InvalidRequest):

@@ -6,15 +6,16 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import CorruptState, InvalidRequest, NotARoot, TopicNotFound
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.errors import CorruptState, InvalidRequest
+from pulsar_spark.protocol.policies import POLICIES, TOPIC_STOPPED
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledger_rows, number_commit, read_ledgers, runs_of
+from pulsar_spark.storage.ledgers import PartitionLedgers, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, read_topic
 
@@ -24,7 +25,7 @@ DEFAULT_LEASE_MS = 30_000
 @dataclass
 class TopicState:
     """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the first position left of partitions that lost
-    some, ``error`` says why numbering stopped, if it did, ``checked_at`` when maintenance looked at it last."""
+    some, ``error`` says why numbering stopped, if it did, and ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
@@ -34,10 +35,21 @@ class TopicState:
     publish_ids: set[str] = field(default_factory=set)
     trimmed: dict[int, int] = field(default_factory=dict)
     error: str | None = None
+    stopped_at: tuple | None = None
     checked_at: int | None = None
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         return self.partitions.setdefault(partition, PartitionLedgers())
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit that is numbered."""
+        return max((ledgers.runs[-1].ledger_id for ledgers in self.partitions.values() if ledgers.runs), default=0)
+
+    @property
+    def has_news(self) -> bool:
+        """Has the log moved behind what is numbered, and may it be followed? Microseconds."""
+        return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
     def first_position(self, partition: int) -> int:
         """The first position that was not trimmed."""
@@ -84,6 +96,13 @@ class Bundle:
             self.policies[owner, name] = value
         return self.policy_row(owner, name, value)
 
+    def say_stopped(self, state: TopicState) -> list[dict]:
+        """The row that says whether a topic is stopped, and why; none where that was said before."""
+        name = str(state.topic.name)
+        if self.policies.get((name, TOPIC_STOPPED)) == state.error:
+            return []
+        return [self.set_policy(name, TOPIC_STOPPED, state.error)]
+
     def topic(self, name: str) -> TopicState:
         """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
         if name not in self.topics:
@@ -125,8 +144,8 @@ class Bundle:
             for name in found - self.topics.keys():
                 try:
                     self._add_topic(parse_topic_name(name))
-                except (NotARoot, TopicNotFound, CorruptState):
-                    continue
+                except (InvalidRequest, CorruptState):
+                    continue  # a folder of somebody else's, or damaged: it is no topic of ours, and the others are
         self._folders.seen()
         return gone
 
@@ -139,28 +158,16 @@ class Bundle:
         for name in {name for name in names if name and name not in self.topics}:
             with contextlib.suppress(InvalidRequest, CorruptState):
                 self.topic(name)
-        for name, state in self.topics.items():
-            if state.error or not state.log.has(state.version + 1):
+        for state in self.topics.values():
+            if not state.has_news:
                 continue
-            try:
-                for commit in state.log.commits(state.version):
-                    ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
-                    numbered = number_commit(state.topic.path, commit, ends, state.publish_ids)
-                    for partition, runs in numbered.items():
-                        for run in runs:
-                            state.ledgers(partition).add(run)
-                    for partition, ledger_id in commit.trimmed.items():
-                        state.trimmed[partition] = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
-                    rows += ledger_rows(name, state.topic.topic_id, numbered)
-                    state.version = commit.version
-            except CorruptState as broken:
-                state.error = str(broken)
+            rows += number_topic(state)
             moved.append(state)
         return moved, rows
 
     def has_news(self) -> bool:
         """Has any topic's log moved, or any folder of topics changed? Microseconds a topic."""
-        return any(not state.error and state.log.has(state.version + 1) for state in self.topics.values()) or bool(self._folders.changed())
+        return any(state.has_news for state in self.topics.values()) or bool(self._folders.changed())
 
     def _is_other_life(self, state: TopicState) -> bool:
         """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's definition is read."""
@@ -169,7 +176,7 @@ class Bundle:
             if life is not None and life == state.life:
                 return False
             found = read_topic(self.layout, state.topic.name)
-        except (FileNotFoundError, NotARoot, TopicNotFound, CorruptState):
+        except (FileNotFoundError, InvalidRequest, CorruptState):
             return True
         state.life = life
         return found.topic_id != state.topic.topic_id

@@ -6,7 +6,7 @@ from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, TopicState
 from pulsar_spark.broker.desk import Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
@@ -26,6 +26,8 @@ class Members(Desk):
 
     def subscribe(self, request: Request) -> str:
         state, properties = self.topic_of(request), request.properties
+        if state.error:
+            raise TopicStopped(state.error)
         wanted = properties.get("subscription_type", "Exclusive")
         cursor = self.bundle.cursors.get(self.key_of(request))
         present = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])

@@ -80,9 +80,7 @@ class Rounds:
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         for state in moved:
-            if state.error:
-                log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
-            draft.facts += _topic_rows(state)
+            draft.facts += _topic_rows(state) + bundle.say_stopped(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [], self.limit)

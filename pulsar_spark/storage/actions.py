@@ -1,7 +1,7 @@
 """What the lines of a commit file mean: Delta's actions, as far as we follow them, each checked before it is believed.
 
-Anybody may write to a topic's table, so a line may be anything. Whatever is not what the Delta protocol says ("Delta Log Entries", "Actions", "Per-file
-Statistics") is :class:`CorruptState` for the reader of that log, never another exception. What is right, but asks for a feature this release does not know, such
+Anybody may write to a topic's table, so a line may be anything. Whatever is not what the Delta protocol says ("Delta Log Entries", "Actions",
+"Per-file Statistics") is :class:`CorruptState` for the reader of that log, never another exception. What is right, but asks for a feature this release does not know, such
 as deletion vectors, is told by :attr:`Commit.asks_for`: whether it matters is the reader's to say.
 """
 import json
@@ -58,7 +58,7 @@ def parse_commit(version: int, text: bytes, table: object) -> Commit:
     try:
         return _commit(version, parse_actions(text))
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
-        raise CorruptState(f"{table}: commit {version} is not a Delta commit ({type(broken).__name__}: {broken})") from broken
+        raise CorruptState(f"{table}: commit {version} is not a Delta commit ({type(broken).__name__}: {broken}); run doctor on the root") from broken
 
 
 def parse_actions(text: bytes) -> list[dict]:

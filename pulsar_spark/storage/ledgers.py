@@ -1,8 +1,8 @@
 """The ``ledgers`` table, and numbering a topic's new publish commits from its log.
 
 A projection of ``messages``: any reader of the log comes to the same rows, so a crash between writing them and the round that uses them is repaired by reading
-them back. Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once. Rows that are no publish number nothing
-either: a topic is a Delta table, so people may write to it, and what they write stops nobody.
+them back. Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once. Rows that are no
+publish number nothing either: a topic is a Delta table, so people may write to it, and what they write stops nobody.
 """
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -85,13 +85,9 @@ def number_commit(table: Path, commit: Commit, ends: dict[int, int], seen_publis
     A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish (see :func:`foreign_files`): they
     number nothing, and what comes behind them is numbered as if they were not there. :class:`CorruptState` for what tells nonsense of a file.
     """
-    if not commit.added or commit.removed or commit.is_overwrite:
-        return {}
-    files = [_published_file(table, file) for file in commit.added if file.rows or not file.has_statistics]
-    if not files or None in files or len({file.publish_id for file in files}) > 1 or not _are_partitions(files, partitions):
-        return {}
+    files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
-    if publish_ids <= seen_publish_ids:
+    if not files or publish_ids <= seen_publish_ids:
         return {}
     try:
         batch_sizes = {file.path: _entry_batch_sizes(table, file, commit.version) for file in files if file.batch_size is None}
@@ -100,6 +96,16 @@ def number_commit(table: Path, commit: Commit, ends: dict[int, int], seen_publis
         return {}
     seen_publish_ids |= publish_ids
     return numbered
+
+
+def published_files(table: Path, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
+    """The files of a commit that is a publish, as far as the log tells; none of any other."""
+    if not commit.added or commit.removed or commit.is_overwrite:
+        return []
+    files = [_published_file(table, file) for file in commit.added if file.rows or not file.has_statistics]
+    is_publish = None not in files and len({file.publish_id for file in files}) == 1 and all(
+        file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows for file in files)
+    return files if is_publish and _are_partitions(files, partitions) else []
 
 
 def foreign_files(commit: Commit, is_publish: bool) -> list[AddedFile]:
@@ -111,6 +117,12 @@ def foreign_files(commit: Commit, is_publish: bool) -> list[AddedFile]:
         return []
     added = [file for file in commit.added if file.rows or not file.has_statistics]
     return [file for file in added if not file.min_values.get("publish_id") or file.null_counts.get("publish_id")] if commit.removed else added
+
+
+def check_statistics(table: Path, commit: Commit) -> None:
+    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files."""
+    for file in commit.added:
+        _published_file(table, file)
 
 
 def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:

@@ -127,6 +127,6 @@ def lost_entries(table: str | os.PathLike, partition: int, ledger_id: int, range
     named = ", ".join(f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}" for first, last in ranges[:5])
     more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
-    return MessagesLost(f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though nobody took it out of the table; "
-                        "put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC -s SUBSCRIPTION'",
+    return MessagesLost(f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though nobody took it out of the "
+                        "table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC -s SUBSCRIPTION'",
                         str(Path(table)), partition, ledger_id, tuple(ranges), path)

@@ -2,11 +2,15 @@
 import os
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import dataset as ds
 from pyarrow import fs
 
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.log import TableLog
+
 _LISTINGS = 20
+_LOOK_BACK = 10_000
 
 
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
@@ -23,6 +27,23 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
                 raise
             gap = error
     raise gap
+
+
+def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
+    """The table in its latest version that can be read: where a commit cannot, as it was before that. DeltaError when none can, as ever without a table."""
+    try:
+        return open_table(path)
+    except TableNotFoundError:
+        raise
+    except DeltaError:
+        log = TableLog(path)
+        latest = log.latest()
+        for version in range(max(log.earliest(), latest - _LOOK_BACK), latest + 1):
+            try:
+                log.commit(version)
+            except CorruptState:
+                return open_table(path, version - 1)
+        raise
 
 
 def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:

@@ -4,10 +4,14 @@
 everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
 count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
 backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+subscription's dead letter topic. Ours of a topic: ``error``, what stopped it (null for nothing), ``foreignMessages``, rows that are no publish,
+``deletedMessages``, what was taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
 import datetime
+import os
+from collections.abc import Collection
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -17,9 +21,10 @@ from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
+from pulsar_spark.storage.condition import count_deleted, numbered_until, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.topics import Topic, read_topic
 
 STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
@@ -43,29 +48,47 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
     ("permits", pa.int64(), "consumer: messages it may still be sent"),
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+    ("error", pa.string(), "topic partition: what stopped the topic; null for nothing"),
+    ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
+    ("deleted", pa.int64(), "topic partition: messages that were deleted from the table, by other means than trimming"),
+    ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
 )))
 
+_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize", "foreignMessages", "deletedMessages", "lostMessages")
 _SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
 
 
 class Stored(NamedTuple):
-    """What the table of a topic holds of one partition."""
+    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost`` are the messages of files that the table
+    has and the disk has not."""
 
     messages: int
     size: int
+    foreign: int = 0
+    lost: int = 0
 
 
-def read_stored(topic: Topic) -> dict[int, Stored]:
-    """Messages and bytes of each partition, from the statistics of the table's log."""
+def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
+    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are no publish."""
     stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
     partition_column = ["partition.partition"] if topic.partitions else []
-    files = pa.table(open_table(topic.path).get_add_actions(flatten=True)).select(["num_records", "size_bytes", *partition_column])
+    files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes", *partition_column])
     for row in files.to_pylist():
-        partition = int(row["partition.partition"]) if topic.partitions else -1
-        before = stored[partition]
-        stored[partition] = Stored(before.messages + row["num_records"], before.size + row["size_bytes"])
+        partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
+        before = stored.get(partition, Stored(0, 0))
+        is_foreign, is_lost = unquote(row["path"]) in foreign, not os.path.exists(f"{topic.path}/{unquote(row['path'])}")
+        stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
+                                   before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
     return stored
+
+
+class Health(NamedTuple):
+    """What is wrong with a topic's table, or was done to it."""
+
+    error: str | None
+    stored: dict[int, Stored]
+    deleted: dict[int, int]
 
 
 class Observation:
@@ -76,6 +99,14 @@ class Observation:
         self.now = now or datetime.datetime.now(datetime.UTC)
         self.latest: LatestRows = read_latest(layout)
         self.activity: Activity = read_activity(layout, self.now)
+
+    def health(self, topic: Topic) -> Health:
+        """What a topic's table holds, lacks, and has too much; whether it is stopped, also when no broker runs."""
+        condition = read_condition(self.layout, topic, numbered_until(self.latest, topic))
+        stored = read_stored(topic, {file.path for file in condition.foreign})
+        firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
+        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in stored.items()})
+        return Health(condition.error, stored, deleted)
 
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
@@ -91,9 +122,9 @@ class Observation:
             return 0
 
 
-def partition_stats(observed: Observation, topic: Topic, partition: int, stored: Stored) -> dict:
+def partition_stats(observed: Observation, topic: Topic, partition: int, health: Health) -> dict:
     """Stats of one partition (-1 on a topic without partitions)."""
-    latest = observed.latest
+    latest, stored = observed.latest, health.stored[partition] = observed.latest
     numbered = latest.topics.get((topic.topic_id, partition))
     end_position = numbered["end_position"] if numbered else 0
     subscriptions = {}
@@ -102,17 +133,20 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
     return {"msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
-            "backlogSize": stored.size * longest // end_position if end_position else 0, "subscriptions": subscriptions}
+            "backlogSize": stored.size * longest // end_position if end_position else 0, "error": health.error,
+            "foreignMessages": stored.foreign, "deletedMessages": health.deleted[partition], "lostMessages": stored.lost, "subscriptions": subscriptions}
 
 
 def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
     """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
     rows = []
     for topic in topics:
-        for partition, stored in read_stored(topic).items():
-            found = partition_stats(observed, topic, partition, stored)
+        health = observed.health(topic)
+        for partition in topic.partition_indexes:
+            found = partition_stats(observed, topic, partition, health)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"]})
+            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"], "rate_in": found["msgRateIn"], "error": found["error"],
+                         "foreign": found["foreignMessages"], "deleted": found["deletedMessages"], "lost": found["lostMessages"]})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
@@ -130,7 +164,8 @@ def _common(stats: dict) -> dict:
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
-    total = {name: sum(stats[name] for stats in partitions.values()) for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
+    total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
+    total["error"] = next((stats["error"] for stats in partitions.values()), None)
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():

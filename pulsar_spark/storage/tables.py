@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage.actions import parse_actions
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog
 from pulsar_spark.storage.scan import open_table
@@ -54,15 +55,16 @@ def staging_folder(table: str | os.PathLike) -> Path:
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
-                 statistics_of: tuple[str, ...] = ()) -> bool:
+                 statistics_of: tuple[str, ...] = (), not_null: tuple[str, ...] = ()) -> bool:
     """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
-    the columns *statistics_of*, or, without them, of all."""
+    the columns *statistics_of*, or, without them, of all; Delta refuses rows without the columns *not_null* (writer version 2, "Column Invariants")."""
     description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
     configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
     with append_lock(path):
         if TableLog(path).latest() >= 0:
             return False
-        DeltaTable.create(str(path), spec.schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
+        schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
+        DeltaTable.create(str(path), schema, mode="ignore", description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
         return True
 
@@ -77,15 +79,14 @@ def read_definition(path: str | os.PathLike) -> Definition:
     first = log.folder / f"{0:020d}.json"
     if first.exists():
         try:
-            actions = [json.loads(line) for line in first.read_text().splitlines()]
-        except ValueError as broken:
+            for action in parse_actions(first.read_bytes()):
+                if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes up to {WRITER_VERSION}: "
+                                      "install a newer pulsar_spark")
+                if "metaData" in action:
+                    description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
             raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
-        for action in actions:
-            if action.get("protocol", {}).get("minWriterVersion", 0) > WRITER_VERSION:
-                raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {action['protocol']['minWriterVersion']}, this release writes up to "
-                                  f"{WRITER_VERSION}: install a newer pulsar_spark")
-            if "metaData" in action:
-                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
     else:
         try:
             metadata = open_table(path).metadata()
@@ -98,8 +99,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
 def _parse_definition(path, description: str | None, table_id: str) -> Definition:
     try:
         properties = json.loads(description or "")
-        is_ours = properties.pop("format") == FORMAT
-    except (ValueError, KeyError, AttributeError):
+        is_ours = properties.pop("format") == FORMAT and isinstance(properties["table"], str) and isinstance(properties["layout_version"], int)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_ours = False
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")

@@ -2,8 +2,8 @@
 
 A run of ``ledgers`` names the file that was published. Nearly always that file is still the table's, and nothing but two stats is spent to know it. But a topic
 is a Delta table: DELETE, UPDATE, MERGE and RESTORE take files out of it and put others in their place, though the old ones lie on the disk until VACUUM. So the
-log is followed for commits that remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and trimming move
-or end rows without changing any, so nobody needs to know before the file is gone.
+log is followed for commits that remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and trimming
+move or end rows without changing any, so nobody needs to know before the file is gone.
 
 A file that is the table's and is not there was taken by hand: its rows are lost. Rows whose file is no longer the table's, and that no other file has, were deleted
 or trimmed. Source: the Delta protocol, "Add File and Remove File".
@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.storage.commits import partition_values
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
 
 MOST_LOOKS = 5000
 """Commits that are looked through for removes; where there are more, the table is opened instead."""
@@ -47,8 +47,8 @@ class _Snapshot(NamedTuple):
 
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
         """The files that may hold rows of a publish."""
-        may_hold = pc.and_(pc.fill_null(pc.less_equal(self.lowest, publish_id), True), pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
-        found = self.paths.filter(may_hold).to_pylist()
+        may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
+        found = self.paths.filter(pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))).to_pylist()
         return [path for path in found if partition_values(path).get("partition") == partition]
 
 
@@ -134,7 +134,7 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 
 
 def read_where(table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]) -> tuple[list[T], list[str]]:
-    """What *read* gives of each file that holds the rows now, and the files of them that are lost. FileNotFoundError of *read* says that a file is not there."""
+    """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises FileNotFoundError for a file that is gone."""
     files = files_of(table)
     holders = files.holders(path, publish_id, ledger_id)
     found, lost = _read_each(holders, read)
@@ -161,12 +161,13 @@ def live_files(table: str | os.PathLike) -> list[str]:
 
 def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
     try:
-        opened = open_table(table, version)
+        opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
         files = pa.table(opened.get_add_actions(flatten=True))
     except TableNotFoundError as gone:
         raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
     except DeltaError as broken:
         raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken
     unknown = pa.nulls(files.num_rows, pa.string())
-    lowest, highest = (files[name].combine_chunks().cast(pa.string()) if name in files.column_names else unknown for name in ("min.publish_id", "max.publish_id"))
+    lowest, highest = (files[f"{bound}.publish_id"].combine_chunks().cast(pa.string()) if f"{bound}.publish_id" in files.column_names else unknown
+                       for bound in ("min", "max"))
     return _Snapshot(opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest)
