@@ -161,8 +161,8 @@ class Admin(Policies):
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(self.layout)
-        health = observed.health(found)
-        parts = {index: partition_stats(observed, found, index, health) for index in partitions}
+        stored = observed.stored(found)
+        parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
         return {**sum_stats(parts), "partitions": {str(found.name.partition(index)): part for index, part in parts.items()}}

@@ -57,7 +57,7 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
         for partition, runs in numbered.items():
             for run in runs:
                 state.ledgers(partition).add(run)
-        foreign = foreign_files(commit, bool(numbered))
+        foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
             log.warning("topic %s: commit %d added %d rows that are no publish, and nobody is sent them: 'pulsar-spark topics mend %s' removes them", name,

@@ -75,7 +75,7 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             numbered_now = number_commit(topic.path, commit, {}, publish_ids, topic.partitions)
             for partition, runs in numbered_now.items():
                 unnumbered[partition] += sum(run.entries * run.batch_size for run in runs)
-            for row in note_rows(str(topic.name), topic.topic_id, commit, foreign_files(commit, bool(numbered_now))):
+            for row in note_rows(str(topic.name), topic.topic_id, commit, foreign_files(topic.path, commit, bool(numbered_now), topic.partitions)):
                 if row.get("path"):
                     foreign[commit.version, row["path"]] = ForeignFile(commit.version, row["path"], row["first_entry_id"], row["partition"])
             is_rewritten |= bool(commit.removed) and not commit.trimmed

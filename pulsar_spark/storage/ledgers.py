@@ -6,6 +6,7 @@ publish number nothing either: a topic is a Delta table, so people may write to 
 """
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -108,15 +109,18 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
     return files if is_publish and _are_partitions(files, partitions) else []
 
 
-def foreign_files(commit: Commit, is_publish: bool) -> list[AddedFile]:
-    """The files of a commit that hold rows which are no publish, so that nobody is sent them; *is_publish* says that the commit was numbered.
+def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
+    """The files of a commit that hold rows nobody is sent; *is_publish* says that the commit was numbered.
 
-    Where a commit removes files, what it adds are mostly the rows that stay of them: then only files with rows that name no publish are foreign.
+    They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit removes files, what it adds are mostly
+    the rows that stay of them: then only files with rows that name no publish are foreign.
     """
     if is_publish:
         return []
     added = [file for file in commit.added if file.rows or not file.has_statistics]
-    return [file for file in added if not file.min_values.get("publish_id") or file.null_counts.get("publish_id")] if commit.removed else added
+    if commit.removed:
+        return [file for file in added if not file.min_values.get("publish_id") or file.null_counts.get("publish_id")]
+    return [replace(file, rows=0) for file in added] if published_files(table, commit, partitions) else added
 
 
 def check_statistics(table: Path, commit: Commit) -> None:
@@ -134,6 +138,8 @@ def _published_file(table: Path, file: AddedFile) -> PublishedFile | None:
     low, high, nulls = file.min_values, file.max_values, file.null_counts
     try:
         partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
+        if nulls.get("batch_size") == file.rows:
+            low, high, nulls = {**low, "batch_size": 1}, {**high, "batch_size": 1}, {**nulls, "batch_size": 0}  # nobody says that it is a batch
         bounds = [_number(bound[name], name, most) for name, most in (("entry_id", _LONG), ("batch_size", _INT)) for bound in (low, high) if name in bound]
         ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
         times = _time(low.get("publish_time")), _time(high.get("publish_time"))

@@ -5,7 +5,8 @@ everything else from the latest rows of ``cursor_ledger``. As in Pulsar the back
 count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
 backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
 subscription's dead letter topic. Ours of a topic: ``error``, what stopped it (null for nothing), ``foreignMessages``, rows that are no publish,
-``deletedMessages``, what was taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+``deletedMessages``, what was taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone: each is there when there
+is something to say. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
 import datetime
 import os
@@ -54,19 +55,22 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
 )))
 
-_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize", "foreignMessages", "deletedMessages", "lostMessages")
+_HARM = ("error", "foreignMessages", "deletedMessages", "lostMessages")
+_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
 _SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
 
 
 class Stored(NamedTuple):
     """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost`` are the messages of files that the table
-    has and the disk has not."""
+    has and the disk has not, ``deleted`` those that were published and that it has no more; ``error`` says what stopped the topic."""
 
     messages: int
     size: int
     foreign: int = 0
     lost: int = 0
+    deleted: int = 0
+    error: str | None = None
 
 
 def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
@@ -76,19 +80,13 @@ def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored
     files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes", *partition_column])
     for row in files.to_pylist():
         partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
-        before = stored.get(partition, Stored(0, 0))
+        if partition not in stored:
+            continue  # somebody else's rows: the topic has no such partition
+        before = stored[partition]
         is_foreign, is_lost = unquote(row["path"]) in foreign, not os.path.exists(f"{topic.path}/{unquote(row['path'])}")
         stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
                                    before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
     return stored
-
-
-class Health(NamedTuple):
-    """What is wrong with a topic's table, or was done to it."""
-
-    error: str | None
-    stored: dict[int, Stored]
-    deleted: dict[int, int]
 
 
 class Observation:
@@ -100,13 +98,13 @@ class Observation:
         self.latest: LatestRows = read_latest(layout)
         self.activity: Activity = read_activity(layout, self.now)
 
-    def health(self, topic: Topic) -> Health:
-        """What a topic's table holds, lacks, and has too much; whether it is stopped, also when no broker runs."""
+    def stored(self, topic: Topic) -> dict[int, Stored]:
+        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when no broker runs."""
         condition = read_condition(self.layout, topic, numbered_until(self.latest, topic))
-        stored = read_stored(topic, {file.path for file in condition.foreign})
+        found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
         firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
-        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in stored.items()})
-        return Health(condition.error, stored, deleted)
+        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()})
+        return {partition: part._replace(deleted=deleted[partition], error=condition.error) for partition, part in found.items()}
 
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
@@ -122,9 +120,9 @@ class Observation:
             return 0
 
 
-def partition_stats(observed: Observation, topic: Topic, partition: int, health: Health) -> dict:
+def partition_stats(observed: Observation, topic: Topic, partition: int, stored: Stored) -> dict:
     """Stats of one partition (-1 on a topic without partitions)."""
-    latest, stored = observed.latest, health.stored[partition] = observed.latest
+    latest = observed.latest
     numbered = latest.topics.get((topic.topic_id, partition))
     end_position = numbered["end_position"] if numbered else 0
     subscriptions = {}
@@ -133,20 +131,26 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, health:
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
     return {"msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
-            "backlogSize": stored.size * longest // end_position if end_position else 0, "error": health.error,
-            "foreignMessages": stored.foreign, "deletedMessages": health.deleted[partition], "lostMessages": stored.lost, "subscriptions": subscriptions}
+            "backlogSize": stored.size * longest // end_position if end_position else 0, **_harm(stored),
+            "subscriptions": subscriptions}
+
+
+def _harm(stored: Stored) -> dict:
+    """What is wrong with the topic, or was done to it; nothing of a topic that only publishes were written to."""
+    found = zip(_HARM, (stored.error, stored.foreign, stored.deleted, stored.lost))
+    return {name: value for name, value in found if value}
 
 
 def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
     """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
     rows = []
     for topic in topics:
-        health = observed.health(topic)
-        for partition in topic.partition_indexes:
-            found = partition_stats(observed, topic, partition, health)
+        for partition, stored in observed.stored(topic).items():
+            found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"], "rate_in": found["msgRateIn"], "error": found["error"],
-                         "foreign": found["foreignMessages"], "deleted": found["deletedMessages"], "lost": found["lostMessages"]})
+            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"], "rate_in": found["msgRateIn"],
+                         "error": found.get("error"), "foreign": found.get("foreignMessages", 0), "deleted": found.get("deletedMessages", 0),
+                         "lost": found.get("lostMessages", 0)})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
@@ -165,7 +169,9 @@ def _common(stats: dict) -> dict:
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
-    total["error"] = next((stats["error"] for stats in partitions.values()), None)
+    total |= {name: next((stats[name] for stats in partitions.values() if name in stats), None) for name in _HARM[:1]}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[1:]}
+    total = {name: value for name, value in total.items() if value or name not in _HARM}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
