@@ -127,8 +127,8 @@ class Admin(Policies):
         check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
         lost = lost_entries_of(self.layout, found, partitions)
-        self._requester.ask([{"kind": "skip", "topic": str(found.name), "partition": each.partition, "subscription": subscription,
-                              "first": each.first_position, "last": each.last_position} for each in lost])
+        self._requester.ask([{"kind": "ack", "topic": str(found.name), "partition": each.partition, "subscription": subscription,
+                              "first": each.first_position, "last": each.last_position, "properties": {"receipt": "true"}} for each in lost])
         return sum(each.messages for each in lost)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:

@@ -42,13 +42,7 @@ class Moves(Desk):
         return str(target)
 
     def skip(self, request: Request) -> None:
-        """Acknowledge the next messages, or, where the request names positions, these: what is lost is skipped so."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        if request.first is not None:
-            self.check_range(cursor, request.first, request.last)
-            if request.last > cursor.mark_delete:
-                self.draft.of(cursor).acks.add(max(request.first, cursor.mark_delete + 1), request.last)
-            return
         acknowledged = sorted([*((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED), *self.draft.of(cursor).acks])
         end = state.end_position(cursor.key.partition)
         self.mark_deleted(cursor, skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages")))

@@ -24,6 +24,7 @@ from pulsar_spark.storage.trimmed import trimmed_ledgers
 BLOCK_ROWS = 2048
 CACHED_BYTES = 64 * 1024 * 1024
 _SCHEMA = pa.schema([field for field in MESSAGES.schema if field.name not in ("publish_id", "partition")])
+_WITH_PUBLISH_ID = pa.schema([MESSAGES.schema.field("publish_id"), *_SCHEMA])
 
 
 class FileEntries(NamedTuple):
@@ -136,10 +137,10 @@ class MessageFiles:
             for group in range(file.metadata.num_row_groups):
                 of_group = file.metadata.row_group(group)
                 if _may_hold(of_group, "publish_id", publish_id, publish_id) and _may_hold(of_group, "entry_id", first, last):
-                    rows = file.read_row_group(group)
+                    rows = _conform(file.read_row_group(group), _WITH_PUBLISH_ID)
                     entry_ids = rows.column("entry_id")
                     inside = pc.and_(pc.greater_equal(entry_ids, first), pc.less_equal(entry_ids, last))
-                    found.append(_conform(rows.filter(pc.and_(inside, pc.equal(rows.column("publish_id"), publish_id)))))
+                    found.append(rows.filter(pc.and_(inside, pc.equal(rows.column("publish_id"), publish_id))).select(_SCHEMA.names))
         return found
 
     def _cached(self, key: tuple[str, int]) -> _Rows | None:
@@ -168,11 +169,11 @@ def _may_hold(group: pq.RowGroupMetaData, name: str, first: int | str, last: int
     return False
 
 
-def _conform(rows: pa.Table) -> pa.Table:
+def _conform(rows: pa.Table, schema: pa.Schema = _SCHEMA) -> pa.Table:
     """*rows* with the columns and types of messages, whoever wrote them."""
     names = set(rows.column_names)
-    arrays = [rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type) for field in _SCHEMA]
-    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+    arrays = [rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type) for field in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _in_order(rows: pa.Table) -> _Rows:
