@@ -1,6 +1,8 @@
 """A broker in a thread of the test's process, without Spark: the real rounds over the real requests, planned by :class:`PlainPlanner`."""
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import requests_of
@@ -19,7 +21,7 @@ class PlainBroker:
         prepare_root(self.layout)
         self.rounds = Rounds(load_bundle(self.layout), PlainPlanner().run, lambda: time.time_ns() // 1000, "plain")
         self.rounds.take_over()
-        self._stop = threading.Event()
+        self._stop, self._pause = threading.Event(), threading.Lock()
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -33,11 +35,21 @@ class PlainBroker:
         if self._failed is not None:
             raise self._failed
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """No round runs in the block."""
+        with self._pause:
+            yield
+
     def _run(self) -> None:
         try:
             while not self._stop.wait(0.005):
-                rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-                self.rounds.run(requests_of(rows), version)
+                with self._pause:
+                    self._round()
         except BaseException as failed:
             self._failed = failed
             raise
+
+    def _round(self) -> None:
+        rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
+        self.rounds.run(requests_of(rows), version)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import NO_POSITION
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_added
@@ -103,6 +104,7 @@ class LedgerIndex:
         self._lock = threading.Lock()
         self._version: int | None = None
         self._topics: dict[str, dict[int, _PartitionRuns]] = {}
+        self._foreign: dict[str, set[str]] = {}
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
         """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is not numbered."""
@@ -117,6 +119,13 @@ class LedgerIndex:
                     found.append(known[index].part(first, last))
                 index += 1
         yield from found
+
+    def foreign_files(self, topic_id: str) -> set[str]:
+        """Files of the topic that hold rows which are no publish."""
+        with self._lock:
+            self._partition(topic_id, -1)
+            self._refresh()
+            return set(self._foreign.get(topic_id, ()))
 
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
         """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic partition."""
@@ -167,7 +176,7 @@ class LedgerIndex:
         partitions: dict[int, _PartitionRuns] = {}
         if version > 0:
             dataset = dataset_of(open_table(self._path, version))
-            _append_rows(partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
+            self._append(topic_id, partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
         self._version = version
         self._topics[topic_id] = partitions
         return partitions
@@ -179,10 +188,13 @@ class LedgerIndex:
             rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
             for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
                 if topic_id in self._topics:
-                    _append_rows(self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
+                    self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
             self._version = commit.version
 
-
-def _append_rows(partitions: dict[int, _PartitionRuns], rows: pa.Table) -> None:
-    for row in rows.sort_by([("partition", "ascending"), ("first_position", "ascending")]).to_pylist():
-        partitions.setdefault(row["partition"], _PartitionRuns()).append(row)
+    def _append(self, topic_id: str, partitions: dict[int, _PartitionRuns], rows: pa.Table) -> None:
+        """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""
+        for row in rows.sort_by([("partition", "ascending"), ("first_position", "ascending")]).to_pylist():
+            if row["first_position"] != NO_POSITION:
+                partitions.setdefault(row["partition"], _PartitionRuns()).append(row)
+            elif row["path"]:
+                self._foreign.setdefault(topic_id, set()).add(row["path"])

@@ -106,8 +106,8 @@ def _unknown_feature(protocol: dict) -> str | None:
 def added_file(add: dict) -> AddedFile:
     """The file an ``add`` action tells of; ValueError, KeyError or TypeError for one that tells nonsense."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
-    bounds = [_object(stats.get(name) or {}, name) for name in ("minValues", "maxValues", "nullCount")]
-    values = _object(add.get("partitionValues") or {}, "partitionValues")
+    bounds = [_object({} if stats.get(name) is None else stats[name], name) for name in ("minValues", "maxValues", "nullCount")]
+    values = _object({} if add.get("partitionValues") is None else add["partitionValues"], "partitionValues")
     for value in values.values():
         if value is not None:
             _text(value, "a partition value")

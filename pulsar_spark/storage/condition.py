@@ -97,6 +97,11 @@ def _notes(layout: Layout, topic: Topic) -> pa.Table:
     return dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
 
 
+def foreign_paths(layout: Layout, topic: Topic) -> set[str]:
+    """Files of rows that are no publish, as far as a broker has followed the topic."""
+    return {path for path in _notes(layout, topic)["path"].to_pylist() if path}
+
+
 def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]) -> dict[int, int]:
     """Messages of each partition that were published, from position *firsts* on, and are in the table no more; *stored* is how many it has."""
     if not condition.is_rewritten:

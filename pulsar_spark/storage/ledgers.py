@@ -103,7 +103,7 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
     """The files of a commit that is a publish, as far as the log tells; none of any other."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
-    files = [_published_file(table, file) for file in commit.added if file.rows or not file.has_statistics]
+    files = [_published_file(table, commit.version, file) for file in commit.added if file.rows or not file.has_statistics]
     is_publish = None not in files and len({file.publish_id for file in files}) == 1 and all(
         file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows for file in files)
     return files if is_publish and _are_partitions(files, partitions) else []
@@ -126,14 +126,14 @@ def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int
 def check_statistics(table: Path, commit: Commit) -> None:
     """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files."""
     for file in commit.added:
-        _published_file(table, file)
+        _published_file(table, commit.version, file)
 
 
 def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
     return partitions is None or all(0 <= file.partition < partitions if partitions else file.partition == -1 for file in files)
 
 
-def _published_file(table: Path, file: AddedFile) -> PublishedFile | None:
+def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:
     """What numbering needs of a file; None where it holds rows that are not of one publish, or that cannot be told."""
     low, high, nulls = file.min_values, file.max_values, file.null_counts
     try:
@@ -146,7 +146,7 @@ def _published_file(table: Path, file: AddedFile) -> PublishedFile | None:
         if not all(isinstance(each, str) for each in ids) or not all(isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)):
             raise TypeError("publish ids and counts of nulls are texts and numbers")
     except (TypeError, ValueError) as broken:
-        raise CorruptState(f"{str(table)!r}: the statistics of file {file.path!r} cannot be believed ({broken})") from broken
+        raise CorruptState(f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})") from broken
     if len(bounds) < 4 or len(ids) < 2 or ids[0] != ids[1] or any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size")):
         return None
     first, last, smallest, largest = bounds

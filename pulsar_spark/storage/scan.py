@@ -30,7 +30,7 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
-    """The table in its latest version that can be read: where a commit cannot, as it was before that. DeltaError when none can, as ever without a table."""
+    """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it was before that. DeltaError when none can, as ever without a table."""
     try:
         return open_table(path)
     except TableNotFoundError:
@@ -40,8 +40,10 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
         latest = log.latest()
         for version in range(max(log.earliest(), latest - _LOOK_BACK), latest + 1):
             try:
-                log.commit(version)
+                is_readable = log.commit(version).asks_for is None
             except CorruptState:
+                is_readable = False
+            if not is_readable:
                 return open_table(path, version - 1)
         raise
 

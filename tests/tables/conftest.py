@@ -37,6 +37,9 @@ class Root:
         producer.flush()
         producer.close()
 
+    def send_one(self, value, topic="t") -> None:
+        self.client.create_producer(topic).send(value.encode())
+
     def subscribe(self, name="s", topic="t", **options) -> pulsar.Consumer:
         return self.client.subscribe(topic, name, **{**EARLIEST, **options})
 

@@ -5,6 +5,7 @@ delivery are asked for when the function begins, so two are in flight and the br
 meanwhile are handed over as one. At-least-once: a crash between the function's return and the acknowledgement's commit delivers again; ``delta_sink`` says
 how to have it exactly once.
 """
+import logging
 import os
 import queue
 import threading
@@ -19,9 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.frames.backlog import Backlog
-from pulsar_spark.client.frames.delivery import Answer, Delivery, answer, subtract
+from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, answer, subtract
 from pulsar_spark.client.frames.letters import FrameLetters
 from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions, one_of
+from pulsar_spark.client.frames.presence import Presence, presence
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, PulsarSparkError, UnknownError
@@ -29,6 +31,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
+
+log = logging.getLogger(__name__)
 
 MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")
@@ -213,9 +217,11 @@ class Consumption:
         began = time.monotonic()
         self._ask_for_more(delivery)
         ranges = tuple(part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, [])))
-        if not ranges:
+        found = presence(self._topic, self._ledgers, ranges)
+        self._tell_missing(found)
+        if not found.ranges:
             return
-        delivery = delivery._replace(ranges=ranges)
+        delivery = delivery._replace(ranges=found.ranges)
         done = self._runner.submit(self._call, delivery)
         error = done.exception()
         reply, letters = done.result() if error is None else (Answer([], list(ranges)), [])
@@ -225,7 +231,22 @@ class Consumption:
             self._error = error
         self._send(reply, letters)
         self._progress = {"round": delivery.round, "messages": delivery.messages, "acknowledged": len(reply.acknowledged), "given_back": len(reply.given_back),
-                          "put_off": len(reply.put_off), "seconds": time.monotonic() - began, "error": None if error is None else repr(error)}
+                          "put_off": len(reply.put_off), "deleted": found.deleted_messages, "seconds": time.monotonic() - began,
+                          "error": repr(error or found.error) if error or found.error else None}
+
+    def _tell_missing(self, found: Presence) -> None:
+        """Acknowledge what was deleted; what is lost is an error, and waits."""
+        self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
+        if found.error is None:
+            return
+        log.error("subscription %s: %s", self._options.subscription, found.error)
+        self._progress = {"round": None, "messages": 0, "acknowledged": len(found.deleted), "given_back": 0, "put_off": 0, "deleted": found.deleted_messages,
+                          "seconds": 0.0, "error": repr(found.error)}
+        for partition, first, last in found.lost if self._backlog is not None else ():
+            self._given_back.setdefault(partition, []).append((first, last))
+        if self._stops_on_error or self._backlog is not None:
+            self._error = found.error
+        self._is_stopping |= self._stops_on_error
 
     def _call(self, delivery: Delivery) -> tuple[Answer, list[dict]]:
         """What the function says, and the requests that put messages off."""
@@ -255,7 +276,8 @@ class Consumption:
             self._channel.submit(rows, is_urgent=True)
 
     def _read(self, delivery: Delivery) -> DataFrame:
-        return read_pieces(self._spark, self._topic, [piece for held in delivery.ranges for piece in self._pieces(held)], self._columns, self._with_payload)
+        return read_pieces(self._spark, self._topic, [piece for held in delivery.ranges for piece in self._pieces(held)], self._columns, self._with_payload,
+                           without=self._ledgers.foreign_files(self._topic.topic_id))
 
     def _pieces(self, held: PositionRange) -> list[Piece]:
         return [Piece(held.partition, run.ledger_id, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, run.first_position,
