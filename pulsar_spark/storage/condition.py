@@ -68,7 +68,7 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
                for row in notes.to_pylist() if row["path"]}
     is_rewritten = bool(pc.any(pc.is_null(notes["path"])).as_py())
     unnumbered: Counter[int] = Counter()
-    publish_ids, error = _publish_ids(layout, topic) if TableLog(topic.path).has(numbered + 1) else set(), None
+    publish_ids, error = _publish_ids(layout, topic, numbered) if TableLog(topic.path).has(numbered + 1) else set(), None
     try:
         for commit in TableLog(topic.path).commits(numbered):
             check_features(topic, commit)
@@ -116,10 +116,12 @@ def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: di
     return deleted
 
 
-def _publish_ids(layout: Layout, topic: Topic) -> set[str]:
+def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
+    """The publishes up to version *numbered*: a broker may be ahead of that by now, and what it numbered is no copy of itself."""
     if not (layout.broker_table(LEDGERS.name) / "_delta_log").is_dir():
         return set()
-    rows = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=["publish_id"], filter=pc.field("topic_id") == topic.topic_id)
+    wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("ledger_id") <= numbered)
+    rows = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=["publish_id"], filter=wanted)
     return set(pc.unique(rows["publish_id"]).to_pylist())
 
 

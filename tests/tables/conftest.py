@@ -2,12 +2,14 @@
 import json
 import time
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import read_topic
 from tests.plain_broker import PlainBroker
 
@@ -29,6 +31,9 @@ class Root:
 
     def table(self, topic="t") -> DeltaTable:
         return DeltaTable(str(self.path(topic)))
+
+    def rows(self, topic="t") -> pa.Table:
+        return dataset_of(self.path(topic)).to_table()
 
     def send(self, values, topic="t", **options) -> None:
         producer = self.client.create_producer(topic, **options)
@@ -72,11 +77,11 @@ def root(tmp_path):
 
 
 def receive(consumer, count=None, timeout_ms=10_000, acknowledge=True) -> list[str]:
-    """*count* messages, or all that come until nothing comes for a second."""
+    """*count* messages, or all that come until nothing comes for a while."""
     values = []
     while count is None or len(values) < count:
         try:
-            message = consumer.receive(timeout_ms if count is not None else 1000)
+            message = consumer.receive(timeout_ms if count is not None or not values else 1500)
         except pulsar.Timeout:
             if count is None:
                 return values

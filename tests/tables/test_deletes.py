@@ -84,7 +84,7 @@ def test_updated_messages_are_delivered_as_they_are_now(root):
 def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
     root.subscribe().close()
     root.send(range(4))
-    rows = root.table().to_pyarrow_table()
+    rows = root.rows()
     source = pa.table({"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"], "entry_id": pa.array([0, 1, 7], pa.int64())})
     (root.table().merge(source, "s.publish_id = t.publish_id and s.entry_id = t.entry_id", source_alias="s", target_alias="t")
      .when_matched_update({"partition_key": "'merged'"}, predicate="t.entry_id = 0").when_matched_delete(predicate="t.entry_id = 1")
@@ -130,7 +130,7 @@ def test_restore_gives_deleted_messages_back_to_who_has_not_passed_them(root):
 def test_an_overwritten_topic_has_no_messages_and_goes_on(root):
     root.subscribe().close()
     root.send(["a", "b"])
-    rows = root.table().to_pyarrow_table()
+    rows = root.rows()
     write_deltalake(str(root.path()), rows.slice(0, 1), mode="overwrite")
     consumer = root.subscribe()
     root.send(["c"])
