@@ -1,4 +1,6 @@
-"""A broker in a thread of the test's process, without Spark: the real rounds over the real requests, planned by :class:`PlainPlanner`."""
+"""A broker in a thread of the test's process, without Spark: the real rounds over the real requests, planned by
+:class:`PlainPlanner`."""
+
 import contextlib
 import threading
 import time

@@ -1,9 +1,12 @@
-"""Numbering what was published to a topic since the last look, commit by commit, and saying what else happened to its table.
+"""Numbering what was published to a topic since the last look, commit by commit, and saying what else happened to its
+table.
 
-A topic is a Delta table, so people write to it. Rows that are no publish are passed over and named; commits that remove or rewrite rows are named, so that
-readers look where the rows are now. What cannot be read, or asks for a feature this release does not know, stops the topic, and that alone: what was numbered stays
-deliverable, what comes behind waits, until the commit is mended (``pulsar-spark topics mend``) or the table no longer asks for the feature.
+A topic is a Delta table, so people write to it. Rows that are no publish are passed over and named; commits that remove
+or rewrite rows are named, so that readers look where the rows are now. What cannot be read, or asks for a feature this
+release does not know, stops the topic, and that alone: what was numbered stays deliverable, what comes behind waits,
+until the commit is mended (``pulsar-spark topics mend``) or the table no longer asks for the feature.
 """
+
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -20,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def number_topic(state: "TopicState") -> list[dict]:
-    """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or None."""
+    """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or
+    None."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     try:
         for commit in state.log.commits(state.version):
@@ -36,7 +40,8 @@ def number_topic(state: "TopicState") -> list[dict]:
 
 
 def may_go_on(state: "TopicState") -> bool:
-    """Whether a topic that is stopped is worth another look: the commit that stopped it was replaced, or others followed."""
+    """Whether a topic that is stopped is worth another look: the commit that stopped it was replaced, or others
+    followed."""
     return _stamp(state) != state.stopped_at
 
 
@@ -60,12 +65,23 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
         foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
-            log.warning("topic %s: commit %d added %d rows that are no publish, and nobody is sent them: 'pulsar-spark topics mend %s' removes them", name,
-                        commit.version, sum(file.rows for file in foreign), name)
+            log.warning(
+                "topic %s: commit %d added %d rows that are no publish, and nobody is sent them: 'pulsar-spark topics mend %s' removes them",
+                name,
+                commit.version,
+                sum(file.rows for file in foreign),
+                name,
+            )
     if commit.removed and not commit.trimmed:
-        log.warning("topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody", name, commit.version,
-                    commit.operation or "no operation named")
+        log.warning(
+            "topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody",
+            name,
+            commit.version,
+            commit.operation or "no operation named",
+        )
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
-            state.trimmed[partition] = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
+            state.trimmed[partition] = max(
+                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
+            )
     return rows

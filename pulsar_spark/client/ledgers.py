@@ -1,9 +1,10 @@
 """Positions and message ids: what the ``ledgers`` table says of the topics a client consumes, kept in memory.
 
-A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from ``first_position`` on, and in
-which file they lie. Runs of a partition are in the order of positions, which is the order of (ledger id, entry id) too, so both lookups are a binary
-search. A topic's runs are loaded when it is first asked about, and followed commit by commit from then on. The broker commits a round's ledgers before
-the round itself, so a position that was delivered is always there after a refresh.
+A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from
+``first_position`` on, and in which file they lie. Runs of a partition are in the order of positions, which is the order
+of (ledger id, entry id) too, so both lookups are a binary search. A topic's runs are loaded when it is first asked
+about, and followed commit by commit from then on. The broker commits a round's ledgers before the round itself, so a
+position that was delivered is always there after a refresh.
 """
 import threading
 from array import array
@@ -107,7 +108,8 @@ class LedgerIndex:
         self._foreign: dict[str, set[str]] = {}
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
-        """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is not numbered."""
+        """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
+        not numbered."""
         with self._lock:
             known = self._partition(topic_id, partition, until=last)
             if last >= known.end:
@@ -128,7 +130,8 @@ class LedgerIndex:
             return set(self._foreign.get(topic_id, ()))
 
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic partition."""
+        """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic
+        partition."""
         with self._lock:
             for is_refreshed in (False, True):
                 known = self._partition(topic_id, partition)

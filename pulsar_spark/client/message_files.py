@@ -1,7 +1,8 @@
 """Reading the messages of runs from a topic's files, a row group at a time, with the last ones kept decoded.
 
-A run names its file, so no table is opened. Where rows were removed or rewritten since, or the file is gone, they are found in the files the table has now
-(see storage.topic_files). What a consumer holds of a large row group is copied out in small blocks, so that one kept message does not keep a hundred megabytes.
+A run names its file, so no table is opened. Where rows were removed or rewritten since, or the file is gone, they are
+found in the files the table has now (see storage.topic_files). What a consumer holds of a large row group is copied out
+in small blocks, so that one kept message does not keep a hundred megabytes.
 """
 import threading
 from collections import OrderedDict
@@ -28,7 +29,8 @@ _WITH_PUBLISH_ID = pa.schema([MESSAGES.schema.field("publish_id"), *_SCHEMA])
 
 
 class FileEntries(NamedTuple):
-    """One file of a publish commit, as the topic's log tells of it; ``last_publish_time`` None where that is not known."""
+    """One file of a publish commit, as the topic's log tells of it; ``last_publish_time`` None where that is not
+    known."""
 
     ledger_id: int
     publish_id: str
@@ -65,8 +67,8 @@ class MessageFiles:
         self._lock = threading.Lock()
 
     def read(self, topic_path, partition: int, run: Run) -> Iterator[pa.Table]:
-        """The run's rows in order, in blocks of at most 2,048. Those that were deleted or trimmed are passed over; :class:`MessagesLost` behind the others when
-        some are lost."""
+        """The run's rows in order, in blocks of at most 2,048. Those that were deleted or trimmed are passed over;
+        :class:`MessagesLost` behind the others when some are lost."""
         last = run.first_entry_id + run.entries - 1
         return self.read_entries(topic_path, partition, run, run.first_entry_id, last, run.entries * run.batch_size)
 

@@ -1,7 +1,9 @@
 """The rows of a publish commit, from wherever they are now (see topic_files): for small amounts, read at once.
 
-Rows that trimming or a DELETE took out are nowhere; those whose file was taken by hand are lost, which is an error with a name, for whoever needs them.
+Rows that trimming or a DELETE took out are nowhere; those whose file was taken by hand are lost, which is an error with
+a name, for whoever needs them.
 """
+
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +24,8 @@ _PLACE = ("publish_id", "entry_id", "batch_index")
 
 
 class Missing(NamedTuple):
-    """Entries of a publish, as (first, last) ids, some of whose messages are not in the table: all of them if the entry is in ``whole``."""
+    """Entries of a publish, as (first, last) ids, some of whose messages are not in the table: all of them if the entry
+    is in ``whole``."""
 
     messages: int
     whole: list[tuple[int, int]]
@@ -35,9 +38,17 @@ class Missing(NamedTuple):
         return self.lost is not None
 
 
-def read_published(table: str | os.PathLike, path: str, publish_id: str, first: int, last: int, columns: list[str] | None = None,
-                   ledger_id: int = 0) -> pa.Table:
-    """Entries *first*..*last* (ids) of *publish_id*, commit *ledger_id*, that were published in file *path*, in no order: these *columns*, or all.
+def read_published(
+    table: str | os.PathLike,
+    path: str,
+    publish_id: str,
+    first: int,
+    last: int,
+    columns: list[str] | None = None,
+    ledger_id: int = 0,
+) -> pa.Table:
+    """Entries *first*..*last* (ids) of *publish_id*, commit *ledger_id*, that were published in file *path*, in no
+    order: these *columns*, or all.
 
     What was deleted or trimmed is not among them; :class:`MessagesLost` when some are lost.
     """
@@ -78,10 +89,18 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
     return [(int(known[index]) + 1, int(known[index + 1]) - 1) for index in at]
 
 
-def missing_of(table: str | os.PathLike, partition: int, file, first: int, last: int, batch_size: int | None, present: Iterable[tuple[np.ndarray, list]],
-               lost: list[str]) -> Missing | None:
-    """What is missing of entries *first*..*last* of *file* (a run, or a file of the log), of which those *present* are there: entry ids with batch indexes,
-    block by block. None for nothing, and for what was trimmed."""
+def missing_of(
+    table: str | os.PathLike,
+    partition: int,
+    file,
+    first: int,
+    last: int,
+    batch_size: int | None,
+    present: Iterable[tuple[np.ndarray, list]],
+    lost: list[str],
+) -> Missing | None:
+    """What is missing of entries *first*..*last* of *file* (a run, or a file of the log), of which those *present* are
+    there: entry ids with batch indexes, block by block. None for nothing, and for what was trimmed."""
     if file.ledger_id <= trimmed_ledgers(table, [partition])[partition]:
         return None
     blocks = list(present)
@@ -101,14 +120,18 @@ def missing_of(table: str | os.PathLike, partition: int, file, first: int, last:
 
 
 def find_missing(table: str | os.PathLike, partition: int, run) -> Missing | None:
-    """What is not in the table any more of the entries of *run*, without reading them where its file is still the table's."""
+    """What is not in the table any more of the entries of *run*, without reading them where its file is still the
+    table's."""
+
     def read(holder: str) -> pa.Table | None:
         if holder == run.path:
             os.stat(f"{table}/{holder}")
             return None
         return read_file(table, holder, MESSAGES.schema, list(_PLACE))
 
-    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and os.path.exists(f"{table}/{run.path}"):
+    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and os.path.exists(
+        f"{table}/{run.path}"
+    ):
         return None
     found, lost = read_where(table, run.path, run.publish_id, run.ledger_id, read)
     if None in [None if rows is None else 0 for rows in found]:
@@ -116,17 +139,32 @@ def find_missing(table: str | os.PathLike, partition: int, run) -> Missing | Non
     last = run.first_entry_id + run.entries - 1
     blocks = []
     for rows in found:
-        rows = rows.filter(pc.and_(pc.equal(rows["publish_id"], run.publish_id), pc.and_(
-            pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less_equal(rows["entry_id"], last))))
+        rows = rows.filter(
+            pc.and_(
+                pc.equal(rows["publish_id"], run.publish_id),
+                pc.and_(pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less_equal(rows["entry_id"], last)),
+            )
+        )
         blocks.append((rows["entry_id"].to_numpy(), rows["batch_index"].to_pylist()))
     return missing_of(table, partition, run, run.first_entry_id, last, run.batch_size, blocks, lost)
 
 
-def lost_entries(table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]], path: str) -> MessagesLost:
+def lost_entries(
+    table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]], path: str
+) -> MessagesLost:
     """The error that names lost entries."""
-    named = ", ".join(f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}" for first, last in ranges[:5])
+    named = ", ".join(
+        f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}"
+        for first, last in ranges[:5]
+    )
     more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
-    return MessagesLost(f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though nobody took it out of the "
-                        "table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC -s SUBSCRIPTION'",
-                        str(Path(table)), partition, ledger_id, tuple(ranges), path)
+    return MessagesLost(
+        f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though nobody took it out of the "
+        "table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC -s SUBSCRIPTION'",
+        str(Path(table)),
+        partition,
+        ledger_id,
+        tuple(ranges),
+        path,
+    )

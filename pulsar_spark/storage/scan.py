@@ -16,8 +16,9 @@ _LOOK_BACK = 10_000
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
     """The table at a path, in its latest version or a given one.
 
-    A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list promises nothing of files that come
-    meanwhile. ``deltalake`` takes that for a broken log; the next list has the commit. A gap that stays is raised as it is.
+    A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list
+    promises nothing of files that come meanwhile. ``deltalake`` takes that for a broken log; the next list has the
+    commit. A gap that stays is raised as it is.
     """
     for _ in range(_LISTINGS):
         try:
@@ -30,7 +31,8 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
 
 
 def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
-    """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it was before that. DeltaError when none can, as ever without a table."""
+    """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it
+    was before that. DeltaError when none can, as ever without a table."""
     try:
         return open_table(path)
     except TableNotFoundError:
@@ -49,10 +51,11 @@ def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
 
 
 def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
-    """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by their statistics.
+    """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by
+    their statistics.
 
-    Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's threads then wait for, and where the
-    interpreter ends meanwhile they abort the process (apache/arrow issue 34314).
+    Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's
+    threads then wait for, and where the interpreter ends meanwhile they abort the process (apache/arrow issue 34314).
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
     filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)

@@ -1,13 +1,15 @@
 """Where the rows of a publish are now: the one place that is asked before a file of a topic is read.
 
-A run of ``ledgers`` names the file that was published. Nearly always that file is still the table's, and nothing but two stats is spent to know it. But a topic
-is a Delta table: DELETE, UPDATE, MERGE and RESTORE take files out of it and put others in their place, though the old ones lie on the disk until VACUUM. So the
-log is followed for commits that remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and trimming
-move or end rows without changing any, so nobody needs to know before the file is gone.
+A run of ``ledgers`` names the file that was published. Nearly always that file is still the table's, and nothing but
+two stats is spent to know it. But a topic is a Delta table: DELETE, UPDATE, MERGE and RESTORE take files out of it and
+put others in their place, though the old ones lie on the disk until VACUUM. So the log is followed for commits that
+remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and
+trimming move or end rows without changing any, so nobody needs to know before the file is gone.
 
-A file that is the table's and is not there was taken by hand: its rows are lost. Rows whose file is no longer the table's, and that no other file has, were deleted
-or trimmed. Source: the Delta protocol, "Add File and Remove File".
+A file that is the table's and is not there was taken by hand: its rows are lost. Rows whose file is no longer the
+table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
 """
+
 import os
 import threading
 from bisect import bisect_right, insort
@@ -48,7 +50,9 @@ class _Snapshot(NamedTuple):
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
         """The files that may hold rows of a publish."""
         may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
-        found = self.paths.filter(pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))).to_pylist()
+        found = self.paths.filter(
+            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
+        ).to_pylist()
         return [path for path in found if partition_values(path).get("partition") == partition]
 
 
@@ -61,7 +65,8 @@ class TopicFiles:
         self._forget()
 
     def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
-        """The files that hold what publish commit *ledger_id* put into file *path*: mostly that, after rows were removed or rewritten perhaps others, or none."""
+        """The files that hold what publish commit *ledger_id* put into file *path*: mostly that, after rows were
+        removed or rewritten perhaps others, or none."""
         with self._lock:
             self._follow(ledger_id)
             if bisect_right(self._removing, ledger_id) == len(self._removing):
@@ -69,7 +74,8 @@ class TopicFiles:
             return self._holders(path, publish_id, self._removing[-1])
 
     def holders_now(self, path: str, publish_id: str) -> list[str]:
-        """The same for a file that is not where it should be: of the table as it is at this moment. *path* among them means that it is lost."""
+        """The same for a file that is not where it should be: of the table as it is at this moment. *path* among them
+        means that it is lost."""
         with self._lock:
             self._follow(self._log.latest())
             return self._holders(path, publish_id, self._seen)
@@ -104,7 +110,8 @@ class TopicFiles:
             self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
 
     def _look(self, versions: range) -> int:
-        """Note the commits among *versions* that remove rows; the last one that can be read. A commit that log clean-up took may have been one."""
+        """Note the commits among *versions* that remove rows; the last one that can be read. A commit that log clean-up
+        took may have been one."""
         if len(versions) > MOST_LOOKS:
             insort(self._removing, versions[-1])
             return versions[-1]
@@ -133,8 +140,11 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
         return found
 
 
-def read_where(table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]) -> tuple[list[T], list[str]]:
-    """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises FileNotFoundError for a file that is gone."""
+def read_where(
+    table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]
+) -> tuple[list[T], list[str]]:
+    """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises
+    FileNotFoundError for a file that is gone."""
     files = files_of(table)
     holders = files.holders(path, publish_id, ledger_id)
     found, lost = _read_each(holders, read)
@@ -168,6 +178,12 @@ def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
     except DeltaError as broken:
         raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken
     unknown = pa.nulls(files.num_rows, pa.string())
-    lowest, highest = (files[f"{bound}.publish_id"].combine_chunks().cast(pa.string()) if f"{bound}.publish_id" in files.column_names else unknown
-                       for bound in ("min", "max"))
-    return _Snapshot(opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest)
+    lowest, highest = (
+        files[f"{bound}.publish_id"].combine_chunks().cast(pa.string())
+        if f"{bound}.publish_id" in files.column_names
+        else unknown
+        for bound in ("min", "max")
+    )
+    return _Snapshot(
+        opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest
+    )

@@ -1,4 +1,5 @@
 """A root that a real broker serves, without Spark, and a client on it; and what people do to a topic's table."""
+
 import json
 import time
 

@@ -1,4 +1,6 @@
-"""What SQL does to messages that were published: gone for everybody, or delivered as they are now. Never an error, never counted as seen."""
+"""What SQL does to messages that were published: gone for everybody, or delivered as they are now. Never an error,
+never counted as seen."""
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -77,7 +79,12 @@ def test_updated_messages_are_delivered_as_they_are_now(root):
     root.table().update(updates={"partition_key": "'changed'"}, predicate="entry_id = 2")
     consumer = root.subscribe()
     messages = [consumer.receive(10_000) for _ in range(4)]
-    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [("0", ""), ("1", ""), ("2", "changed"), ("3", "")]
+    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [
+        ("0", ""),
+        ("1", ""),
+        ("2", "changed"),
+        ("3", ""),
+    ]
     assert "deletedMessages" not in root.stats() and "error" not in root.stats()
 
 
@@ -85,14 +92,32 @@ def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
     root.subscribe().close()
     root.send(range(4))
     rows = root.rows()
-    source = pa.table({"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"], "entry_id": pa.array([0, 1, 7], pa.int64())})
-    (root.table().merge(source, "s.publish_id = t.publish_id and s.entry_id = t.entry_id", source_alias="s", target_alias="t")
-     .when_matched_update({"partition_key": "'merged'"}, predicate="t.entry_id = 0").when_matched_delete(predicate="t.entry_id = 1")
-     .when_not_matched_insert({"publish_id": "s.publish_id", "entry_id": "s.entry_id", "batch_size": "1", "partition": "-1",
-                               "publish_time": "now()"}).execute())
+    source = pa.table(
+        {"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"], "entry_id": pa.array([0, 1, 7], pa.int64())}
+    )
+    (
+        root.table()
+        .merge(source, "s.publish_id = t.publish_id and s.entry_id = t.entry_id", source_alias="s", target_alias="t")
+        .when_matched_update({"partition_key": "'merged'"}, predicate="t.entry_id = 0")
+        .when_matched_delete(predicate="t.entry_id = 1")
+        .when_not_matched_insert(
+            {
+                "publish_id": "s.publish_id",
+                "entry_id": "s.entry_id",
+                "batch_size": "1",
+                "partition": "-1",
+                "publish_time": "now()",
+            }
+        )
+        .execute()
+    )
     consumer = root.subscribe()
     messages = [consumer.receive(10_000) for _ in range(3)]
-    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [("0", "merged"), ("2", ""), ("3", "")]
+    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [
+        ("0", "merged"),
+        ("2", ""),
+        ("3", ""),
+    ]
     with pytest.raises(pulsar.Timeout):
         consumer.receive(500)
 

@@ -1,4 +1,6 @@
-"""A file of a topic taken by hand: its messages are named as lost, everything else flows, and skipping them is a command."""
+"""A file of a topic taken by hand: its messages are named as lost, everything else flows, and skipping them is a
+command."""
+
 from datetime import timedelta
 
 import pytest
@@ -24,11 +26,18 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
     assert receive(consumer, 2) == ["a", "b"]
     with pytest.raises(pulsar.MessagesLost, match="2:0 to 2:1") as raised:
         consumer.receive(10_000)
-    assert (raised.value.ledger_id, raised.value.ranges, raised.value.path) == (2, ((0, 1),), file) and "skip-lost" in str(raised.value)
+    assert (raised.value.ledger_id, raised.value.ranges, raised.value.path) == (
+        2,
+        ((0, 1),),
+        file,
+    ) and "skip-lost" in str(raised.value)
     assert receive(consumer) == ["e", "f"]
     stats = root.stats()
     assert (stats["lostMessages"], stats["subscriptions"]["s"]["msgBacklog"]) == (2, 2)
-    assert [(each["first_position"], each["last_position"], each["messages"], each["path"]) for each in root.admin.lost_messages("t")] == [(2, 3, 2, file)]
+    assert [
+        (each["first_position"], each["last_position"], each["messages"], each["path"])
+        for each in root.admin.lost_messages("t")
+    ] == [(2, 3, 2, file)]
     assert root.admin.skip_lost("t", "s") == 2
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
     root.send(["g"])
@@ -59,7 +68,10 @@ def test_a_batch_receive_gives_what_it_has_before_it_says_what_is_lost(root):
     assert [message.data() for message in consumer.batch_receive()] == [b"e", b"f"]
 
 
-@pytest.mark.parametrize(("runs", "options"), [(1, {}), (2, {"batching_enabled": True, "batching_max_messages": 3, "batching_max_publish_delay_ms": 100})])
+@pytest.mark.parametrize(
+    ("runs", "options"),
+    [(1, {}), (2, {"batching_enabled": True, "batching_max_messages": 3, "batching_max_publish_delay_ms": 100})],
+)
 def test_a_file_that_is_lost_before_it_was_numbered(root, runs, options):
     root.subscribe().close()
     with root.broker.paused():

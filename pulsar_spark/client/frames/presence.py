@@ -1,9 +1,11 @@
 """What of a delivery is still in the topic's table, before a function is called with it.
 
-Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function gets, so that what is acknowledged is what
-was there. Those whose file was taken by hand are left out too, and stay delivered: they are an error that names them, until somebody skips them
-(``pulsar-spark subscriptions skip-lost``) or puts the file back.
+Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function
+gets, so that what is acknowledged is what was there. Those whose file was taken by hand are left out too, and stay
+delivered: they are an error that names them, until somebody skips them (``pulsar-spark subscriptions skip-lost``) or
+puts the file back.
 """
+
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -16,7 +18,8 @@ from pulsar_spark.storage.topics import Topic
 
 
 class Presence(NamedTuple):
-    """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not; ``deleted_messages`` counts those of batches too."""
+    """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
+    ``deleted_messages`` counts those of batches too."""
 
     ranges: tuple[PositionRange, ...]
     deleted: list[tuple[int, int, int]]
@@ -34,11 +37,16 @@ def presence(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]
             missing = find_missing(topic.path, held.partition, run)
             if missing is None:
                 continue
-            positions = [(first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id) for first, last in _entries(missing)]
+            positions = [
+                (first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id)
+                for first, last in _entries(missing)
+            ]
             gone += positions
             (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
             if missing.is_lost:
-                error = error or lost_entries(topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost)
+                error = error or lost_entries(
+                    topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost
+                )
             else:
                 messages += missing.messages
         there += subtract(held, gone) if gone else [held]
