@@ -63,6 +63,9 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
             for run in runs:
                 state.ledgers(partition).add(run)
         foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
+        if foreign:  # a file that is added again, with other statistics say, is still the one that was published
+            published = {run.path for ledgers in state.partitions.values() for run in ledgers.runs}
+            foreign = [file for file in foreign if file.path not in published]
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
             log.warning(

@@ -17,7 +17,7 @@ from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import NO_POSITION, check_statistics, foreign_files, note_rows, number_commit
+from pulsar_spark.storage.ledgers import NO_POSITION, check_statistics, foreign_files, ledgers_of_topic, note_rows, number_commit
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
@@ -87,6 +87,7 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     }
     is_rewritten = bool(pc.any(pc.is_null(notes["path"])).as_py())
     unnumbered: Counter[int] = Counter()
+    published: set[str] = set()
     publish_ids, error = (
         _publish_ids(layout, topic, numbered) if TableLog(topic.path).has(numbered + 1) else set(),
         None,
@@ -96,6 +97,7 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             check_features(topic, commit)
             numbered_now = number_commit(topic.path, commit, {}, publish_ids, topic.partitions)
             for partition, runs in numbered_now.items():
+                published |= {run.path for run in runs}
                 unnumbered[partition] += sum(run.entries * run.batch_size for run in runs)
             for row in note_rows(
                 str(topic.name),
@@ -110,6 +112,9 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             is_rewritten |= bool(commit.removed) and not commit.trimmed
     except CorruptState as broken:
         error = stopped_text(topic, broken)
+    if foreign:  # a file that is added again is still the one that was published
+        published |= {run.path for ledgers in ledgers_of_topic(layout, topic.topic_id).values() for run in ledgers.runs}
+        foreign = {place: file for place, file in foreign.items() if file.path not in published}
     return Condition(numbered, error, tuple(foreign.values()), is_rewritten, unnumbered)
 
 
