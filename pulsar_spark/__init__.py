@@ -38,6 +38,7 @@ from pulsar_spark.errors import (
     InvalidUrl,
     JavaNotFound,
     MemoryBufferIsFull,
+    MessagesLost,
     MessageTooBig,
     NewerLayout,
     NotAllowedError,
@@ -55,6 +56,7 @@ from pulsar_spark.errors import (
     SubscriptionNotFound,
     Timeout,
     TopicNotFound,
+    TopicStopped,
     UnknownError,
 )
 from pulsar_spark.exceptions import (

@@ -152,8 +152,9 @@ LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
     ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
     ("publish_id", pa.string(), "the commit's publish id"),
-    ("first_entry_id", pa.int64(), "entry id of the run's first entry"),
-    ("first_position", pa.int64(), "its position: dense and in commit order within the partition"),
+    ("first_entry_id", pa.int64(), "entry id of the run's first entry; of a note on foreign rows how many they are"),
+    ("first_position", pa.int64(), "its position: dense and in commit order within the partition; -1 in a note, which is no run: without a path it says that "
+                                   "the commit removed or rewrote rows, with one that the file holds rows which are no publish"),
     ("entries", pa.int64(), "entries in the run"),
     ("batch_size", pa.int32(), "messages in each entry of the run"),
     ("min_publish_time", TIME, "earliest publish time in the file"),

@@ -17,6 +17,8 @@ from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
+from pulsar_spark.storage.lost import lost_entries_of
+from pulsar_spark.storage.mending import mend_topic
 from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
 from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_partition, resolve_topic
 
@@ -99,6 +101,15 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
         self.remove_policies(namespace, *self.get_policies(namespace))
 
+    def lost_messages(self, topic: str) -> list[dict]:
+        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many, and the file."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
+
+    def mend(self, topic: str, dry_run: bool = False) -> list[dict]:
+        """Take out of the way what stops the topic, and remove rows that are no publish; what was done, or with *dry_run* would be. Needs no broker."""
+        return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
+
     # Subscriptions
 
     def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
@@ -124,6 +135,15 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         resolve_partition(self.layout, topic, "skip on")
         return sum(int(reply["text"] or 0)
                    for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
+
+    def skip_lost(self, topic: str, subscription: str) -> int:
+        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for them; how many they are."""
+        check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        lost = lost_entries_of(self.layout, found, partitions)
+        self._requester.ask([{"kind": "ack", "topic": str(found.name), "partition": each.partition, "subscription": subscription,
+                              "first": each.first_position, "last": each.last_position, "properties": {"receipt": "true"}} for each in lost])
+        return sum(each.messages for each in lost)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything published so far."""
@@ -174,7 +194,8 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     def stats(self, topic: str) -> dict:
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
-        observed, stored = Observation(self.layout), read_stored(found)
+        observed = Observation(self.layout)
+        stored = observed.stored(found)
         parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.liveness import Liveness
+from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState, InvalidTopicName, TopicNotFound
-from pulsar_spark.protocol.policies import POLICIES, policy_number
+from pulsar_spark.protocol.policies import POLICIES, TOPIC_STOPPED, policy_number
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, ledger_rows, number_commit, read_ledgers, runs_of
+from pulsar_spark.storage.ledgers import PartitionLedgers, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -34,7 +35,7 @@ MAX_LEASE_MS = 24 * 60 * 60 * 1000
 @dataclass
 class TopicState:
     """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the first position left of partitions that lost
-    some, ``error`` says why numbering stopped, if it did, ``checked_at`` when maintenance looked at it last."""
+    some, ``error`` says why numbering stopped, if it did, and ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
@@ -44,10 +45,21 @@ class TopicState:
     publish_ids: set[str] = field(default_factory=set)
     trimmed: dict[int, int] = field(default_factory=dict)
     error: str | None = None
+    stopped_at: tuple | None = None
     checked_at: int | None = None
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         return self.partitions.setdefault(partition, PartitionLedgers())
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit that is numbered."""
+        return max((ledgers.runs[-1].ledger_id for ledgers in self.partitions.values() if ledgers.runs), default=0)
+
+    @property
+    def has_news(self) -> bool:
+        """Has the log moved behind what is numbered, and may it be followed? Microseconds."""
+        return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
 
     def first_position(self, partition: int) -> int:
         """The first position that was not trimmed."""
@@ -104,6 +116,13 @@ class Bundle:
         if value is not None:
             self.policies[owner, name] = value
         return self.policy_row(owner, name, value)
+
+    def say_stopped(self, state: TopicState) -> list[dict]:
+        """The row that says whether a topic is stopped, and why; none where that was said before."""
+        name = str(state.topic.name)
+        if self.policies.get((name, TOPIC_STOPPED)) == state.error:
+            return []
+        return [self.set_policy(name, TOPIC_STOPPED, state.error)]
 
     def topic(self, name: str) -> TopicState:
         """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
@@ -191,24 +210,10 @@ class Bundle:
                 parsed = parse_topic_name(name)
                 with self._looking_at(str(parsed)):
                     self.topic(str(parsed))
-        for name, state in self.topics.items():
-            if state.error or not state.log.has(state.version + 1):
+        for state in self.topics.values():
+            if not state.has_news:
                 continue
-            try:
-                for commit in state.log.commits(state.version):
-                    ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
-                    numbered = number_commit(state.topic.path, commit, ends, state.publish_ids)
-                    for partition, runs in numbered.items():
-                        for run in runs:
-                            state.ledgers(partition).add(run)
-                    for partition, ledger_id in commit.trimmed.items():
-                        state.trimmed[partition] = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
-                    rows += ledger_rows(name, state.topic.topic_id, numbered)
-                    state.version = commit.version
-            except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic
-                if is_fault_of_disk(broken):
-                    raise
-                state.error = str(broken) if isinstance(broken, CorruptState) else f"{type(broken).__name__}: {broken}"
+            rows += number_topic(state)
             moved.append(state)
         moved += [state for state in self.stopped if state not in moved]
         self.stopped = []
@@ -216,7 +221,7 @@ class Bundle:
 
     def has_news(self) -> bool:
         """Has any topic's log moved, or any folder of topics changed? Microseconds a topic."""
-        return any(not state.error and state.log.has(state.version + 1) for state in self.topics.values()) or bool(self._folders.changed())
+        return any(state.has_news for state in self.topics.values()) or bool(self._folders.changed())
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:

@@ -9,7 +9,7 @@ from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicStat
 from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import SubscriptionBusy
+from pulsar_spark.errors import SubscriptionBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
@@ -30,6 +30,8 @@ class Members(Desk):
 
     def subscribe(self, request: Request) -> str:
         state, properties = self.topic_of(request), request.properties
+        if state.error:
+            raise TopicStopped(state.error)
         wanted = properties.get("subscription_type", "Exclusive")
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:

@@ -107,9 +107,7 @@ class Rounds:
         bundle.waiting_letters.try_due(draft.now)
         draft.facts += bundle.waiting_letters.facts()
         for state in moved:
-            if state.error and not is_trial:
-                log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
-            draft.facts += _topic_rows(state)
+            draft.facts += _topic_rows(state) + bundle.say_stopped(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)

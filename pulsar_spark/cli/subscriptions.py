@@ -58,6 +58,16 @@ def skip(topic: Topic, subscription: Subscription, root: Root, count: Annotated[
     typer.echo(f"skipped {admin(root, timeout).skip_messages(topic, subscription, count)}")
 
 
+@app.command("skip-lost")
+def skip_lost(topic: Topic, subscription: Subscription, root: Root, as_json: Json = False, timeout: TimeoutSeconds = 30):
+    """Acknowledge the messages whose file was taken by hand ('topics lost' lists them)."""
+    skipped = admin(root, timeout).skip_lost(topic, subscription)
+    if as_json:
+        print_json({"skipped": skipped})
+    else:
+        typer.echo(f"skipped {skipped}")
+
+
 @app.command()
 def peek(topic: Topic, subscription: Subscription, root: Root,
          count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to show.")] = 1,

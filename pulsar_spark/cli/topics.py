@@ -83,6 +83,32 @@ def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
     typer.echo(f"unloaded {topic}")
 
 
+@app.command()
+def mend(topic: Topic, root: Root, dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+         as_json: Json = False):
+    """Take out of the way what stops a topic, and remove rows that are no publish."""
+    found = admin(root).mend(topic, dry_run)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(["commit", "what", "rows", "text"], [(each["version"], each["what"], each["rows"], each["text"]) for each in found],
+                    "would be mended" if dry_run else "mended")
+    else:
+        typer.echo(f"nothing stops {topic}")
+
+
+@app.command()
+def lost(topic: Topic, root: Root, as_json: Json = False):
+    """List the messages whose file was taken by hand; 'subscriptions skip-lost' acknowledges them."""
+    found = admin(root).lost_messages(topic)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["partition", "positions", "entries", "messages", "file"], [
+            (each["partition"], f"{each['first_position']} to {each['last_position']}",
+             f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}", each["messages"], each["path"]) for each in found])
+
+
 def stats(topic: Topic, root: Root, as_json: Json = False):
     """Show backlog, unacknowledged messages and counters of a topic's subscriptions and consumers."""
     found = admin(root).stats(topic)
@@ -91,6 +117,10 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
         return
     typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
                f"partitions: {len(found.get('partitions', ())) or 'none'}")
+    for name, text in (("error", "{}"), ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
+                       ("deletedMessages", "{} messages were deleted"), ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'")):
+        if name in found:
+            typer.echo(text.format(found[name]))
     subscriptions = found["subscriptions"].items()
     print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "letters wait", "out",
                  "redelivered", "acked", "out/s", "redelivered/s"], [

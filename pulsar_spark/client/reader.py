@@ -11,7 +11,7 @@ from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.message_files import FileEntries
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.topics import Topic
@@ -74,7 +74,9 @@ class Reader:
 
     @public_call
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
+        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
+
+        :class:`MessagesLost` where a file was taken by hand, once; the next call goes on behind it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -108,6 +110,8 @@ class Reader:
             with self._lock:
                 message = self._peek()
                 self._next = None
+            if isinstance(message, MessagesLost):
+                raise message
             left = None if deadline is None else deadline - time.monotonic()
             if message is not None or (left is not None and left <= 0):
                 return message
@@ -126,12 +130,15 @@ class Reader:
         for file in files:
             if self._start_time is not None and file.last_publish_time is not None and file.last_publish_time + timedelta(milliseconds=1) < self._start_time:
                 continue
-            for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
-                block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
-                for index in range(len(block)):
-                    message = Message(block, index, self._schema, -1, None)
-                    if self._is_wanted(message, file):
-                        yield message
+            try:
+                for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
+                    block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
+                    for index in range(len(block)):
+                        message = Message(block, index, self._schema, -1, None)
+                        if self._is_wanted(message, file):
+                            yield message
+            except MessagesLost as lost:
+                yield lost
 
     def _is_wanted(self, message: Message, file: FileEntries) -> bool:
         if self._start_time is not None:

@@ -15,7 +15,7 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 
 
 class Receiver:
@@ -28,10 +28,11 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message]] | None = None
+        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
         self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
+        self._lost: MessagesLost | None = None
         self.is_closed = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
@@ -83,7 +84,13 @@ class Receiver:
         messages, size = [], 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
-            message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            try:
+                message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except MessagesLost as lost:
+                if not messages:
+                    raise
+                self._lost = lost
+                break
             if message is None:
                 break
             messages.append(message)
@@ -116,8 +123,11 @@ class Receiver:
             self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived."""
+        """The next message of what has arrived. Lost ones are an error, once; the next call goes on behind them."""
         self.check_open()
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            raise lost
         while True:
             if self._current is None:
                 if not self._arrived:
@@ -127,9 +137,13 @@ class Receiver:
                     continue
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             delivery, messages = self._current
-            subscription = delivery.subscription
+            subscription, lost = delivery.subscription, None
             try:
                 for message in messages:
+                    if isinstance(message, MessagesLost):
+                        lost = message
+                        self._taken += 1
+                        break
                     is_shown = subscription.hand_out(message)
                     self._taken += 1
                     if is_shown:
@@ -141,4 +155,6 @@ class Receiver:
             except PulsarSparkError as error:
                 self.fail(error)
                 raise
+            if lost is not None:
+                raise lost
             self._current = None

@@ -34,6 +34,9 @@ CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds"
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the policies, nobody's to set."""
 
+TOPIC_STOPPED = "topic_stopped"
+"""Likewise: what stops a topic, in words; absent while nothing does."""
+
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 """Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
 

@@ -73,18 +73,20 @@ def staging_folder(table: str | os.PathLike) -> Path:
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
-                 statistics_of: tuple[str, ...] = ()) -> bool:
+                 statistics_of: tuple[str, ...] = (), not_null: tuple[str, ...] = ()) -> bool:
     """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
-    the columns *statistics_of*, or, without them, of all."""
+    the columns *statistics_of*, or, without them, of all; Delta refuses rows without the columns *not_null* (writer
+    version 2, "Column Invariants")."""
     if TableLog(path).latest() >= 0:
         return False
     description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
     configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
         forks.use()
-        DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None,
+        DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
         first = draft / "_delta_log" / f"{0:020d}.json"
         log_folder.mkdir(parents=True, exist_ok=True)
@@ -133,8 +135,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
 def _parse_definition(path, description: str | None, table_id: str) -> Definition:
     try:
         properties = json.loads(description or "")
-        is_ours = properties.pop("format") == FORMAT
-    except (ValueError, KeyError, AttributeError):
+        is_ours = properties.pop("format") == FORMAT and isinstance(properties["table"], str) and isinstance(properties["layout_version"], int)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_ours = False
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")

@@ -29,6 +29,8 @@ MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
 """What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not among them: their bounds take longest."""
 
+NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
+"""What every message has: NOT NULL in the table, so that Delta itself refuses rows of others that are no publish. Tables of earlier releases are without."""
 
 
 class Topic(NamedTuple):
@@ -84,7 +86,8 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         layout.check_new_topic(name)
     prepare_root(layout)
     created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
-                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS)
+                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS,
+                           not_null=NEVER_NULL)
     return read_topic(layout, name) if created else None
 
 
@@ -98,7 +101,11 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
         raise TopicNotFound(f"topic {str(name)!r} does not exist: create it, or publish to it first") from None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
-    return Topic(name, path, definition.table_id, definition.properties["partitions"])
+    partitions = definition.properties.get("partitions")
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
+        raise CorruptState(f"{str(path)!r}: the topic's definition says {partitions!r} partitions: restore the table's "
+                           "first commit, or delete the folder")
+    return Topic(name, path, definition.table_id, partitions)
 
 
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:

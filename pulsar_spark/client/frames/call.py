@@ -8,7 +8,6 @@ from pulsar_spark.client.frames.delivery import Answer, Delivery, answer
 from pulsar_spark.client.frames.letters import FrameLetters
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic
 
@@ -31,8 +30,8 @@ class Caller:
     def __init__(
         self,
         spark: SparkSession,
-        layout: Layout,
         topic: Topic,
+        ledgers: LedgerIndex,
         function: ConsumeFunction,
         columns: Sequence[str] | None,
         *,
@@ -45,7 +44,7 @@ class Caller:
             columns,
             with_payload,
         )
-        self._ledgers = LedgerIndex(layout)
+        self._ledgers = ledgers
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
         """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
@@ -68,6 +67,7 @@ class Caller:
             [piece for held in delivery.ranges for piece in self._pieces(held)],
             self._columns,
             self._with_payload,
+            without=self._ledgers.foreign_files(self._topic.topic_id),
         )
 
     def _pieces(self, held: PositionRange) -> list[Piece]:

@@ -21,9 +21,11 @@ from pulsar_spark.client.frames import running
 from pulsar_spark.client.frames.backlog import Backlog
 from pulsar_spark.client.frames.backoff import Backoff
 from pulsar_spark.client.frames.call import Caller, ConsumeFunction
-from pulsar_spark.client.frames.delivery import Answer, Delivery, subtract
+from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, subtract
 from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.client.frames.presence import Presence, presence
 from pulsar_spark.client.frames.progress import Progress, fields, told
+from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import is_running
@@ -48,7 +50,8 @@ class Consuming:
     ):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
         self._max_messages, self._timeout = max_messages, timeout
-        self._caller = Caller(spark, layout, topic, function, columns, with_payload=with_payload)
+        self._ledgers = LedgerIndex(layout)
+        self._caller = Caller(spark, topic, self._ledgers, function, columns, with_payload=with_payload)
         self.seat = running.Seat(str(layout.root), str(topic.name), tuple(partitions), options.subscription)
         self.start_time = datetime.now(timezone.utc)
         # A failed delivery that is followed by another one would be a gap below the sink's transaction.
@@ -155,9 +158,11 @@ class Consuming:
         ranges = tuple(
             part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
         )
-        if not ranges:
+        found = presence(self._topic, self._ledgers, ranges)
+        self._tell_missing(found)
+        if not found.ranges:
             return
-        delivery = delivery._replace(ranges=ranges)
+        delivery = delivery._replace(ranges=found.ranges)
         reply, letters, error = self._caller.call(delivery, self._options.letters, self._membership.row)
         if error is None:
             self._backoff.succeeded()
@@ -167,7 +172,26 @@ class Consuming:
             self._take_error(delivery, error)
         self._send(reply, letters)
         pause = self._backoff.seconds_left if error else 0.0
-        self._progress.note(delivery, reply, time.monotonic() - began, error, self._backoff.failures, pause)
+        self._progress.note(delivery, reply, time.monotonic() - began, error or found.error, self._backoff.failures, pause,
+                            deleted=found.deleted_messages)
+
+    def _tell_missing(self, found: Presence) -> None:
+        """Acknowledge what was deleted; what is lost is an error, and waits."""
+        self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
+        if found.error is None:
+            if not found.ranges and found.deleted:
+                self._progress.missing(found.deleted_messages, None)
+            return
+        log.error("%s: %s", self._who(), found.error)
+        self._progress.missing(found.deleted_messages, found.error)
+        for partition, first, last in found.lost if self._backlog is not None else ():
+            self._given_back.setdefault(partition, []).append((first, last))
+        if self._stops_on_error or self._backlog is not None:
+            self._error = found.error
+        else:
+            self._backoff.error = found.error
+        if self._stops_on_error:
+            self._stopping.set()
 
     def _take_error(self, delivery: Delivery, error: BaseException) -> None:
         """The function raised: say so, and pause or stop."""

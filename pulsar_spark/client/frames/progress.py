@@ -28,9 +28,11 @@ class Progress:
         error: BaseException | None,
         failures: int,
         pause: float,
+        *,
+        deleted: int = 0,
     ) -> None:
-        """A delivery was handled; of a function that raised, how often in a row it did, and the seconds until it is
-        called again."""
+        """A delivery was handled, of which *deleted* messages were no longer there; of a function that raised, how
+        often in a row it did, and the seconds until it is called again."""
         back = sum(held.messages for held in reply.given_back)
         counts = {
             "deliveries": 1,
@@ -48,11 +50,18 @@ class Progress:
             "acknowledged": len(reply.acknowledged),
             "given_back": len(reply.given_back),
             "put_off": len(reply.put_off),
+            "deleted": deleted,
             "seconds": seconds,
             "error": None if error is None else repr(error),
             "failures": failures,
             "pause_seconds": pause,
         }
+
+    def missing(self, deleted: int, error: BaseException | None) -> None:
+        """Of a delivery *deleted* messages were no longer there; with *error*, others are lost."""
+        counts = dict.fromkeys(("messages", "acknowledged", "given_back", "put_off", "seconds", "failures"), 0)
+        self.last = {"round": None, **counts, "deleted": deleted, "error": None if error is None else repr(error),
+                     "pause_seconds": 0.0}
 
     def look(self) -> None:
         """Write the line of the minute, if one is over in which something happened."""
