@@ -50,6 +50,6 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     is_partly_acked_unread = F.col("left_unacked").isNotNull() & (F.col("info.status") == "unread")
     status = (F.when(F.col("is_acked") | (F.col("info.status") == "acknowledged") | (F.size("ack_set") == 0), F.lit("acknowledged"))
               .when(is_partly_acked_unread, F.lit("replay")).otherwise(F.col("info.status")))
-    return known.where("lane > 0 or (last >= first and (is_acked or info is not null))").select(
+    return known.where("(lane > 0 and last is not null) or (lane = 0 and last >= first and (is_acked or info is not null))").select(
         *KEYS, *PASSES, "first", "last", status.alias("status"), "info.consumer_id", "info.delivery_round",
         F.coalesce("info.redelivery_count", F.lit(0)).alias("redelivery_count"), "info.due_time", "ack_set", "info.batch_size", "back")
