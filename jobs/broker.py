@@ -6,9 +6,13 @@ Under spark-submit the signal reaches the JVM first, which ends at once with exi
 broker goes on from there. ``pulsar-spark broker`` finishes its round and ends with 0.
 """
 import argparse
+import logging
 
 from pulsar_spark.broker.runner import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+
+log = logging.getLogger("pulsar_spark.jobs.broker")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -16,8 +20,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--root", required=True, help="folder of the tables")
     parser.add_argument("--max-unacked-messages-per-broker", type=int, default=0,
                         help="at so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit")
+    add_logging_arguments(parser)
     given = parser.parse_args(arguments)
+    set_up_job_logging(given)
     run_broker(given.root, max_unacked_messages_per_broker=given.max_unacked_messages_per_broker)
+    log.info("broker of root %s stopped", given.root)
 
 
 if __name__ == "__main__":

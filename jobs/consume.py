@@ -1,15 +1,21 @@
-"""spark-submit job: write a subscription's messages to a Delta table, each exactly once. A broker must be running on the root.
+"""spark-submit job: write a subscription's messages to a Delta table, each exactly once. A broker must be running on
+the root.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders --subscription lake --target /data/orders_raw
+spark-submit --properties-file conf/spark-defaults.conf jobs/consume.py --root /data/pulsar --topic orders
+--subscription lake --target /data/orders_raw
 
-It runs until it is told to stop (SIGTERM); with ``--available-now`` it ends when everything published before its start is written, as a scheduled run wants.
+It runs until it is told to stop (SIGTERM, Ctrl-C), and ends with 0 then; with ``--available-now`` it ends when
+everything published before its start is written, as a scheduled run wants, and with 143 (130) when it is stopped
+before. A new subscription starts at the earliest message, as with ``consume``.
 """
 import argparse
-import signal
+import sys
 
 from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.cli.signals import exit_code, told_to_end
 from pulsar_spark.client.frames import consume, to_delta
-from pulsar_spark.client.frames.membership import INITIAL_POSITIONS
+from pulsar_spark.client.frames.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
 from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
 from pulsar_spark.storage.session import spark_session
 
@@ -21,20 +27,27 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--subscription", required=True)
     parser.add_argument("--target", required=True, help="path of the Delta table to append to; created if missing")
     parser.add_argument("--subscription-type", choices=IMPLEMENTED_TYPES, default="Exclusive")
-    parser.add_argument("--initial-position", choices=INITIAL_POSITIONS, default="Earliest", help="where a new subscription starts")
+    parser.add_argument("--initial-position", choices=INITIAL_POSITIONS, default=DEFAULT_INITIAL_POSITION,
+                        help=f"where a new subscription starts; {DEFAULT_INITIAL_POSITION} without it")
     parser.add_argument("--available-now", action="store_true", help="end when everything published before the start is written")
+    add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
+    set_up_job_logging(given)
     spark = spark_session("pulsar_spark consume")
-    with consume(spark, given.root, given.topic, given.subscription, to_delta(given.target, name=given.subscription),
+    target = to_delta(given.target, name=given.subscription)
+    with consume(spark, given.root, given.topic, given.subscription, target,
                  subscription_type=given.subscription_type, initial_position=given.initial_position, available_now=given.available_now) as consumption:
-        previous = signal.signal(signal.SIGTERM, lambda *_: consumption.stop())
-        consumption.await_termination()
-        signal.signal(signal.SIGTERM, previous)
-    print(f"done: {given.topic} {given.subscription} is written to {given.target}", flush=True)
+        with told_to_end(lambda: consumption.stop(0)) as signals:
+            consumption.await_termination()
+    what = "stopped" if signals else "done"
+    print(f"{what}: {consumption.totals['acknowledged']} messages of {given.topic} {given.subscription} acknowledged, "
+          f"{target.rows_written} rows written to {given.target}", flush=True)
+    if signals and given.available_now:
+        sys.exit(exit_code(signals[0]))
 
 
 if __name__ == "__main__":

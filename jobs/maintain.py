@@ -9,6 +9,7 @@ import json
 
 from pulsar_spark.admin import upkeep
 from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.storage.layout import Layout
 
 
@@ -21,11 +22,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--vacuum-hours", type=int, help="delete files that left a table more than so many hours ago")
     parser.add_argument("--checkpoint", action="store_true", help="write checkpoints of the logs")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done and do nothing")
+    add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
+    set_up_job_logging(given)
     layout, chosen = Layout(given.root), {"namespace": given.namespace}
     if given.trim:
         report("trim", upkeep.trim(layout, dry_run=given.dry_run, **chosen))

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.client.frames import publish
 from pulsar_spark.storage.session import spark_session
 
@@ -27,6 +28,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--event-time", help="column that becomes the messages' event time")
     parser.add_argument("--app-id", help="with --app-version: names the run, so that repeating it publishes nothing")
     parser.add_argument("--app-version", type=int)
+    add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
 
@@ -49,6 +51,7 @@ def as_messages(rows: DataFrame, key: str | None, event_time: str | None) -> Dat
 
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
+    set_up_job_logging(given)
     spark = spark_session("pulsar_spark publish")
     messages = as_messages(read_source(spark, given), given.key, given.event_time)
     done = publish(messages, given.root, given.topic, app_id=given.app_id, app_version=given.app_version)

@@ -1,15 +1,19 @@
 """spark-submit job: send dead letters back, each at most once per job id.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py --root /data/pulsar --topic orders --subscription billing \\
-        --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix repairs:add_tail
+spark-submit --properties-file conf/spark-defaults.conf jobs/reprocess_dead_letters.py --root /data/pulsar --topic
+orders --subscription billing \\ --job-id repair-2026-01-31 --where "cause = 'max_redeliver_count'" --fix
+repairs:add_tail
 
-A scheduler gives each run an id of its own, such as its date, and repeats a run that failed with the same id: it goes on where it stopped. Letters that
-another run has sent are left out. It ends when the letters that were there at its start are dealt with.
+A scheduler gives each run an id of its own, such as its date, and repeats a run that failed with the same id: it goes
+on where it stopped. Letters that another run has sent are left out. It ends when the letters that were there at its
+start are dealt with, with 0 where there was none. They go to the subscription they died on, by its retry letter topic,
+unless ``--to`` says otherwise.
 """
 import argparse
 
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.dead_letters import load_function, parse_time, print_report
+from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.client.frames.reprocess import CHUNK_LETTERS, MAX_REPLAYS, reprocess_dead_letters
 from pulsar_spark.storage.session import spark_session
 
@@ -24,7 +28,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--since", help="letters written at or after this time")
     parser.add_argument("--until", help="letters written before this time")
     parser.add_argument("--key", action="append", help="letters with this key; repeatable")
-    parser.add_argument("--to", default="origin", help="'origin', 'subscription' or 'topic:<name>'")
+    parser.add_argument(
+        "--to",
+        default="subscription",
+        help="'subscription' (the one they died on), 'origin' (every subscription of it) or 'topic:<name>'",
+    )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
     parser.add_argument("--rate", type=float, help="messages a second at most")
     parser.add_argument("--max-replays", type=int, default=MAX_REPLAYS, help="leave letters that were sent back so often")
@@ -32,11 +40,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--chunk-letters", type=int, default=CHUNK_LETTERS, help="letters per commit")
     parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and send nothing")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
+    set_up_job_logging(given)
     fix, since, until = load_function("--fix", given.fix), parse_time("--since", given.since), parse_time("--until", given.until)
     report = reprocess_dead_letters(spark_session("pulsar_spark reprocess_dead_letters"), given.root, given.topic, job_id=given.job_id,
                                     subscription=given.subscription, where=given.where, since=since, until=until, keys=given.key, fix=fix,

@@ -62,7 +62,7 @@ def bill(messages, delivery):
 
 policy = pulsar.ConsumerDeadLetterPolicy(1)
 for run in range(3):
-    consume(spark, root, "orders", "billing", bill, subscription_type="Shared", initial_position="Earliest", dead_letter_policy=policy,
+    consume(spark, root, "orders", "billing", bill, subscription_type="Shared", consumer_name="biller", dead_letter_policy=policy,
             available_now=True).await_termination(120)
     print("run", run + 1, "billed", billed)
 
@@ -83,8 +83,9 @@ letters.select("origin_message_id", "cause", "attempts", "partition_key", F.col(
 
 # MAGIC %md
 # MAGIC ## Repair and send back
-# MAGIC First a dry run: nothing is sent. Then the real one, to this subscription only, through its retry letter topic. The job id makes it safe to repeat:
-# MAGIC the same id again sends nothing twice.
+# MAGIC First a dry run: nothing is sent. Then the real one, to the subscription they died on alone, through its retry
+# MAGIC letter topic (`to="origin"` would give them to every subscription of the topic). The job id makes it safe to
+# MAGIC repeat: the same id again sends nothing twice.
 
 # COMMAND ----------
 
@@ -94,7 +95,7 @@ def repair(letters):
     return letters.withColumn("payload", F.to_json(F.struct(order.alias("order"), F.lit(0).alias("amount"))).cast("binary"))
 
 
-job = dict(subscription="billing", job_id="repair-amounts", where="cause = 'max_redeliver_count'", fix=repair, to="subscription")
+job = dict(subscription="billing", job_id="repair-amounts", where="cause = 'max_redeliver_count'", fix=repair)
 planned = reprocess_dead_letters(spark, root, "orders", dry_run=True, **job)
 done = reprocess_dead_letters(spark, root, "orders", **job)
 again = reprocess_dead_letters(spark, root, "orders", **job)

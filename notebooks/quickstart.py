@@ -6,6 +6,7 @@
 
 # COMMAND ----------
 
+import logging
 import os
 import tempfile
 
@@ -43,10 +44,13 @@ print(published)
 
 # MAGIC %md
 # MAGIC ## Run a broker
-# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`.
+# MAGIC A broker is a streaming query; outside a notebook it is `pulsar-spark broker` or `jobs/broker.py`. This cell may
+# MAGIC be run again: the broker it starts then replaces the one that runs. What a broker and consumers say goes to
+# MAGIC Python's `logging`, which a notebook configures as it likes.
 
 # COMMAND ----------
 
+logging.getLogger("pulsar_spark").setLevel(logging.INFO)
 broker = Broker(spark_session(for_rounds=True), root)
 broker.start()
 
@@ -54,8 +58,10 @@ broker.start()
 
 # MAGIC %md
 # MAGIC ## Consume
-# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is given back. What it returns as a frame
-# MAGIC of outcomes decides row by row.
+# MAGIC The function is called with each delivery. When it returns, the delivery is acknowledged; when it raises, it is
+# MAGIC given back, and the error is logged. What it returns as a frame of outcomes decides row by row. A new
+# MAGIC subscription starts at the earliest message, unless `initial_position="Latest"` says otherwise. With a consumer
+# MAGIC name the cell may be run again while its consumer runs: the new one replaces it.
 
 # COMMAND ----------
 
@@ -67,9 +73,9 @@ def add_up(messages, delivery):
     amounts.append(messages.agg(F.sum(amount)).first()[0])
 
 
-consumption = consume(spark, root, "orders", "accounting", add_up, initial_position="Earliest", available_now=True)
+consumption = consume(spark, root, "orders", "accounting", add_up, consumer_name="quickstart", available_now=True)
 consumption.await_termination(120)
-print(sum(amounts), "in", len(amounts), "deliveries")
+print(sum(amounts), "in", len(amounts), "deliveries:", consumption.totals)
 
 # COMMAND ----------
 

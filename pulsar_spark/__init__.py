@@ -38,6 +38,7 @@ from pulsar_spark.errors import (
     InvalidUrl,
     JavaNotFound,
     MemoryBufferIsFull,
+    MessagesLost,
     MessageTooBig,
     NewerLayout,
     NotAllowedError,
@@ -55,6 +56,7 @@ from pulsar_spark.errors import (
     SubscriptionNotFound,
     Timeout,
     TopicNotFound,
+    TopicStopped,
     UnknownError,
 )
 from pulsar_spark.exceptions import (
@@ -80,9 +82,10 @@ from pulsar_spark.exceptions import (
 )
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.schema import BytesSchema
 
 __version__ = "0.1.0"
 
-__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)] + ["exceptions", "schema", "__version__"]
+__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)] + [
+    "exceptions", "partition_for_key", "schema", "__version__"]

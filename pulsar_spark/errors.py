@@ -1,8 +1,9 @@
 """Every error the package raises on purpose: what happened, the value in quotes, what to do about it.
 
-Two branches. :class:`InvalidRequest` is the caller's: nothing was changed and the message says how to ask again. :class:`CorruptState` means
-that stored rows break an invariant: the process stops rather than guess. The leaves carry the names of Apache Pulsar's client exceptions, so
-that ``except pulsar.ConsumerBusy`` keeps working after ``import pulsar_spark as pulsar``.
+Two branches. :class:`InvalidRequest` is the caller's: nothing was changed and the message says how to ask again.
+:class:`CorruptState` means that stored rows break an invariant: the process stops rather than guess. The leaves carry
+the names of Apache Pulsar's client exceptions, so that ``except pulsar.ConsumerBusy`` keeps working after ``import
+pulsar_spark as pulsar``.
 """
 
 
@@ -20,6 +21,23 @@ class InvalidRequest(PulsarSparkError):
 
 class CorruptState(PulsarSparkError):
     """Stored rows break an invariant; nothing was written after it was seen."""
+
+
+class MessagesLost(CorruptState):
+    """Files of a topic are gone though nobody took them out of its table, and their messages with them.
+
+    ``topic`` is the table's folder; ``ranges`` are the lost entries as (first, last) entry ids of publish commit
+    ``ledger_id`` in ``partition``; ``path`` is the file. What else was published can be read.
+    """
+
+    def __init__(self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""):
+        super().__init__(text)
+        self.topic, self.partition, self.ledger_id, self.ranges, self.path = topic, partition, ledger_id, tuple(ranges), path
+
+
+class TopicStopped(CorruptState, InvalidRequest):
+    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies behind it, and nothing
+    is asked of the topic until it is mended."""
 
 
 class NewerLayout(InvalidRequest):
@@ -66,8 +84,8 @@ class IncompatibleSchema(InvalidRequest):
     """The schema does not fit the topic."""
 
 
-class Interrupted(InvalidRequest):
-    """The call was interrupted by closing its client."""
+class Interrupted(PulsarSparkError, KeyboardInterrupt):
+    """Ctrl-C was pressed while the call waited. ``except KeyboardInterrupt`` catches it too."""
 
 
 class InvalidConfiguration(InvalidRequest):
@@ -153,3 +171,13 @@ def named(name: str) -> type[PulsarSparkError]:
     """The error class a refusal row names; :class:`UnknownError` for a name this release does not know."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, PulsarSparkError) else UnknownError
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value in quotes for a message, cut where it is long.
+
+    >>> shown("x" * 100, 10)
+    "'xxxxxxxxx...(102 characters)"
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}...({len(text)} characters)"

@@ -60,10 +60,14 @@ MESSAGES = TableSpec("messages", "a message", tuple(Column(*c) for c in (
     ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
 )))
 
+VALID_UNTIL = "valid_until_ms"
+"""Property of a request: until when it holds, in milliseconds since 1970 by the clock of who asks."""
+
 REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(Column(*c) for c in (
     ("request_id", pa.string(), "names the request; its reply carries it"),
     ("kind", pa.string(), "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, unsubscribe, keep_alive, close, "
-                          "create_subscription, skip, clear_backlog, expire, policy, unload"),
+                          "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
+                          "drop_set_aside, retry_waiting_letters, drop_waiting_letters"),
     ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
     ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
     ("topic", pa.string(), "full name of the topic, without a partition"),
@@ -75,32 +79,42 @@ REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(
     ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
     ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
     ("request_time", TIME, "the client's clock"),
-    ("properties", PROPERTIES, "what only one kind of request needs"),
+    ("properties", PROPERTIES, "what only one kind of request needs; valid_until_ms, where somebody waits for "
+                               "the answer: refused with Timeout from then on"),
 )))
 
 CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (
     ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
-    ("kind", pa.string(), "round, topic, cursor, page, range, consumer, policy, letter, reply"),
+    ("kind", pa.string(), "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
+                          "reply, set_aside"),
     ("topic", pa.string(), "full name of the topic, without a partition"),
     ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created anew starts clean"),
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
     ("subscription", pa.string(), "name of the subscription"),
     ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
-    ("first", pa.int64(), "page, range: first position; topic: the first one that was not trimmed"),
-    ("last", pa.int64(), "page, range: last position, inclusive; of the last page null"),
-    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered again); letter: retry or dead; "
-                         "cursor: blocked_by_broker while the broker's own limit of unacknowledged messages holds it back"),
+    ("first", pa.int64(), "page, range, letter, waiting_letter: first position; topic: the first one that was not "
+                          "trimmed; set_aside: row of the request within its commit, null = the whole commit"),
+    ("last", pa.int64(), "page, range, letter, waiting_letter: last position, inclusive; of the last page null; "
+                         "set_aside: the last version of several that are gone"),
+    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
+                            "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
+                            "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
+                            "subscription"),
     ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
-    ("delivery_round", pa.int64(), "pending: the round that delivered the entries"),
+    ("delivery_round", pa.int64(), "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
+                                   "tried first, which names it with join_order"),
     ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
     ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
-                       "cursor: when a consumer that became active begins to receive"),
+                       "cursor: when a consumer that became active begins to receive; "
+                       "round: the broker's own clock, by which pending entries, cursors and "
+                       "leases fall due (null in rows of older releases, where it is the machine's); "
+                       "waiting_letter: when it is tried again, null: behind this round"),
     ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
     ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
     ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
     ("read_position", pa.int64(), "cursor: first position never delivered"),
     ("subscription_type", pa.string(), "cursor: Exclusive, Failover, Shared or KeyShared while consumers are connected, else null"),
-    ("is_removed", pa.bool_(), "topic, cursor, page, consumer, policy: gone since this round"),
+    ("is_removed", pa.bool_(), "topic, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round"),
     ("consumer_name", pa.string(), "consumer: its name"),
     ("client_id", pa.string(), "consumer: the client it belongs to"),
     ("priority_level", pa.int32(), "consumer: 0 is served first"),
@@ -108,16 +122,24 @@ CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a rou
     ("is_active", pa.bool_(), "consumer: receives on an Exclusive or Failover subscription; null on the others"),
     ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
     ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
-    ("join_order", pa.int64(), "consumer: counts up over the subscription's life"),
-    ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered"),
+    ("join_order", pa.int64(), "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
+                               "first behind one round"),
+    ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
+                                    "letterless: messages that were deleted or trimmed before their letter was written"),
     ("msg_redeliver_counter", pa.int64(), "cursor, consumer: messages among them that had been delivered before"),
     ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
     ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
-    ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries given back too often"),
-    ("error", pa.string(), "reply: name of the refusal; null = done"),
-    ("text", pa.string(), "reply: the refusal in words, or the result as JSON"),
-    ("round_time", TIME, "round: its clock; cursor: when a consumer last came or left, or the cursor was created (null in rows of older releases)"),
-    ("requests_version", pa.int64(), "round: the last version of the requests table that is consumed"),
+    ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries "
+                                "given back too often; set_aside: the request's id"),
+    ("error", pa.string(), "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: "
+                           "name of what kept it from being written"),
+    ("text", pa.string(), "reply: the refusal in words, or the result as JSON; set_aside: what the exception said; "
+                          "waiting_letter: what kept it, in words"),
+    ("round_time", TIME, "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
+                         "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
+                         "waiting_letter: since when it waits"),
+    ("requests_version", pa.int64(), "round: the last version of the requests table that is consumed; set_aside: the "
+                                     "version that holds the request"),
     ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
     ("broker_id", pa.string(), "round: the broker that committed it"),
     ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
@@ -130,8 +152,9 @@ LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file
     ("partition", pa.int32(), "partition, -1 where the topic has none"),
     ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
     ("publish_id", pa.string(), "the commit's publish id"),
-    ("first_entry_id", pa.int64(), "entry id of the run's first entry"),
-    ("first_position", pa.int64(), "its position: dense and in commit order within the partition"),
+    ("first_entry_id", pa.int64(), "entry id of the run's first entry; of a note on foreign rows how many they are"),
+    ("first_position", pa.int64(), "its position: dense and in commit order within the partition; -1 in a note, which is no run: without a path it says that "
+                                   "the commit removed or rewrote rows, with one that the file holds rows which are no publish"),
     ("entries", pa.int64(), "entries in the run"),
     ("batch_size", pa.int32(), "messages in each entry of the run"),
     ("min_publish_time", TIME, "earliest publish time in the file"),

@@ -8,7 +8,7 @@ from pulsar_spark.broker.letters import AppendTable as LetterTable
 from tests.spark_engine import SparkEngine
 
 
-class Crash(Exception):
+class Crash(BaseException):
     """The process is gone at this point."""
 
 

@@ -1,4 +1,5 @@
 """A disk that refuses: the n-th write of a thread, and so many after it, fail with an error of the system's."""
+
 import errno
 import os
 import threading
@@ -30,12 +31,16 @@ class Faults:
                 function(*args, **kwargs)
             self.raised += 1
             raise OSError(self.number, os.strerror(self.number))
+
         return write
 
 
 @contextmanager
-def faults(number: int = FULL, *, first: int, count: int = 1, after: bool = False, threads: set[str] | None = None) -> Iterator[Faults]:
-    """Let writes *first* to *first* + *count* - 1 fail (of *threads*, by name), before they are done or *after*: data files, whole texts, links, renames, syncs."""
+def faults(
+    number: int = FULL, *, first: int, count: int = 1, after: bool = False, threads: set[str] | None = None
+) -> Iterator[Faults]:
+    """Let writes *first* to *first* + *count* - 1 fail (of *threads*, by name), before they are done or *after*: data
+    files, whole texts, links, renames, syncs."""
     found = Faults(number, first, count, after, threads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pq, "write_table", found.wrap(pq.write_table))

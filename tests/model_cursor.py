@@ -239,7 +239,13 @@ class Cursor:
         return [position for position in met if position not in early]
 
     def _due_replay(self, now_ms: int) -> list[int]:
-        return sorted(position for position, back in self.replay.items() if self.is_single_active() or back.due_ms is None or back.due_ms <= now_ms)
+        """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
+        of deliver time (0.21)."""
+        if self.is_single_active():
+            return sorted(self.replay)
+        due = [(back.due_ms or 0, position) for position, back in self.replay.items() if back.due_ms is None
+               or back.due_ms <= now_ms]
+        return [position for _, position in sorted(due)]
 
     def _receivers(self, now_ms: int) -> list[Consumer]:
         return [consumer for consumer in self.consumers.values()

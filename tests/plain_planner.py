@@ -72,13 +72,15 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
         elif position in counted or entry.consumer_id in limits["left"] or (counted and limits["is_single_active"]):
             held[position] = entry._replace(status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None)
     for position, entry in held.items():
-        if entry.status == UNREAD and entry.due_time is not None and entry.due_time > now and not limits["is_single_active"]:
+        if entry.status == UNREAD and entry.due_time is not None and entry.due_time > limits["wall"] and not limits["is_single_active"]:
             held[position] = entry._replace(status=REPLAY)
 
 
 def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    waiting = [entry.first for entry in sorted(held.values()) if entry.status == REPLAY and (
-        limits["is_single_active"] or (entry.due_time or 0) <= limits["now"])]
+    waiting = [entry.first for entry in sorted(held.values(),
+                                               key=lambda entry: (0 if limits["is_single_active"] else entry.due_time
+                                                                  or 0, entry.first))
+               if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])]
     unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
     in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
     heaviest = max((held[position].unacked_messages for position in in_line[:limits["permits"]]), default=1)

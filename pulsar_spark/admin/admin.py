@@ -2,29 +2,37 @@
 import datetime
 import itertools
 
+from pulsar_spark.admin.broker import BrokerStatus
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.admin.set_aside import SetAsideVerbs
+from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
+from pulsar_spark.storage.lost import lost_entries_of
+from pulsar_spark.storage.mending import mend_topic
 from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
 from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_partition, resolve_topic
 
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, Doctor):
+class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
+        forks.check_usable()
         layout = Layout(parse_service_url(service_url))
         super().__init__(layout, Requester(layout, timeout_seconds=timeout_seconds))
 
@@ -39,6 +47,11 @@ class Admin(Policies, Doctor):
         if isinstance(partitions, int) and partitions < 1:
             raise InvalidConfiguration(f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic")
         create_topic(self.layout, topic, partitions)
+
+    def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
+        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its own name, that name."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless *force*."""
@@ -88,6 +101,15 @@ class Admin(Policies, Doctor):
         (self.layout.root / encode_name(tenant) / encode_name(name)).mkdir(parents=True, exist_ok=True)
         self.remove_policies(namespace, *self.get_policies(namespace))
 
+    def lost_messages(self, topic: str) -> list[dict]:
+        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many, and the file."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
+
+    def mend(self, topic: str, dry_run: bool = False) -> list[dict]:
+        """Take out of the way what stops the topic, and remove rows that are no publish; what was done, or with *dry_run* would be. Needs no broker."""
+        return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
+
     # Subscriptions
 
     def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
@@ -106,11 +128,22 @@ class Admin(Policies, Doctor):
         """Delete the subscription; refused while consumers are connected unless *force*."""
         self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
 
-    def skip_messages(self, topic: str, subscription: str, messages: int) -> None:
-        """Acknowledge the next *messages* of the backlog unseen. Of a partitioned topic, name one partition."""
+    def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
+        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
+        partition."""
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
-        self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        return sum(int(reply["text"] or 0)
+                   for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
+
+    def skip_lost(self, topic: str, subscription: str) -> int:
+        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for them; how many they are."""
+        check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        lost = lost_entries_of(self.layout, found, partitions)
+        self._requester.ask([{"kind": "ack", "topic": str(found.name), "partition": each.partition, "subscription": subscription,
+                              "first": each.first_position, "last": each.last_position, "properties": {"receipt": "true"}} for each in lost])
+        return sum(each.messages for each in lost)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything published so far."""
@@ -161,7 +194,8 @@ class Admin(Policies, Doctor):
     def stats(self, topic: str) -> dict:
         """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
-        observed, stored = Observation(self.layout), read_stored(found)
+        observed = Observation(self.layout)
+        stored = observed.stored(found)
         parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
@@ -171,12 +205,14 @@ class Admin(Policies, Doctor):
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None) -> None:
+    def _ask(self, topic: str, subscription: str | None, kind: str,
+             properties: dict[str, str] | None = None) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition, "subscription": subscription,
-                              "properties": properties} for partition in partitions])
+        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition,
+                                     "subscription": subscription,
+                                     "properties": properties} for partition in partitions])
 
 
 def _check_count(name: str, count: int) -> None:

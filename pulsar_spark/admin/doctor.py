@@ -1,7 +1,9 @@
-"""``doctor`` and ``repair`` of a root: what is broken in its tables, and mending it; the durability of its writes. No broker and no JVM is needed.
+"""``doctor`` and ``repair`` of a root: what is broken in its tables, and mending it; the durability of its writes. No
+broker and no JVM is needed.
 
 Every function gives rows, dicts of plain values, as ``--json`` prints them.
 """
+
 from collections.abc import Sequence
 
 from pulsar_spark.admin.requester import require_root
@@ -22,17 +24,21 @@ class Doctor:
     layout: Layout
 
     def doctor(self) -> list[dict]:
-        """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and ``command`` (what mends it, or None).
-        None for a root that is sound. Changes nothing, and may run beside a broker."""
+        """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and
+        ``command`` (what mends it, or None). None for a root that is sound. Changes nothing, and may run beside a
+        broker."""
         _require_any(self.layout)
         return [finding._asdict() for finding in examine_root(self.layout)]
 
-    def repair(self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False) -> list[dict]:
-        """Mend the commits and checkpoints that are broken: of *table* (a topic, or ``requests``, ``cursor_ledger``, ``ledgers``), or all. A row for each:
-        ``table``, ``version``, ``is_done``, ``text`` and ``files``.
+    def repair(
+        self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
+    ) -> list[dict]:
+        """Mend the commits and checkpoints that are broken: of *table* (a topic, or ``requests``, ``cursor_ledger``,
+        ``ledgers``), or all. A row for each: ``table``, ``version``, ``is_done``, ``text`` and ``files``.
 
-        *files* names the data files of the one commit that is broken, where they cannot be told from others. With *forget* a commit whose data files are gone
-        is replaced by one without rows. :class:`NotAllowedError` while a broker serves the root."""
+        *files* names the data files of the one commit that is broken, where they cannot be told from others. With
+        *forget* a commit whose data files are gone is replaced by one without rows. :class:`NotAllowedError` while a
+        broker serves the root."""
         _require_any(self.layout)
         name = table if table is None or table in _BROKERS else str(parse_topic_name(table))
         done = repair_root(self.layout, name, files=files, forget=forget, dry_run=dry_run)

@@ -4,7 +4,8 @@ A topic's own policy goes before its namespace's, which goes before the default;
 one is a request to the broker; several that belong together are asked for at once and done in one round, or not at all where one of them is wrong.
 """
 from pulsar_spark.admin.requester import Requester, require_root
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.client.arguments import check_type
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -70,6 +71,32 @@ class Policies:
     def remove_subscription_expiration_time(self, scope: str) -> None:
         """Undo :meth:`set_subscription_expiration_time`."""
         self.remove_policy(scope, "subscription_expiration_minutes")
+
+    def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
+        """Whether Shared subscriptions wait for deliver times; without, messages are delivered at once; what a subscription waits for already
+        comes in its time.
+
+        *tick_ms* is how much earlier than asked for Pulsar may deliver: it is kept and has no effect, because nothing comes early here. Pulsar refuses delays
+        above *max_delay_ms*: no broker stands between producers and topics here, so only 0, no limit, is taken.
+        """
+        check_type(bool, active, "active")
+        check_type(int, max_delay_ms, "max_delay_ms")
+        if max_delay_ms:
+            raise OperationNotSupported(f"max_delay_ms {max_delay_ms}: delays are not limited; give 0")
+        if _limit(tick_ms) < 1:
+            raise InvalidConfiguration(f"tick_ms {tick_ms!r}: give at least 1")
+        self._ask_policies(scope, {"delayed_delivery_active": str(int(active)), "delayed_delivery_tick_ms": str(tick_ms)})
+
+    def get_delayed_delivery(self, scope: str) -> dict | None:
+        """``active`` and ``tickTime`` as set on a namespace or topic; None where nothing is."""
+        found = self.get_policies(scope)
+        if "delayed_delivery_active" not in found:
+            return None
+        return {"active": found["delayed_delivery_active"] != "0", "tickTime": int(found.get("delayed_delivery_tick_ms", 1000))}
+
+    def remove_delayed_delivery(self, scope: str) -> None:
+        """Undo :meth:`set_delayed_delivery`."""
+        self.remove_policies(scope, "delayed_delivery_active", "delayed_delivery_tick_ms")
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""

@@ -1,13 +1,14 @@
 """Asking the broker and waiting for its answer, without a JVM.
 
 Requests are appended to the bundle's ``requests`` table in one commit, so that a round sees all of them or none; their replies are rows of the commit of
-``cursor_ledger`` that decided them. A request that is not answered in time may still be carried out later: asking again is harmless for every
-administrative request but ``skip``.
+``cursor_ledger`` that decided them. A request says until when it holds, a little less long than its answer is waited for, so one that failed with Timeout is
+not carried out later.
 """
 import time
 import uuid
 
-from pulsar_spark.client.requests import RequestMaker
+from pulsar_spark.client import interrupts
+from pulsar_spark.client.requests import RequestMaker, valid_for
 from pulsar_spark.errors import NotARoot, Timeout, named
 from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.layout import Layout
@@ -32,7 +33,7 @@ class Requester:
             return []
         log = TableLog(self.layout.broker_table(CURSOR_LEDGER.name))
         seen = log.latest()
-        rows = [self._maker.make(**request) for request in requests]
+        rows = valid_for([self._maker.make(**request) for request in requests], self.timeout_seconds)
         table = self.layout.broker_table(REQUESTS.name)
         try:
             AppendTable(table).append(REQUESTS.rows(rows))
@@ -45,7 +46,7 @@ class Requester:
         return replies
 
     def _replies(self, log: TableLog, seen: int, request_ids: list[str]) -> list[dict]:
-        missing, found = set(request_ids), {}
+        missing, found, sleep = set(request_ids), {}, interrupts.sleeper()
         deadline = time.monotonic() + self.timeout_seconds
         while missing:
             if log.has(seen + 1):
@@ -58,7 +59,7 @@ class Requester:
                 raise Timeout(f"no broker answered within {self.timeout_seconds:g} s on root {str(self.layout.root)!r}: "
                               f"start one with 'pulsar-spark broker --root {self.layout.root}'")
             else:
-                time.sleep(POLL_SECONDS)
+                sleep(POLL_SECONDS)
         return [found[request_id] for request_id in request_ids]
 
     def _read(self, log: TableLog, version: int) -> list[dict]:

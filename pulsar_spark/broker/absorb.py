@@ -7,6 +7,7 @@ from pulsar_spark.broker.concerned import Concerned
 from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
@@ -22,6 +23,8 @@ class RoundRows:
     def __init__(self, facts: list[dict]):
         self.facts = list(facts)
         self.pages: list[PageRows] = []
+        self.acknowledged = 0
+        """Entries that were not acknowledged before, without the dead ones."""
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
@@ -34,7 +37,8 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
     """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
     rows = RoundRows(draft.facts)
     for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
-        _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
+        with isolated(of_cursor(asked.cursor)):
+            _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
     if limit.messages:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
@@ -60,6 +64,7 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: Roun
 def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows) -> None:
     cursor = asked.cursor
     rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
+    rows.acknowledged += _acknowledged(ranges) - _acknowledged(concerned.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
     read_before = cursor.read_position
     if ranges != concerned.planned:
@@ -72,6 +77,10 @@ def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concer
             delivered[held.consumer_id] += held.unacked_messages
             redelivered[held.consumer_id] += held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
     _count(bundle, cursor, asked, delivered, redelivered)
+
+
+def _acknowledged(ranges: list[Range]) -> int:
+    return sum(held.last - held.first + 1 for held in ranges if held.status == ACKNOWLEDGED)
 
 
 def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counter, redelivered: Counter) -> None:
@@ -126,5 +135,6 @@ def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
     return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=consumer.consumer_id, consumer_name=consumer.name,
                 client_id=consumer.client_id, priority_level=consumer.priority_level, permits=consumer.permits, is_blocked=consumer.is_blocked,
                 is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
-                lease_time=bundle.leases.get(consumer.client_id), join_order=consumer.join_order, msg_out_counter=consumer.msg_out_counter,
+                lease_time=bundle.lease_time(consumer.client_id), join_order=consumer.join_order,
+                msg_out_counter=consumer.msg_out_counter,
                 msg_redeliver_counter=consumer.msg_redeliver_counter, properties=list(consumer.properties.items()))

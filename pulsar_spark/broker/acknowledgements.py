@@ -22,6 +22,9 @@ class Acknowledgements(Desk):
             return
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
+        if request.first <= cursor.mark_delete:
+            return
+        self.check_ack_set(cursor, request.first, request.ack_set)
         given = ack_sets.trimmed(request.ack_set)
         kept = draft.ack_sets.get(request.first)
         draft.ack_sets[request.first] = (ack_sets.intersect(kept[0], given), kept[1]) if kept else (given, False)
@@ -32,7 +35,8 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
-        if request.ack_set is not None:
+        if request.ack_set is not None and last > cursor.mark_delete:
+            self.check_ack_set(cursor, last, request.ack_set)
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left), True)
             last -= 1

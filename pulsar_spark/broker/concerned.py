@@ -6,11 +6,14 @@ always among those rewritten, because mark-delete and the read position move the
 """
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from heapq import merge
+from itertools import takewhile
+from operator import itemgetter
 from typing import NamedTuple
 
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor, Page
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.positions import Positions
 
 
@@ -22,8 +25,10 @@ class Concerned(NamedTuple):
     kept: list[Range]
 
 
-def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tuple[int, int] | None) -> Concerned:
-    """What a round concerns that does what is *asked*, gives back what is due *now*, and hands out so many messages, of the *unread* positions last."""
+def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
+                     unread: tuple[int, int] | None) -> Concerned:
+    """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
+    so many messages, of the *unread* positions last."""
     pages = asked.cursor.pages
     if not pages:
         return Concerned(set(), [], [])
@@ -32,16 +37,12 @@ def concerned_ranges(asked: CursorDraft, *, now: int, permits: int, unread: tupl
         for index in range(asked.cursor.page_index(first), asked.cursor.page_index(last) + 1):
             chosen.setdefault(index, set()).update(_overlapping(pages[index].ranges, first, last))
     returning = _returning(asked, now)
-    found = 0
     for index, page in enumerate(pages):
         if returning & page.unacked.keys() or page.has_returns(now):
             chosen.setdefault(index, set()).update(
                 number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
-        if found < permits and has_replays(asked.cursor, page, now):
-            offered = [number for number, held in enumerate(page.ranges)
-                       if held.status == REPLAY and (asked.cursor.is_single_active or (held.due_time or 0) <= now)]
-            chosen.setdefault(index, set()).update(offered)
-            found += sum(page.ranges[number].entries for number in offered)
+    for index, number in _offered(asked.cursor, wall, permits):
+        chosen.setdefault(index, set()).add(number)
     planned, kept = [], []
     for index in sorted(chosen):
         for number, held in enumerate(pages[index].ranges):
@@ -62,9 +63,32 @@ def effective_returns(asked: CursorDraft, planned: list[Range]) -> Iterator[tupl
                     yield *gap, consumer_id, due
 
 
-def has_replays(cursor: Cursor, page: Page, now: int) -> bool:
+def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
     """Does the page hold entries to be delivered again now? Exclusive and Failover know no deliver times (2.6)."""
-    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= now)
+    return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
+
+
+def _offered(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int]]:
+    """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
+    as a whole.
+
+    By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
+    deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
+    """
+    def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
+        due = page.replays
+        if cursor.is_single_active:
+            due = [(0, first) for _, first in sorted(due, key=itemgetter(1))]
+        ripe = takewhile(lambda replay: replay[0] <= wall, due)
+        return ((time, first, index, page.number_of(first)) for time, first in ripe)
+
+    pages = [(index, page) for index, page in enumerate(cursor.pages) if has_replays(cursor, page, wall)]
+    found = 0
+    for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
+        if found >= permits:
+            return
+        found += cursor.pages[index].ranges[number].entries
+        yield index, number
 
 
 def is_due(held: Range, now: int) -> bool:

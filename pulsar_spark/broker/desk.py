@@ -4,8 +4,19 @@ import re
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import ConsumerNotFound, InvalidConfiguration, InvalidMessage, SubscriptionNotFound, TopicNotFound
+from pulsar_spark.errors import (
+    ConsumerNotFound,
+    InvalidConfiguration,
+    InvalidMessage,
+    NotAllowedError,
+    SubscriptionNotFound,
+    TopicNotFound,
+    shown,
+)
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.set_aside import SetAside
 
 MOST = 10 ** 15
 """The highest number a request may give: as milliseconds still a time that tables can hold."""
@@ -21,6 +32,7 @@ class Desk:
         if not request.topic or request.partition is None:
             raise TopicNotFound(f"request {request.kind!r} names no topic and partition")
         state = self.bundle.topic(request.topic)
+        self._check_served(self.bundle.topic_aside(request.topic, state.topic.topic_id), request)
         if request.partition not in state.topic.partition_indexes:
             raise TopicNotFound(f"topic {request.topic!r} has no partition {request.partition}")
         return state
@@ -35,7 +47,19 @@ class Desk:
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None:
             raise SubscriptionNotFound(f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe")
+        self._check_served(self.bundle.cursor_aside(cursor), request)
         return cursor
+
+    def _check_served(self, entry: SetAside | None, request: Request) -> None:
+        if entry is not None and request.kind not in ("unsubscribe", "close"):
+            raise NotAllowedError(f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside "
+                                  f"({entry.error}: {entry.text[:200]}): mend what is broken, then "
+                                  f"'pulsar-spark set-aside retry {entry.id}'")
+
+    def forget(self, entry: SetAside) -> None:
+        """Take an entry back: nothing is set aside as it any more."""
+        self.bundle.set_aside.pop(entry.id, None)
+        self.draft.facts.append(entry.row(is_removed=True))
 
     def consumer_of(self, request: Request) -> Consumer:
         consumer = self.cursor_of(request).consumers.get(request.consumer_id)
@@ -43,10 +67,24 @@ class Desk:
             raise ConsumerNotFound(f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: subscribe again")
         return consumer
 
+    def asker_of(self, request: Request) -> str | None:
+        """The name of the consumer that asks, as far as it is known; else its id."""
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        consumer = cursor.consumers.get(request.consumer_id) if cursor else None
+        return consumer.name if consumer else request.properties.get("consumer_name") or request.consumer_id
+
     def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> None:
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:
             raise InvalidMessage(f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to {end - 1}")
+
+    def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
+        """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the
+        square of its length."""
+        size = self.bundle.batch_size(cursor, position)
+        if len(ack_set) > -(-size // ack_sets.WORD_BITS):
+            raise InvalidMessage(f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes "
+                                 f"{-(-size // ack_sets.WORD_BITS)}")
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
         if last > cursor.mark_delete:
@@ -55,6 +93,7 @@ class Desk:
     def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
         if initial_position not in ("Earliest", "Latest"):
             raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
+        check_name("subscription", request.subscription)
         first = state.first_position(request.partition) if initial_position == "Earliest" else state.end_position(request.partition)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
@@ -75,5 +114,6 @@ def number_of(request: Request, name: str, default: int | None = None, *, least:
     if value is None and default is not None:
         return default
     if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
-        raise InvalidConfiguration(f"{request.kind}: {name} {value!r} is not a whole number from {least} to {most}")
+        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} is not a whole number from {least} "
+                                   f"to {most}")
     return int(value)

@@ -11,7 +11,8 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 
 
 class Request(NamedTuple):
-    """A row of the ``requests`` table; ``properties`` as a dict."""
+    """A row of the ``requests`` table; ``properties`` as a dict. ``requests_version`` and ``row`` say where it lies, if
+    it was read from there."""
 
     request_id: str
     kind: str
@@ -26,16 +27,21 @@ class Request(NamedTuple):
     permits: int | None
     delay_ms: int | None
     properties: dict[str, str]
+    requests_version: int | None = None
+    row: int | None = None
+
+
+_COLUMNS = Request._fields[:-2]
 
 
 def requests_of(rows: pa.Table) -> list[Request]:
     """The requests of an Arrow table, in its order."""
-    columns = {name: rows.column(name).to_pylist() for name in Request._fields}
+    columns = {name: rows.column(name).to_pylist() for name in _COLUMNS}
     columns["properties"] = [dict(pairs or []) for pairs in columns["properties"]]
     return [Request(*values) for values in zip(*columns.values())]
 
 
-assert set(Request._fields) <= set(REQUESTS.schema.names)
+assert set(_COLUMNS) <= set(REQUESTS.schema.names)
 
 
 class Removed(NamedTuple):
@@ -73,23 +79,64 @@ class CursorDraft:
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
 
 
+class Refusal(NamedTuple):
+    """A request that was refused, for the log."""
+
+    kind: str
+    error: str
+    text: str
+    topic: str | None
+    partition: int | None
+    subscription: str | None
+    consumer: str | None
+
+
+class RoundResult(NamedTuple):
+    """What a round did; ``is_committed`` is False where there was nothing to do, but perhaps something to refuse."""
+
+    is_committed: bool
+    delivered_messages: int = 0
+    acknowledged_entries: int = 0
+    letters: int = 0
+    refusals: tuple[Refusal, ...] = ()
+
+
 @dataclass
 class RoundDraft:
-    """What a round does: to each cursor, and what it answers."""
+    """What a round does: to each cursor, and what it answers. ``now`` is the broker's own clock, ``wall`` the machine's
+    (see clock)."""
 
     number: int
     now: int
+    wall: int
     cursors: dict[CursorKey, CursorDraft] = field(default_factory=dict)
     facts: list[dict] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
 
     def of(self, cursor: Cursor) -> CursorDraft:
         return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
 
     def reply(self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None) -> None:
-        """Answer *request*: done, or refused with an error's name and words."""
+        """Answer *request*: done, or refused with an error's name and words. One without an id cannot be answered."""
+        if not request.request_id:
+            return
         self.facts.append(dict(
             kind="reply", request_id=request.request_id, consumer_id=request.consumer_id, topic=request.topic, topic_id=key and key.topic_id,
             partition=request.partition, subscription=request.subscription, error=error, text=text))
+
+    def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
+        """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
+        self.refusals.append(
+            Refusal(
+                request.kind,
+                type(refused).__name__,
+                str(refused),
+                request.topic,
+                request.partition,
+                request.subscription,
+                consumer,
+            )
+        )
 
     @property
     def has_facts(self) -> bool:

@@ -3,12 +3,15 @@
 A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and there is something to give. Which of
 its ranges are planned is said in ``concerned``.
 """
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.concerned import Concerned, concerned_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import PENDING, skip_unacked
 from pulsar_spark.protocol.numbering import Run
@@ -38,27 +41,49 @@ class Work:
     cursors: list[CursorDraft] = field(default_factory=list)
     concerned: list[Concerned] = field(default_factory=list)
 
+    def only(self, numbers: Collection[int]) -> "Work":
+        """The work of some of the cursors, which are numbered anew."""
+        places = {number: place for place, number in enumerate(numbers)}
+        return Work([row | {"cursor": places[row["cursor"]]} for row in self.rows if row["cursor"] in places],
+                    [self.cursors[number] for number in numbers], [self.concerned[number] for number in numbers])
+
 
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     """The work of a round, for all cursors that have any."""
     work = Work()
     for cursor in bundle.cursors.values():
-        asked = draft.cursors.get(cursor.key)
-        takers = _takers(cursor, draft.now)
-        has_returns = any(page.has_returns(draft.now) for page in cursor.pages)
-        if (asked and asked.has_work) or has_returns or (takers and _has_candidates(bundle, cursor, draft.now)):
-            _add_cursor(bundle, draft, draft.of(cursor), takers, work)
+        if not bundle.is_set_aside(cursor):
+            with isolated(of_cursor(cursor)):
+                _gather_cursor(bundle, draft, cursor, work)
     return work
 
 
+def _gather_cursor(bundle: Bundle, draft: RoundDraft, cursor: Cursor, work: Work) -> None:
+    asked = draft.cursors.get(cursor.key)
+    takers = _takers(cursor, draft.now)
+    has_returns = any(page.has_returns(draft.now) for page in cursor.pages)
+    if (asked and asked.has_work) or has_returns or (takers and _has_candidates(bundle, cursor, draft.wall)):
+        _add_cursor(bundle, draft, draft.of(cursor), takers, work)
+
+
 def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing waits."""
-    waits = [instant for cursor in bundle.cursors.values() for page in cursor.pages for instant in (page.returns_at, page.replays_at)
-             if instant is not None and instant > now]
-    waits += [cursor.reads_after for cursor in bundle.cursors.values() if cursor.reads_after > now]
-    waits += bundle.leases.values()
-    waits += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    return min(waits, default=None)
+    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing
+    waits. For clocks that agree."""
+    return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
+
+
+def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
+    """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
+    served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
+    own = [page.returns_at for cursor in served for page in cursor.pages if page.returns_at is not None
+           and page.returns_at > now.own]
+    own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
+    own += bundle.leases.values()
+    own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
+    own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
+    wall = [page.replays_at for cursor in served for page in cursor.pages if page.replays_at is not None
+            and page.replays_at > now.wall]
+    return min(own, default=None), min(wall, default=None)
 
 
 def _takers(cursor: Cursor, now: int) -> list[Consumer]:
@@ -71,13 +96,13 @@ def _takers(cursor: Cursor, now: int) -> list[Consumer]:
     return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
 
 
-def _has_candidates(bundle: Bundle, cursor: Cursor, now: int) -> bool:
+def _has_candidates(bundle: Bundle, cursor: Cursor, wall: int) -> bool:
     topic = bundle.topics.get(cursor.topic)
     if topic is None:
         return False
     if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
         return False
-    replays = any(has_replays(cursor, page, now) for page in cursor.pages)
+    replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
     return replays or (cursor.read_position < topic.end_position(cursor.key.partition) and not (cursor.is_blocked or cursor.is_blocked_by_broker))
 
 
@@ -90,7 +115,8 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
     cursor, number, now = asked.cursor, len(work.cursors), draft.now
     permits = sum(consumer.permits for consumer in takers)
     unread = _unread_runs(bundle, asked, 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES))
-    concerned = concerned_ranges(asked, now=now, permits=permits, unread=(unread[0].first, unread[-1].last) if unread else None)
+    concerned = concerned_ranges(asked, now=now, wall=draft.wall, permits=permits,
+                                 unread=(unread[0].first, unread[-1].last) if unread else None)
     elsewhere = cursor.unacked.copy()
     for held in concerned.planned:
         if held.status == PENDING:
@@ -105,7 +131,7 @@ def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: l
 
     row("cursor", 0, 0, is_single_active=cursor.is_single_active, limit=subscription_limit, unacked_elsewhere=sum(elsewhere.values()),
         is_blocked=cursor.is_blocked, permits=permits, max_redeliver_count=cursor.max_redeliver_count,
-        left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now)
+        left=sorted(asked.left), redelivered=sorted(asked.redelivered), round=draft.number, now=now, wall=draft.wall)
     for held in concerned.planned:
         work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
     for first, last in asked.acks:
@@ -153,7 +179,7 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
     if last < cursor.read_position:
         return runs
     for run in ledgers.overlapping(cursor.read_position, last):
-        for first, until, due in _deliver_times(topic, cursor, run):
+        for first, until, due in _deliver_times(bundle, cursor, run):
             first, until = max(first, cursor.read_position), min(until, last)
             if first > until:
                 continue
@@ -164,12 +190,14 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
     return runs
 
 
-def _deliver_times(topic: TopicState, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
-    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6)."""
-    return deliver_times(topic.topic.path, run) if run.has_delayed and not cursor.is_single_active else [(run.first_position, run.last_position, None)]
+def _deliver_times(bundle: Bundle, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
+    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6), nor do topics with delayed delivery off."""
+    if run.has_delayed and not cursor.is_single_active and bundle.policy(cursor.topic, "delayed_delivery_active"):
+        return deliver_times(bundle.topics[cursor.topic].topic.path, run)
+    return [(run.first_position, run.last_position, None)]
 
 
 def _deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
     topic = bundle.topics[cursor.topic]
-    times = (part for run in topic.ledgers(cursor.key.partition).overlapping(position, position) for part in _deliver_times(topic, cursor, run))
+    times = (part for run in topic.ledgers(cursor.key.partition).overlapping(position, position) for part in _deliver_times(bundle, cursor, run))
     return next(due for first, last, due in times if first <= position <= last)

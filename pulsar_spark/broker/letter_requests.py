@@ -31,6 +31,8 @@ class LetterRequests(Acknowledgements):
             raise InvalidMessage(f"positions {request.first} to {position}: put off one message at a time")
         draft = self.draft.of(cursor)
         kept = self.kept_ack_set(draft, position)
+        if request.ack_set is not None and kept:
+            self.check_ack_set(cursor, position, request.ack_set)
         index = self._index_put_off(cursor, request, asked) if kept else None
         if index is not None and ack_sets.has(kept, index):
             self._check_letter_topic(asked)

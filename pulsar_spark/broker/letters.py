@@ -1,65 +1,78 @@
 """Letters: written from the rows of the round that declared entries dead or put messages off.
 
-A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters behind it, once, because each append bears
-the round's number as its transaction. A crash in between leaves a round whose letters are missing; it is the latest round, since the next one begins after the
-letters, so whoever starts writes the letters of the latest round again, which does nothing where they are there.
+A projection of ``cursor_ledger``: the round says which messages get a letter and where, and this writes the letters
+behind it, once, because each append bears the round's number as its transaction. A crash in between leaves a round
+whose letters are missing; it is the latest round, since the next one begins after the letters, so whoever starts writes
+the letters of the latest round again, which does nothing where they are there.
 
-All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions, partitions and requests they come from:
-cursor by cursor, each one's in order of position. A letter keeps the row of its message; what is different is said in :func:`_letter`.
+All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions,
+partitions and requests they come from: cursor by cursor, each one's in order of position. A letter keeps the row of its
+message; what is different is said in letter_rows.
+
+What cannot be written is left out and waits (see waiting_letters), and so, for one round, does what stands behind it in
+line for the same topic: so a commit of a number holds the same letters whenever it is made, though what failed at first
+may succeed after a crash. Letters that waited are written likewise, under transactions of their own. Only what concerns
+the whole root is raised (see letter_orders).
 """
 import zlib
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import pyarrow as pa
+import pyarrow.dataset as ds
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import Request
-from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, ReconsumeLater, dead_letter_properties, dead_letter_topic, reconsume_later_of
-from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.broker.letter_orders import Order, orders_of, raise_of_root
+from pulsar_spark.broker.letter_rows import Letter, is_gone, letters_of
+from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.entries import read_entries
-from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.tables import AppendTable, is_committed
 
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 
 
-class _Order(NamedTuple):
-    """A ``letter`` row of a round: letters of the messages it names, into *partitions* of *topic*. ``asked`` is None for entries given back too often."""
+def write_letters(bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *,
+                  is_again: bool = False) -> list[Request]:
+    """Write the letters that the ``letter`` rows of a round ask for, and those waiting letters that are tried behind
+    it; what could not be written waits. Gives the subscriptions to make on topics written to, as requests of the next
+    round. *is_again*: it was begun before, by whoever did not come to its end, so some may be written.
+    """
+    app_id, tried = f"letters/{bundle.layout.bundle}", bundle.waiting_letters.tried
+    orders, left, missing, topics = [], [], Counter(), {}
+    for prefix, rows in ((app_id, [fact for fact in facts if fact["kind"] == "letter"]), (f"{app_id}/waiting", tried)):
+        found, impossible = orders_of(bundle.layout, rows)
+        left += impossible
+        for table in _by_table(found):
+            letters = _Commits(table, prefix, round_number, now.wall)
+            letters.write(bundle, is_again=is_again)
+            left += letters.left
+            missing += letters.missing
+            topics |= letters.topics
+            orders += table if letters.error is None else []
+    gone = {row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values()
+            if is_gone(bundle, row)}
+    left = [each for each in left if each.fact["topic_id"] not in gone]
+    bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics, known=bundle.cursors)
+    return _subscriptions(bundle, round_number, orders)
 
-    fact: dict
-    topic: Topic
-    partitions: list[int]
-    initial_subscription: str | None
-    asked: ReconsumeLater | None
-    batch_indexes: frozenset[int] | None
 
-    @property
-    def key(self) -> CursorKey:
-        return CursorKey(self.fact["topic_id"], self.fact["partition"], self.fact["subscription"])
-
-
-def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[dict]) -> list[Request]:
-    """Write the letters that the ``letter`` rows of a round ask for; the subscriptions to make on topics written to, as requests of the next round."""
-    by_table: dict[str, list[_Order]] = defaultdict(list)
-    for order in _orders(bundle.layout, facts):
+def _by_table(orders: list[Order]) -> Iterable[list[Order]]:
+    by_table: dict[str, list[Order]] = defaultdict(list)
+    for order in orders:
         by_table[str(order.topic.path)].append(order)
-    for path, orders in by_table.items():
-        table, router = AppendTable(path), RoundRobinRouter(start=round_number)
-        for number, letters in enumerate(_commits(_letters(bundle, orders))):
-            app_id = f"letters/{bundle.layout.bundle}/{number}"
-            rows = _placed(letters, router, publish_id(now // 1000, zlib.crc32(app_id.encode()) << 32 | round_number), now)
-            table.append_once(MESSAGES.rows(rows), app_id, round_number)
-    wanted = {(order.topic, partition, order.initial_subscription): None for orders in by_table.values() for order in orders
+    return by_table.values()
+
+
+def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> list[Request]:
+    """Requests for the initial subscriptions of letter topics that lack them."""
+    wanted = {(order.topic, partition, order.initial_subscription): None for order in orders
               if order.initial_subscription for partition in order.partitions}
     nothing = dict.fromkeys(Request._fields)
     return [Request(**nothing | dict(request_id=f"letters-{round_number}-{number}", kind="create_subscription", topic=str(topic.name), partition=partition,
@@ -67,91 +80,149 @@ def write_letters(bundle: Bundle, round_number: int, now: int, facts: Iterable[d
             for number, (topic, partition, subscription) in enumerate(wanted) if CursorKey(topic.topic_id, partition, subscription) not in bundle.cursors]
 
 
-def _orders(layout: Layout, facts: Iterable[dict]) -> Iterator[_Order]:
-    """The letter rows among *facts*, with their topics, made if they are missing."""
-    found: dict[str, tuple[Topic, list[int]]] = {}
-    for fact in facts:
-        if fact["kind"] != "letter":
-            continue
-        said = dict(fact["properties"])
-        asked = reconsume_later_of(said) if fact.get("request_id") else None
-        name = asked.letter_topic if asked else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"], fact["subscription"])
-        if name not in found:
-            found[name] = resolve_topic(layout, name, create=True)
-        batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
-        yield _Order(fact, *found[name], said.get("initial_subscription_name"), asked, batch_indexes)
+class _Unwritten(NamedTuple):
+    order: Order
+    places: list[tuple[int, int]]
 
 
-def _letters(bundle: Bundle, orders: list[_Order]) -> Iterator[tuple[_Order, dict]]:
-    """The rows of all letters, each with its order; none for topics that are gone."""
-    by_cursor: dict[CursorKey, list[_Order]] = defaultdict(list)
-    for order in orders:
-        by_cursor[order.key].append(order)
-    for key, ordered in by_cursor.items():
-        state = bundle.topic_by_id(key.topic_id)
-        if state is not None:
-            yield from _letters_of(state, key.partition, ordered)
+class _Commits:
+    """Letters of one topic, written commit by commit, cut where they have become enough or large enough: the same cuts
+    for the same letters. From the first that fails on none is written any more: ``left`` says which were not and why,
+    ``missing`` how many there are not, by cursor, on ``topics``."""
+
+    def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
+        self._orders, self._app_id, self._round, self._now = orders, app_id, round_number, now
+        self._router, self._number = RoundRobinRouter(start=round_number), 0
+        self._commit: list[Letter] = []
+        self._size = 0
+        self._is_open, self._written = True, 0
+        self._unwritten: dict[int, _Unwritten] = {}
+        self.error: Exception | None = None
+        self.left: list[Left] = []
+        self.missing: Counter[CursorKey] = Counter()
+        self.topics: dict[CursorKey, str] = {}
+
+    def write(self, bundle: Bundle, *, is_again: bool) -> None:
+        """Write all that can be, *is_again* those that are not written."""
+        try:
+            self._table = AppendTable(self._orders[0].topic.path)
+            self._written = self._count_written() if is_again else 0
+        except Exception as error:
+            raise_of_root(error)
+            self.error, self.left = error, [order.left(error) for order in self._orders]
+            return
+        seen: Counter[int] = Counter()
+        for found in letters_of(bundle, self._orders):
+            if isinstance(found, Left):
+                seen[id(found.fact)] += found.messages
+                for rest in self._unwritten_of(found):
+                    self._stop(rest)
+            else:
+                seen[id(found.order.fact)] += 1
+                self._take(found)
+        self._append()
+        for order, places in self._unwritten.values():
+            self.left += order.left_at(places, self.error)
+        for order in self._orders:
+            if order.messages > seen[id(order.fact)]:
+                self.missing[order.key] += order.messages - seen[id(order.fact)]
+                self.topics[order.key] = order.fact["topic"]
+
+    def _count_written(self) -> int:
+        """How many letters are in the commits made before: the first ones in line."""
+        written, path = 0, self._orders[0].topic.path
+        while is_committed(path, f"{self._app_id}/{self._number}", self._round):
+            written += dataset_of(path).count_rows(filter=ds.field("publish_id") == self._identity)
+            self._number += 1
+        return written
+
+    def _unwritten_of(self, left: Left) -> list[Left]:
+        """What of it was not written before."""
+        written = min(self._written, left.messages)
+        self._written -= written
+        return left.behind(written)
+
+    @property
+    def _identity(self) -> str:
+        """The publish id of the next commit."""
+        return publish_id(self._now // 1000, zlib.crc32(f"{self._app_id}/{self._number}".encode()) << 32 | self._round)
+
+    def _take(self, letter: Letter) -> None:
+        if self._written:
+            self._written -= 1
+            self._router.partition(letter.row["partition_key"], len(letter.order.partitions))
+            return
+        if not self._is_open:
+            self._leave([letter])
+            return
+        self._commit.append(letter)
+        self._size += len(letter.row["payload"] or b"")
+        if len(self._commit) == LETTERS_A_COMMIT or self._size >= BYTES_A_COMMIT:
+            self._append()
+
+    def _append(self) -> None:
+        """Write the commit that has come together; where that fails, find out whether single letters are to blame."""
+        if not self._commit:
+            return
+        app_id, commit = f"{self._app_id}/{self._number}", self._commit
+        try:
+            self._table.append_once(MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id,
+                                    self._round)
+        except Exception as error:
+            raise_of_root(error)
+            if not self._is_there(app_id):
+                self._blame(commit, error)
+        self._commit, self._size, self._number = [], 0, self._number + 1
+
+    def _is_there(self, app_id: str) -> bool:
+        """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it
+        asked, too."""
+        try:
+            return is_committed(self._orders[0].topic.path, app_id, self._round)
+        except Exception as error:
+            raise_of_root(error)
+            return False
+
+    def _blame(self, commit: list[Letter], error: Exception) -> None:
+        """A commit failed: because of some of its letters, or, if none is bad by itself, because of the table, which
+        then takes no others either."""
+        self._commit, self._is_open = [], False
+        bad = [(letter, reason) for letter in commit if (reason := _unwritable(letter)) is not None]
+        self.error = None if bad else error
+        self.left += [letter.order.left(reason, letter.position, letter.position, letter.index)
+                      for letter, reason in bad]
+        blamed = {id(letter) for letter, _ in bad}
+        self._leave([letter for letter in commit if id(letter) not in blamed])
+
+    def _stop(self, left: Left) -> None:
+        self.left.append(left)
+        self._is_open = False
+        self._leave(self._commit)
+        self._commit = []
+
+    def _leave(self, letters: list[Letter]) -> None:
+        for letter in letters:
+            self._unwritten.setdefault(id(letter.order),
+                                       _Unwritten(letter.order, [])).places.append((letter.position, letter.index))
 
 
-def _letters_of(state: TopicState, partition: int, orders: list[_Order]) -> Iterator[tuple[_Order, dict]]:
-    """A row per message that one cursor's orders name: ranges of entries that died, and messages put off."""
-    ahead = deque(sorted((order for order in orders if order.asked is None), key=lambda order: order.fact["first"]))
-    here: list[_Order] = []
-    put_off: dict[tuple[int, int], list[_Order]] = defaultdict(list)
-    for order in orders:
-        if order.asked is not None:
-            put_off[order.fact["first"], -1 if order.batch_indexes is None else min(order.batch_indexes)].append(order)
-    spans = Positions((order.fact["first"], order.fact["last"]) for order in orders)
-    for run, rows in read_entries(state.topic.path, state.ledgers(partition), spans):
-        for row in _python_rows(rows):
-            position = run.first_position + row["entry_id"] - run.first_entry_id
-            index = -1 if row["batch_index"] is None else row["batch_index"]
-            while ahead and ahead[0].fact["first"] <= position:
-                here.append(ahead.popleft())
-            here = [order for order in here if order.fact["last"] >= position]
-            dead = [order for order in here if order.batch_indexes is None or index in order.batch_indexes]
-            for order in [*dead, *(put_off.get((position, index)) or put_off.get((position, -1), ()))]:
-                yield order, _letter(order, row, MessageId(partition, run.ledger_id, row["entry_id"], index))
+def _unwritable(letter: Letter) -> Exception | None:
+    """What is wrong with this one letter, if anything."""
+    try:
+        MESSAGES.rows([letter.row])
+    except Exception as error:
+        raise_of_root(error)
+        return error
+    return None
 
 
-def _letter(order: _Order, row: dict, message_id: MessageId) -> dict:
-    """The letter of a message: its row with other properties, by itself, and due when it was put off to."""
-    fact, asked = order.fact, order.asked
-    if asked is None:
-        deliver_at, producer_name = None, f"{fact['topic']}-{fact['subscription']}-DLQ"
-        properties = dead_letter_properties(dict(row["properties"] or []), topic=fact["topic"], subscription=fact["subscription"],
-                                            message_id=str(message_id), cause=CAUSE_REDELIVERED, attempts=fact["redelivery_count"])
-    else:
-        deliver_at, producer_name, properties = asked.deliver_at_ms, asked.producer_name, asked.properties
-    return dict(row, batch_index=None, batch_size=1, deliver_at_time=None if deliver_at is None else deliver_at * 1000, producer_name=producer_name,
-                sequence_id=None, properties=list(properties.items()))
-
-
-def _commits(letters: Iterable[tuple[_Order, dict]]) -> Iterator[list[tuple[_Order, dict]]]:
-    """The letters of one commit after the other, cut where they have become enough or large enough: the same cuts for the same letters."""
-    commit, size = [], 0
-    for letter in letters:
-        commit.append(letter)
-        size += len(letter[1]["payload"] or b"")
-        if len(commit) == LETTERS_A_COMMIT or size >= BYTES_A_COMMIT:
-            yield commit
-            commit, size = [], 0
-    if commit:
-        yield commit
-
-
-def _placed(letters: list[tuple[_Order, dict]], router: RoundRobinRouter, identity: str, now: int) -> list[dict]:
+def _placed(letters: list[Letter], router: RoundRobinRouter, identity: str, now: int) -> list[dict]:
     """The rows of a publish commit: each letter in the partition of its key, or the next in turn."""
     rows, entries = [], Counter()
-    for order, row in letters:
-        partition = order.partitions[router.partition(row["partition_key"], len(order.partitions))]
-        rows.append(dict(row, publish_id=identity, entry_id=entries[partition], partition=partition, publish_time=now))
+    for letter in letters:
+        partitions = letter.order.partitions
+        partition = partitions[router.partition(letter.row["partition_key"], len(partitions))]
+        rows.append(dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition,
+                         publish_time=now))
         entries[partition] += 1
     return rows
-
-
-def _python_rows(rows: pa.Table) -> Iterator[dict]:
-    """Rows as dicts, instants in microseconds."""
-    counted = pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in rows.schema])
-    for batch in rows.cast(counted).to_batches(max_chunksize=1000):
-        yield from batch.to_pylist()

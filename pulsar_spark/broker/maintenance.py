@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 
 from pulsar_spark.broker.bundle import Bundle, TopicState
 from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import unacknowledged
@@ -34,11 +35,15 @@ HELD_CHECK_SECONDS = 1
 
 def maintain(bundle: Bundle, draft: RoundDraft) -> None:
     """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for never."""
-    due = [when for state in _topics_to_check(bundle) if (when := _check_in_time(bundle, draft, state)) is not None]
+    due = []
+    for state in _topics_to_check(bundle):
+        if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
+            with isolated(of_topic(state)):
+                due.append(_check_in_time(bundle, draft, state))
     for name, is_exceeded in _exceeded(bundle).items():
         if is_exceeded and name not in bundle.topics:
             _say_exceeded(bundle, draft, name, False)
-    bundle.maintenance_due = min(due, default=None)
+    bundle.maintenance_due = min((when for when in due if when is not None), default=None)
 
 
 def _topics_to_check(bundle: Bundle) -> list[TopicState]:
@@ -64,7 +69,7 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         cursors = bundle.cursors_of(state.topic.topic_id)
         if ttl:
             for cursor in cursors:
-                _expire(draft, state, cursor, draft.now - ttl * SECOND)
+                _expire(draft, state, cursor, draft.wall - ttl * SECOND)
         is_evicting = bundle.policy_text(name, "backlog_quota_policy") == EVICT
         is_over = [_check_quota(draft, state, cursors, partition, size, seconds, is_evicting) for partition in state.topic.partition_indexes]
         if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
@@ -113,7 +118,8 @@ def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], pa
     if slowest is None or not (size or seconds):
         return False
     ledgers = state.ledgers(partition)
-    too_old = last_published_before(state.topic.path, ledgers, _instant(draft.now - seconds * SECOND)) if seconds else -1
+    too_old = last_published_before(state.topic.path, ledgers,
+                                    _instant(draft.wall - seconds * SECOND)) if seconds else -1
     stretches = stretches_behind(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stretches, slowest) > size
     if is_evicting:

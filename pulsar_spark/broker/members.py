@@ -2,46 +2,52 @@
 
 Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
 """
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, TopicState
-from pulsar_spark.broker.desk import Desk, number_of, removed_consumer_row
+from collections.abc import Collection
+from datetime import datetime, timezone
+
+from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicState
+from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.errors import SubscriptionBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_topic
 from pulsar_spark.protocol.membership import refusal
-from pulsar_spark.protocol.policies import POLICIES
+from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
-from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.schemas import VALID_UNTIL
+from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""
 
-MOST_INT32 = (1 << 31) - 1
-
+MOST_HOLDERS = 3
 
 class Members(Desk):
     """Requests about consumers."""
 
     def subscribe(self, request: Request) -> str:
         state, properties = self.topic_of(request), request.properties
+        if state.error:
+            raise TopicStopped(state.error)
         wanted = properties.get("subscription_type", "Exclusive")
         cursor = self.bundle.cursors.get(self.key_of(request))
-        present = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
-        refused = refusal(wanted, present=present[0], consumers=present[1],
-                          most=self.bundle.policy(request.topic, "max_consumers_per_subscription"))
+        refused = self._refusal(cursor, request, wanted)
+        if refused and cursor and self._let_go(self.bundle.liveness.look_at(consumer.client_id for consumer in cursor.consumers.values())):
+            refused = self._refusal(cursor, request, wanted)
         if refused:
-            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}")
+            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}")
         policy, priority_level = self._dead_letter_policy(request), number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
-        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MAX_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
         consumer = Consumer(request.consumer_id, properties.get("consumer_name") or request.consumer_id, request.client_id,
-                            priority_level, cursor.joined, properties=dict(properties))
+                            priority_level, cursor.joined, properties={name: value for name, value in properties.items() if name != VALID_UNTIL})
         cursor.joined += 1
         if "max_redeliver_count" in policy:
             cursor.dead_letters = policy
@@ -56,6 +62,22 @@ class Members(Desk):
         self._choose_active(cursor, draft)
         return "connected"
 
+    def _refusal(self, cursor: Cursor | None, request: Request, wanted: str) -> tuple[str, str] | None:
+        present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
+        return refusal(wanted, present=present, consumers=consumers, most=self.bundle.policy(request.topic, "max_consumers_per_subscription"))
+
+    def _holders(self, cursor: Cursor | None) -> str:
+        """Who is connected, when they were heard of last, and until when they are waited for."""
+        told = []
+        for consumer in list(cursor.consumers.values())[:MOST_HOLDERS] if cursor else []:
+            until = self.bundle.leases.get(consumer.client_id)
+            if until is not None:
+                until += self.draft.wall - self.draft.now  # people's clock
+                heard = until - self.bundle.lease_ms[consumer.client_id] * 1000
+                told.append(f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "
+                            f"whose lease ends at {_shown(until)}")
+        return f" (held by {'; '.join(told)})" if told else ""
+
     def _dead_letter_policy(self, request: Request) -> dict[str, str]:
         """What a consumer says of dead letters, if it can be done: once an entry is dead it is too late to refuse it."""
         policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
@@ -64,13 +86,15 @@ class Members(Desk):
             check_name("initial subscription", policy["initial_subscription_name"])
         if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
+        if int(policy.get("max_redeliver_count", 0)):
+            name = policy.get("dead_letter_topic") or dead_letter_topic(request.topic, request.subscription)
+            check_letter_topic(self.bundle.layout, name, what="dead letter topic", subscription=request.subscription,
+                               remedy=NAME_DEAD_LETTER_TOPIC)
         return policy
 
     def flow(self, request: Request) -> None:
         consumer = self.consumer_of(request)
-        if not request.permits or request.permits < 0:
-            raise InvalidConfiguration(f"permits {request.permits!r}: a flow asks for 1 message or more")
-        consumer.permits += request.permits
+        consumer.permits = min(consumer.permits + request.permits, MOST)
         self.draft.of(self.cursor_of(request)).changed_consumers.add(consumer.consumer_id)
 
     def close(self, request: Request) -> None:
@@ -97,13 +121,23 @@ class Members(Desk):
         self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
         self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
         del self.bundle.cursors[cursor.key]
+        if entry := self.bundle.cursor_aside(cursor):
+            self.forget(entry)
 
-    def end_leases(self) -> None:
-        """Let go of every consumer whose client was not heard of in time."""
+    def end_leases(self, gone: Collection[str] = ()) -> None:
+        """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be *gone*."""
+        self._let_go(gone)
         for client_id, until in list(self.bundle.leases.items()):
             if until <= self.draft.now:
                 self._leave_client(client_id, "lease ended")
                 del self.bundle.leases[client_id]
+
+    def _let_go(self, gone: Collection[str]) -> bool:
+        """Let go of the consumers of clients that are known to be gone; whether there were such clients."""
+        for client_id in gone:
+            self._leave_client(client_id, "process gone")
+            self.bundle.leases.pop(client_id, None)
+        return bool(gone)
 
     def drop_topics(self, gone: list[TopicState]) -> None:
         """Forget topics whose tables are gone, with their subscriptions and policies."""
@@ -119,6 +153,8 @@ class Members(Desk):
                 self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
             self.draft.facts.append(dict(kind="topic", topic=name, topic_id=state.topic.topic_id, is_removed=True))
+            for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
+                self.forget(entry)
 
     def _leave_client(self, client_id: str, why: str) -> None:
         for cursor in self.bundle.cursors.values():
@@ -153,3 +189,7 @@ class Members(Desk):
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
             self.bundle.leases[client_id] = self.draft.now + self.bundle.lease_ms[client_id] * 1000
+
+
+def _shown(instant: int) -> str:
+    return datetime.fromtimestamp(instant / 1_000_000, timezone.utc).isoformat(timespec="seconds")

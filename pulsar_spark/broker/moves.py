@@ -9,6 +9,7 @@ from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
 from pulsar_spark.protocol.letters import LATEST_MS
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 
 LONGEST_SECONDS = 10 ** 9
@@ -41,11 +42,15 @@ class Moves(Desk):
                                          partition=cursor.key.partition, subscription=cursor.key.subscription, text="reset"))
         return str(target)
 
-    def skip(self, request: Request) -> None:
+    def skip(self, request: Request) -> str:
+        """Acknowledge the next entries of the backlog; how many there were."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
         acknowledged = sorted([*((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED), *self.draft.of(cursor).acks])
         end = state.end_position(cursor.key.partition)
-        self.mark_deleted(cursor, skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages")))
+        last = skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages", least=0))
+        skipped = sum(until - first + 1 for first, until in Positions(acknowledged).gaps(cursor.mark_delete + 1, last))
+        self.mark_deleted(cursor, last)
+        return str(skipped)
 
     def clear_backlog(self, request: Request) -> None:
         cursor = self.cursor_of(request)
@@ -53,7 +58,7 @@ class Moves(Desk):
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        oldest = (datetime.fromtimestamp(self.draft.now / 1_000_000, timezone.utc)
+        oldest = (datetime.fromtimestamp(self.draft.wall / 1_000_000, timezone.utc)
                   - timedelta(seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)))
         self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
 

@@ -1,4 +1,6 @@
-"""Waiting for a disk: with growing pauses, and two lines in the log, one when it begins and one when it is over."""
+"""Waiting for a disk: with growing pauses, and two lines in the log, one when the first thread of a broker begins to
+wait and one when the last has ended."""
+
 import logging
 import threading
 import time
@@ -9,34 +11,59 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0
 log = logging.getLogger(__name__)
 
 
+class Waits:
+    """Who of a broker's threads is waiting; the first and the last of them say so."""
+
+    def __init__(self, broker_id: str):
+        self._broker_id, self._lock = broker_id, threading.Lock()
+        self._waiting: set[int] = set()
+        self._since = 0.0
+
+    def begin(self, patience: "Patience", what: str, cause: object) -> None:
+        with self._lock:
+            if not self._waiting:
+                self._since = time.monotonic()
+                log.error(
+                    "broker %s waits: %s (%s: %s); it tries again by itself",
+                    self._broker_id,
+                    what,
+                    type(cause).__name__,
+                    cause,
+                )
+            self._waiting.add(id(patience))
+
+    def end(self, patience: "Patience") -> None:
+        with self._lock:
+            self._waiting.discard(id(patience))
+            if not self._waiting:
+                log.warning("broker %s goes on after %.1f s", self._broker_id, time.monotonic() - self._since)
+
+
 class Patience:
-    """For one thread. *who* and *what* begin the lines: who waits, and what it cannot do."""
+    """One thread's; *what* says what it cannot do."""
 
-    def __init__(self, stopping: threading.Event, who: str, what: str):
-        self._stopping, self._who, self._what = stopping, who, what
-        self._since: float | None = None
+    def __init__(self, stopping: threading.Event, waits: Waits, what: str):
+        self._stopping, self._waits, self._what = stopping, waits, what
         self._pause = FIRST_SECONDS
-
-    @property
-    def is_waiting(self) -> bool:
-        return self._since is not None
+        self.is_waiting = False
 
     def bear(self, fault: BaseException) -> None:
-        """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting does not help against it."""
+        """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting
+        does not help against it."""
         if not is_fault_of_disk(fault):
             raise fault
         self.pause(fault)
 
     def pause(self, cause: object) -> None:
         """The same for whatever *cause*."""
-        if self._since is None:
-            self._since = time.monotonic()
-            log.error("broker %s waits: %s (%s: %s); it goes on by itself", self._who, self._what, type(cause).__name__, cause)
+        if not self.is_waiting:
+            self.is_waiting = True
+            self._waits.begin(self, self._what, cause)
         self._stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_SECONDS)
 
     def end(self) -> None:
         """The attempt succeeded."""
-        if self._since is not None:
-            log.warning("broker %s goes on after %.1f s", self._who, time.monotonic() - self._since)
-        self._since, self._pause = None, FIRST_SECONDS
+        if self.is_waiting:
+            self.is_waiting, self._pause = False, FIRST_SECONDS
+            self._waits.end(self)

@@ -5,27 +5,33 @@ The writes, in order, and what a crash between them leaves:
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
 3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see letters): missing ones are written at the
-   next start;
+   next start; those that cannot be written wait, which the next round says (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
 """
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
 
 from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
-from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.drafts import Request, RoundDraft
-from pulsar_spark.broker.gather import Work, gather_work
+from pulsar_spark.broker.bundle import Bundle, TopicState, load_bundle
+from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
+from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
+from pulsar_spark.broker.gather import Work, gather_work, next_dues
+from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
+from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
+from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.unacked_limit import BrokerLimit
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
+from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 
 SNAPSHOT_EVERY = 50
@@ -35,88 +41,155 @@ RANGES_A_SNAPSHOT = 100_000
 log = logging.getLogger(__name__)
 
 
-class RoundResult(NamedTuple):
-    """What a round did; ``is_committed`` is False where there was nothing to do."""
-
-    is_committed: bool
-    delivered_messages: int = 0
-
-
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970; 0 is no limit."""
+    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those
+    of a clock that nobody sets; 0 is no limit."""
 
     def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str, *,
-                 max_unacked_messages_per_broker: int = 0):
+                 max_unacked_messages_per_broker: int = 0, steady: Callable[[], int] | None = None):
         self.limit = BrokerLimit(max_unacked_messages_per_broker)
-        self.bundle, self.plan, self.now, self.broker_id = bundle, plan, now, broker_id
+        self.bundle, self.plan, self.broker_id = bundle, plan, broker_id
+        self.clock = BundleClock(now, bundle.now, steady)
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
+        self._recovery = Recovery(self)
         self._waiting: list[Request] = []
 
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
-        if self.bundle.round:
-            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter").to_pylist()
-            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.clock, letters)
+        self.write_missing_letters()
         self.bundle.epoch += 1
-        for cursor in self.bundle.cursors.values():
-            cursor.last_active = self._tick() if cursor.last_active is None else cursor.last_active
-            for consumer in cursor.consumers.values():
-                self.bundle.leases[consumer.client_id] = self._tick() + self.bundle.lease_ms[consumer.client_id] * 1000
+        self.grant_leases({})
         hold_back(self.bundle, self.limit)
-        self._commit(RoundDraft(self.bundle.round + 1, self._tick()), RoundRows(self.bundle.outlived), is_snapshot=True)
+        draft = self._draft()
+        self._append(draft, self._rows_of(draft, RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]),
+                                          self.bundle.requests_version, is_snapshot=True))
 
-    def run(self, requests: list[Request], requests_version: int) -> RoundResult:
-        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due or been published."""
+    def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
+        """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
+        or been published.
+
+        What is *unreadable* up to there is set aside, and so is what makes the round fail (see recovery). An error of
+        the machine, such as a full disk, is raised when the bundle is as its tables say; call again with the requests
+        behind ``bundle.requests_version`` when it may have passed."""
+        return self._recovery.run(requests, requests_version, unreadable)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Is a round that failed, whatever was asked, waiting to be tried again?"""
+        return self._recovery.is_waiting
+
+    def is_due(self) -> bool:
+        """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
+        for it must be looked at anew."""
+        now = self.clock.look()
+        own, wall = next_dues(self.bundle, self.bundle.now)
+        return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
+
+    def attempt(self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *,
+                is_trial: bool = False) -> RoundResult:
+        """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but
+        commit."""
         bundle = self.bundle
-        draft = RoundDraft(bundle.round + 1, self._tick())
-        intake = Intake(bundle, draft)
+        was_set_back = self._is_set_back(self.clock.look())
+        draft = self._draft()
+        bundle.set_aside |= broken
+        draft.facts += [*bundle.outlived, *(entry.row() for entry in broken.values())]
+        intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
         waiting, self._waiting = self._waiting, []
         for request in [*waiting, *requests]:
             intake.take(request)
-        intake.members.end_leases()
+        intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
+        bundle.waiting_letters.try_due(draft.now)
+        draft.facts += bundle.waiting_letters.facts()
         for state in moved:
-            if state.error:
-                log.error("topic %s is not numbered further: %s", state.topic.name, state.error)
-            draft.facts += _topic_rows(state)
+            draft.facts += _topic_rows(state) + bundle.say_stopped(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
-        rows = absorb(bundle, draft, work, self.plan(work) if work.rows else [], self.limit)
-        bundle.requests_version = max(bundle.requests_version, requests_version)
-        if not rows.facts and not rows.pages:
+        rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)
+        consumed = max(bundle.requests_version, requests_version)
+        if not rows.facts and not rows.pages and not was_set_back:
+            bundle.requests_version = consumed
+            return RoundResult(False, refusals=tuple(draft.refusals))
+        is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0
+                                                 and draft.number % self._snapshot_every() == 0)
+        table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
+        ledgers = LEDGERS.rows(ledger_rows)
+        if is_trial:
             return RoundResult(False)
         if ledger_rows:
-            bundle.ledgers_version = self.ledgers.append_fenced(LEDGERS.rows(ledger_rows), bundle.ledgers_version)
+            bundle.ledgers_version = self.ledgers.append_fenced(ledgers, bundle.ledgers_version)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
-        self._commit(draft, rows, is_snapshot=draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0)
-        self._waiting += write_letters(bundle, draft.number, draft.now, letters)
-        return RoundResult(True, sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before)
+        self._append(draft, table)
+        bundle.requests_version = consumed
+        self._waiting += write_letters(bundle, draft.number, bundle.now, letters)
+        delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
+        entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
+        return RoundResult(True, delivered, rows.acknowledged, entries, tuple(draft.refusals))
 
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""
-        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, self._tick())).rows)
+        now = self.bundle.now
+        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)).rows)
 
-    def _commit(self, draft: RoundDraft, rows: RoundRows, *, is_snapshot: bool) -> None:
+    def reload(self, leases: Mapping[str, int]) -> None:
+        """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
+        where another broker has committed a round since."""
+        bundle = load_bundle(self.bundle.layout)
+        if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
+            raise BrokerFenced(f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
+                               "another broker serves this bundle")
+        self.bundle = bundle
+        self.grant_leases(leases)
+        self.write_missing_letters()
+
+    def grant_leases(self, leases: Mapping[str, int]) -> None:
+        """Give every connected client its whole lease from now on, or what is left of it in *leases*."""
+        bundle, now = self.bundle, self.clock.look()
+        for cursor in bundle.cursors.values():
+            cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
+            for consumer in cursor.consumers.values():
+                bundle.leases[consumer.client_id] = leases.get(consumer.client_id,
+                                                               now.own + bundle.lease_ms[consumer.client_id] * 1000)
+
+    def write_missing_letters(self) -> None:
+        """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not know,
+        and no round begins before they are written, or wait."""
+        self._waiting = []
+        if self.bundle.round:
+            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version,
+                                 kind="letter").to_pylist()
+            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now, letters, is_again=True)
+
+    def _draft(self) -> RoundDraft:
+        """The next round's draft, at this moment."""
+        self.bundle.now = self.clock.look()
+        return RoundDraft(self.bundle.round + 1, self.bundle.now.own, self.bundle.now.wall)
+
+    def _is_set_back(self, now: Instant) -> bool:
+        return now.wall + TOLERANCE < self.bundle.now.wall
+
+    def _rows_of(self, draft: RoundDraft, rows: RoundRows, requests_version: int, *, is_snapshot: bool) -> pa.Table:
         bundle = self.bundle
         if is_snapshot:
             rows = _everything(bundle, rows)
-        rows.facts.append(dict(kind="round", round_time=draft.now, requests_version=bundle.requests_version, epoch=bundle.epoch,
+        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now,
+                               requests_version=requests_version, epoch=bundle.epoch,
                                broker_id=self.broker_id, is_snapshot=is_snapshot))
-        bundle.version = self.cursor_ledger.append_fenced(rows_of_round(draft.number, rows.facts, rows.pages), bundle.version)
-        bundle.round = draft.number
+        return rows_of_round(draft.number, rows.facts, rows.pages)
+
+    def _append(self, draft: RoundDraft, table: pa.Table) -> None:
+        self.bundle.version = self.cursor_ledger.append_fenced(table, self.bundle.version)
+        self.bundle.round = draft.number
+        self.bundle.outlived, self.bundle.has_lost_topics = [], False
 
     def _snapshot_every(self) -> int:
         ranges = sum(len(page.ranges) for cursor in self.bundle.cursors.values() for page in cursor.pages)
         return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
-
-    def _tick(self) -> int:
-        """The clock, which never runs backwards, not even over a restart."""
-        self.bundle.clock = max(self.bundle.clock, self.now())
-        return self.bundle.clock
 
 
 def _topic_rows(state: TopicState) -> list[dict]:
@@ -127,8 +200,9 @@ def _topic_rows(state: TopicState) -> list[dict]:
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
-    whole = RoundRows(kept)
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)])
     whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
+    whole.facts += [entry.row() for entry in bundle.set_aside.values()]
     for state in bundle.topics.values():
         whole.facts += _topic_rows(state)
     for cursor in bundle.cursors.values():

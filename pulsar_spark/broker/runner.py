@@ -1,17 +1,20 @@
 """The broker: one streaming query per bundle, and each of its micro-batches is one round.
 
-The query's source waits until something is asked, published or due (see source), so a micro-batch begins when there is work and runs one round, which makes
-one commit or none. What is left to do behind a round, a backlog of requests for instance, is for the next micro-batch. So Spark's progress, its listeners and
-its UI show rounds: which logs moved from which version to which, and how long it took. What Spark adds to a round, before it, is 20 to 40 ms
+The query's source waits until something is asked, published or due (see source), so a micro-batch begins when there is
+work and runs one round, which makes one commit or none. What is left to do behind a round, a backlog of requests for
+instance, is for the next micro-batch. So Spark's progress, its listeners and its UI show rounds: which logs moved from
+which version to which, and how long it took. What Spark adds to a round, before it, is 20 to 40 ms
 (``python -m tests.benchmarks --only latency``).
 
-Where the checkpoint was does not matter: requests are read behind the version that the latest round names as consumed. So each query has a checkpoint folder of
-its own, and one that Spark ends for reasons of its own (a folder that is gone, say) is followed by another. A broker that finds the lease taken stands by and
-takes over when it ends; one that was taken over stops at its next commit, or when it would renew its lease.
+Where the checkpoint was does not matter: requests are read behind the version that the latest round names as
+consumed. So each query has a checkpoint folder of its own, and one that Spark ends for reasons of its own (a folder
+that is gone, say) is followed by another. A broker that finds the lease taken stands by and takes over when it ends;
+one that was taken over stops at its next commit, or when it would renew its lease.
 
-A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed taken over again when it can be written.
-What else ends a round ends the broker. It never travels through Spark, which would say it in its own words and at length, but is kept in
-:attr:`Broker.failure` and raised by :meth:`Broker.wait`.
+A disk that is full, read-only or failing makes the broker wait: what was under way is dropped, and what is committed
+taken over again when it can be written. What else ends a round ends the broker. It never travels through Spark,
+which would say it in its own words and at length, but is kept in :attr:`Broker.failure` and raised by
+:meth:`Broker.wait`.
 """
 import atexit
 import contextlib
@@ -31,18 +34,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.gather import next_due
-from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.journal import Journal
+from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
-from pulsar_spark.broker.rounds import RoundResult, Rounds
+from pulsar_spark.broker.reading import read_asked
+from pulsar_spark.broker.rounds import Rounds
+from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
-from pulsar_spark.errors import BrokerFenced, InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
 
 STOP_SECONDS = 60.0
@@ -58,11 +63,18 @@ def now_micros() -> int:
     return time.time_ns() // 1000
 
 
-class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does. Best in a ``with`` statement, at the end of
-    which the round under way is over, the query stopped and the lease given back.
+def steady_micros() -> int:
+    """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
 
-    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get nothing new; 0 = no limit.
+
+class Broker:
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does.
+    Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
+    given back.
+
+    At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
+    nothing new; 0 = no limit.
     """
 
     def __init__(self, spark: SparkSession, root: str | os.PathLike, *, now: Callable[[], int] = now_micros,
@@ -76,13 +88,15 @@ class Broker:
         self._stopping, self._between_batches = threading.Event(), threading.Event()
         self._between_batches.set()
         self._closing, self._batch = threading.Lock(), threading.Lock()
-        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._look, self._run_batch, self._stopping,
-                              self._fail)
+        waits = Waits(self.broker_id)
+        self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
+        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._look,
+                              self._run_batch, self._stopping, waits, self._fail)
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
-        self._disk = Patience(self._stopping, self.broker_id, "its root cannot be read and written")
-        self._must_reload = self._has_more = False
+        self._journal = Journal()
+        self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
+        self._has_more = False
 
     def __enter__(self) -> "Broker":
         self.start()
@@ -94,10 +108,18 @@ class Broker:
             raise self.failure
 
     def start(self, standby_seconds: float | None = None) -> bool:
-        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped or out of time meanwhile."""
+        """Take the bundle over and start the query; waits as standby while another broker serves it. False if stopped
+        or out of time meanwhile.
+
+        A broker of this process that serves the same root is replaced, unless *standby_seconds* says how long to stand
+        by: so a notebook's cell may be run again.
+        """
         atexit.register(self.close)
+        if standby_seconds is None:
+            replace_former(self)
         try:
-            if self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up) and self._tenure.begin(standby_seconds):
+            is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
+            if is_ready and self._tenure.begin(standby_seconds):
                 self._remove_what_others_left()
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
@@ -109,6 +131,11 @@ class Broker:
         if self._stopping.is_set():
             self.close()
         return False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop, or has failed."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Stop after the round under way. Safe to call from a signal handler, and twice."""
@@ -123,13 +150,15 @@ class Broker:
             raise self.failure
 
     def close(self) -> None:
-        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call twice."""
+        """Stop, and return when the round under way is over, the query stopped and the lease given back. Safe to call
+        twice."""
         self._stopping.set()
         with self._closing:
             atexit.unregister(self.close)
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._tenure.end()
+            self._journal.end_minute()
 
     def _fail(self, failure: BaseException) -> None:
         """Stop because of *failure*; the first one counts."""
@@ -149,9 +178,11 @@ class Broker:
         return False
 
     def _remove_what_others_left(self) -> None:
-        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its inputs again when it needs them."""
+        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
+        inputs again when it needs them."""
         before = time.time() - STALE_SECONDS
-        for folder, is_stale in ((self.layout.bundle_folder() / "inputs", lambda _: True), (self.layout.checkpoint(), lambda found: _changed(found) < before)):
+        inputs, checkpoints = self.layout.bundle_folder() / "inputs", self.layout.checkpoint()
+        for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
             for found in folder.iterdir() if folder.is_dir() else ():
                 if found.name != self.broker_id and is_stale(found):
                     shutil.rmtree(found, ignore_errors=True)
@@ -167,6 +198,7 @@ class Broker:
 
     def _look(self) -> News | None:
         """What the next round is for; None while there is nothing to do, or a round is under way."""
+        self._journal.look()
         if not self._batch.acquire(blocking=False):
             return None
         try:
@@ -179,17 +211,19 @@ class Broker:
         if not moved:
             return None
         bundle = self.rounds.bundle
-        last = {each.log: each.to_version for each in moved}
-        return News(moved, {"round": bundle.round + 1, "requests": last.get("requests", bundle.requests_version), "clock": self.now() // 1000})
+        requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
+        return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self.now() // 1000})
 
     def _moved(self) -> list[Moved]:
-        bundle, now = self.rounds.bundle, self.now()
+        bundle, asked = self.rounds.bundle, self._requests_log
+        if self.rounds.is_waiting:
+            return []
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
-        if self._requests_log.has(bundle.requests_version + 1):
-            moved.append(Moved("requests", bundle.requests_version, self._requests_log.latest(bundle.requests_version)))
-        due = next_due(bundle, bundle.clock)
-        if not moved and (self._has_more or self._must_reload or bundle.has_news() or (due is not None and due <= now)):
-            moved.append(Moved("clock", bundle.clock // 1000, now // 1000))
+        if asked.has(bundle.requests_version + 1):
+            moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
+        if not moved and (self._has_more or bundle.has_news() or self.rounds.is_due()
+                          or bundle.liveness.gone(bundle.leases)):
+            moved.append(Moved("clock", bundle.now.wall // 1000, self.now() // 1000))
         return moved
 
     def _run_batch(self, moved: DataFrame, _batch_id: int) -> None:
@@ -211,30 +245,27 @@ class Broker:
             self._run_round()
             self._disk.end()
         except MAY_PASS as fault:
-            self._must_reload = True
-            bear = self._disk.bear if self._planner.folder.exists() else self._disk.pause  # the inputs of plans are written again
-            bear(fault)
+            self._has_more = True
+            are_inputs_there = self._planner.folder.exists()  # where somebody removed them they are written again
+            (self._disk.bear if are_inputs_there else self._disk.pause)(fault)
 
     def _run_round(self) -> None:
         started = time.perf_counter()
-        if self._must_reload:
-            self._take_over(is_again=True)
-        rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-        result = self.rounds.run(requests_of(rows), version)
+        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"),
+                                             after=self.rounds.bundle.requests_version))
+        seconds = time.perf_counter() - started
+        self._journal.note(result, seconds)
         self._has_more = result.is_committed and self.rounds.has_work()
         if self.on_round and result.is_committed:
-            self.on_round(result, time.perf_counter() - started)
+            self.on_round(result, seconds)
 
-    def _take_over(self, *, is_again: bool = False) -> None:
-        """Begin from what is committed, and write what a round that failed half-way left unwritten; *is_again* only where the latest round is this broker's.
-
-        What such a round left in memory is neither the state before it nor what is committed."""
-        bundle = load_bundle(self.layout)
-        if is_again and bundle.broker_id != self.broker_id:
-            raise BrokerFenced(f"{str(self.layout.root)!r}: the latest round is of {bundle.broker_id}: another broker serves this bundle")
-        rounds = Rounds(bundle, self._planner.run, self.now, self.broker_id, max_unacked_messages_per_broker=self.max_unacked_messages_per_broker)
+    def _take_over(self) -> None:
+        """Begin from what is committed, and write what a crash may have left unwritten."""
+        rounds = Rounds(load_bundle(self.layout), self._planner.run, self.now, self.broker_id,
+                        max_unacked_messages_per_broker=self.max_unacked_messages_per_broker,
+                        steady=steady_micros if self.now is now_micros else None)
         rounds.take_over()
-        self.rounds, self._must_reload = rounds, False
+        self.rounds = rounds
 
 
 def _count(moved: DataFrame | None) -> None:
@@ -269,9 +300,11 @@ def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on
 
 @contextlib.contextmanager
 def _no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the broker, which then ends its JVM.
+    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
+    broker, which then ends its JVM.
 
-    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits: while blocked it is kept though ignored."""
+    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
+    while blocked it is kept though ignored."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

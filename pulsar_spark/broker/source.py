@@ -5,8 +5,8 @@ has consumed, the topics it knows, the next instant something is due). So the so
 private folder, with a line of JSON a question. The broker's :class:`Feed` answers as soon as there is something to do,
 or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark no micro-batch.
 
-An offset is what a round has seen: the version of ``requests``, how many commits of topics, and the broker's clock. It
-is there for people and listeners, who see from which version to which a micro-batch went; nothing is ever read again from
+An offset is what a round has seen: the version of ``requests`` and the machine's clock, with the round's number and
+that of the answer, which makes each offset another one. It is there for people and listeners, who see from which version to which a micro-batch went; nothing is ever read again from
 it, because the broker's own truth says what is consumed (design 3.4, rule 3) and the checkpoint is made anew at each
 start.
 """
@@ -52,7 +52,7 @@ class Feed:
     """Answers the source of one query. *look* says what there is to do, None for nothing; *is_stopping* ends all waiting."""
 
     def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
-        self._look, self._is_stopping = look, is_stopping
+        self._look, self._is_stopping, self._told = look, is_stopping, 0
         self._folder = tempfile.TemporaryDirectory(prefix="pulsar_spark_feed_")
         self.path = str(Path(self._folder.name) / "socket")
         self._listener = socket.socket(socket.AF_UNIX)
@@ -75,7 +75,10 @@ class Feed:
         with contextlib.suppress(OSError), connection, connection.makefile("rw") as lines:  # the query ended
             for line in lines:
                 news = self._wait()
-                said = {"moved": [], "offset": json.loads(line)} if news is None else news._asdict()
+                if news is not None:
+                    self._told += 1
+                said = ({"moved": [], "offset": json.loads(line)} if news is None
+                        else {"moved": news.moved, "offset": {**news.offset, "number": self._told}})
                 lines.write(json.dumps(said) + "\n")
                 lines.flush()
 

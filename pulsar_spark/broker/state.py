@@ -4,10 +4,11 @@ It is the state it committed itself, so it needs no reading back; a broker that 
 most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due times and candidates touch. Of each page are known:
 who holds how many unacknowledged messages in it, and when its next entry falls due, so that limits and timers need no scan.
 """
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
@@ -51,6 +52,16 @@ class Page:
                     self.returns_at = held.due_time if self.returns_at is None else min(self.returns_at, held.due_time)
             elif held.status == REPLAY:
                 self.replays_at = min(held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0)
+
+    @cached_property
+    def replays(self) -> list[tuple[int, int]]:
+        """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
+        waited for."""
+        return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
+
+    def number_of(self, first: int) -> int:
+        """Which range begins at position *first*."""
+        return bisect_left(self.ranges, first, key=lambda held: held.first)
 
     def has_returns(self, now: int) -> bool:
         """Does the page hold entries whose time to be given back has come?"""

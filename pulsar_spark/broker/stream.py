@@ -1,8 +1,10 @@
-"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own, another one follows.
+"""The streaming query that gives a broker its micro-batches, kept going: where Spark ends it for reasons of its own,
+another one follows.
 
-Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker that was taken over may still write to
-the one it had.
+Each query has a checkpoint folder of its own, because nothing in one is needed (see runner), and because a broker
+that was taken over may still write to the one it had.
 """
+
 import logging
 import shutil
 import threading
@@ -16,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.source import FORMAT, Feed, News, register_source
 from pulsar_spark.errors import UnknownError
 
@@ -34,7 +36,8 @@ def is_spark_gone(error: BaseException) -> bool:
 
 
 def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that, a line, is said here."""
+    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that,
+    a line, is said here."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", log4j.Level.OFF)
 
@@ -44,9 +47,10 @@ class Stream:
     Spark itself has ended."""
 
     def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, look: Callable[[], News | None],
-                 run_batch: Callable[[DataFrame, int], None], stopping: threading.Event, fail: Callable[[Exception], None]):
+                 run_batch: Callable[[DataFrame, int], None], stopping: threading.Event, waits: Waits,
+                 fail: Callable[[Exception], None]):
         self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
-        self._run_batch, self._stopping, self._fail = run_batch, stopping, fail
+        self._run_batch, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._feed: Feed | None = None
@@ -74,15 +78,21 @@ class Stream:
                 if query is not None:
                     query.stop()
             except (Py4JError, ConnectionError, PySparkException) as failed:
-                log.info("Spark has ended before broker %s" if is_spark_gone(failed) else "the query of broker %s did not end by itself", self._broker_id)
+                log.info(
+                    "Spark has ended before broker %s"
+                    if is_spark_gone(failed)
+                    else "the query of broker %s did not end by itself",
+                    self._broker_id,
+                )
             if query is not None:
                 shutil.rmtree(self._checkpoints, ignore_errors=True)
             if self._feed is not None:
                 self._feed.close()
 
     def supervise(self) -> None:
-        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops the broker."""
-        patience = Patience(self._stopping, self._broker_id, "Spark has ended its query, another one is started")
+        """Until the broker stops: start another query where Spark has ended this one; one that somebody stopped stops
+        the broker."""
+        patience = Patience(self._stopping, self._waits, "Spark has ended its query, another one is started")
         try:
             while not self._stopping.wait(LOOK_SECONDS):
                 query = self._query
@@ -100,11 +110,19 @@ class Stream:
             if not is_spark_gone(failure):
                 self._fail(failure)
             elif not self._stopping.wait(SIGNAL_SECONDS):
-                self._fail(UnknownError(f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"))
+                self._fail(
+                    UnknownError(
+                        f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"
+                    )
+                )
 
     def _replace(self, patience: Patience, why: PySparkException | None) -> None:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
         except PySparkException as failed:
-            log.info("broker %s could not start another query yet: %s", self._broker_id, str(failed).strip().partition("\n")[0])
+            log.info(
+                "broker %s could not start another query yet: %s",
+                self._broker_id,
+                str(failed).strip().partition("\n")[0],
+            )

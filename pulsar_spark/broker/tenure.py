@@ -1,10 +1,11 @@
 """A broker's time in office: standing by while another broker holds the lease, taking it, renewing it, giving it back."""
+
 import logging
 import threading
 import time
 from collections.abc import Callable
 
-from pulsar_spark.broker.patience import Patience
+from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
@@ -17,22 +18,40 @@ log = logging.getLogger(__name__)
 class Tenure:
     """The lease of one broker. *fail* is told of a :class:`BrokerFenced` when another broker has taken it."""
 
-    def __init__(self, layout: Layout, broker_id: str, stopping: threading.Event, fail: Callable[[Exception], None]):
-        self._root, self._broker_id, self._stopping, self._fail = layout.root, broker_id, stopping, fail
+    def __init__(
+        self, layout: Layout, broker_id: str, stopping: threading.Event, waits: Waits, fail: Callable[[Exception], None]
+    ):
+        self._root, self._broker_id, self._stopping, self._waits, self._fail = (
+            layout.root,
+            broker_id,
+            stopping,
+            waits,
+            fail,
+        )
         self._lease = BundleLease(layout, broker_id)
         self._thread: threading.Thread | None = None
 
     def begin(self, standby_seconds: float | None) -> bool:
-        """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and when it takes over."""
+        """Take the lease and keep it; False if stopped or out of time before. Says for whom the broker stands by, and
+        when it takes over."""
         waited_since, stood_by_for = time.monotonic(), None
-        patience = Patience(self._stopping, self._broker_id, "its lease cannot be taken")
+        patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
         while not self._take(patience):
-            if self._stopping.is_set() or (standby_seconds is not None and time.monotonic() - waited_since > standby_seconds):
+            if self._stopping.is_set() or (
+                standby_seconds is not None and time.monotonic() - waited_since > standby_seconds
+            ):
                 return False
             holder = self._lease.holder()
             if holder is not None and holder.broker_id != stood_by_for:
                 stood_by_for = holder.broker_id
-                log.info("broker %s stands by: %s serves %s (process %d on %s)", self._broker_id, holder.broker_id, self._root, holder.pid, holder.host)
+                log.info(
+                    "broker %s stands by: %s serves %s (process %d on %s)",
+                    self._broker_id,
+                    holder.broker_id,
+                    self._root,
+                    holder.pid,
+                    holder.host,
+                )
             self._stopping.wait(LOOK_SECONDS)
         if stood_by_for:
             log.info("broker %s takes over %s from %s", self._broker_id, self._root, stood_by_for)
@@ -49,7 +68,12 @@ class Tenure:
         try:
             self._lease.let_go()
         except OSError as failed:
-            log.warning("the lease of %s could not be given back, it ends by itself in %g s: %s", self._root, LEASE_SECONDS, failed)
+            log.warning(
+                "the lease of %s could not be given back, it ends by itself in %g s: %s",
+                self._root,
+                LEASE_SECONDS,
+                failed,
+            )
 
     def _take(self, patience: Patience) -> bool:
         try:
@@ -61,8 +85,9 @@ class Tenure:
         return is_ours
 
     def _renew(self) -> None:
-        """Renew it until the broker stops. Where the file cannot be written it may run out; what keeps two brokers apart is the fence of a round's commit."""
-        patience = Patience(self._stopping, self._broker_id, "its lease cannot be renewed")
+        """Renew it until the broker stops. Where the file cannot be written it may run out; what keeps two brokers
+        apart is the fence of a round's commit."""
+        patience = Patience(self._stopping, self._waits, "its lease cannot be renewed")
         while not self._stopping.wait(0 if patience.is_waiting else LEASE_SECONDS / 4):
             try:
                 is_ours = self._lease.take()

@@ -1,8 +1,10 @@
 """What the commands share: the options that many of them have, and printing for people or, with ``--json``, for programs."""
 import contextlib
+import functools
 import json
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.cli.signals import exit_code
 from pulsar_spark.errors import PulsarSparkError
 
 Root = Annotated[str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")]
@@ -17,6 +20,8 @@ Topic = Annotated[str, typer.Argument(help="'topic', 'tenant/namespace/topic' or
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
+
+ASKS_BROKER = "waiting for the broker's answer"
 
 progress_console = Console(stderr=True)
 """Progress goes to standard error, so that standard output holds only what was asked for."""
@@ -32,11 +37,30 @@ def admin(root: str, timeout_seconds: float = 30) -> Admin:
 
 @contextlib.contextmanager
 def errors_as_one_line() -> Iterator[None]:
-    """End the process with exit code 1 and one line on standard error for an error raised on purpose; others keep their traceback."""
+    """End the process with exit code 1 and one line on standard error for an error raised on purpose, with 130 and none
+    for Ctrl-C; other errors keep their traceback."""
     try:
         yield
     except PulsarSparkError as error:
         sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(exit_code(signal.SIGINT))
+
+
+def working(what: str) -> contextlib.AbstractContextManager:
+    """Show, on a terminal, that something is being done that may take long."""
+    return progress_console.status(what)
+
+
+def shows_work(what: str) -> Callable[[Callable], Callable]:
+    """:func:`working`, for all that a command does."""
+    def decorate(command: Callable) -> Callable:
+        @functools.wraps(command)
+        def run(*args, **kwargs):
+            with working(what):
+                return command(*args, **kwargs)
+        return run
+    return decorate
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, print_json, print_table, shows_work, working
+from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ Where = Annotated[str | None, typer.Option("--where", help="SQL condition, such 
 
 
 @app.command("list")
+@shows_work("looking at letters")
 def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where: Where = None,
           limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Letters to list.")] = 20, as_json: Json = False):
     """List letters, the oldest first; with --json one line of JSON each."""
@@ -45,6 +47,7 @@ def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where
 
 
 @app.command()
+@shows_work("counting letters")
 def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_json: Json = False):
     """Count letters by cause."""
     from pulsar_spark.client.frames.dead_letters import count_by_cause
@@ -59,20 +62,44 @@ def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_js
 
 
 @app.command()
-def reprocess(topic: DeadLetterTopic, root: Root,
-              job_id: Annotated[str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")],
-              subscription: DiedOn = None, where: Where = None,
-              since: Annotated[str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")] = None,
-              until: Annotated[str | None, typer.Option("--until", help="Letters written before this time.")] = None,
-              key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters with this key; repeatable.")] = None,
-              to: Annotated[str, typer.Option("--to", help="'origin', 'subscription' (its retry letter topic) or 'topic:<name>'.")] = "origin",
-              fix: Annotated[str | None, typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send.")] = None,
-              rate: Annotated[float | None, typer.Option("--rate", "-r", help="Messages a second at most.")] = None,
-              max_replays: Annotated[int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")] = 3,
-              limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Letters to send at most.")] = None,
-              dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
-              timeout: TimeoutSeconds = 30, as_json: Json = False):
-    """Send letters back."""
+def reprocess(
+    topic: DeadLetterTopic,
+    root: Root,
+    job_id: Annotated[
+        str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")
+    ],
+    subscription: DiedOn = None,
+    where: Where = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Letters written before this time.")] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters with this key; repeatable.")] = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help=("'subscription' (its retry letter topic), 'origin' (every subscription of it) or 'topic:<name>'."),
+        ),
+    ] = "subscription",
+    fix: Annotated[
+        str | None,
+        typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send."),
+    ] = None,
+    rate: Annotated[float | None, typer.Option("--rate", "-r", help="Messages a second at most.")] = None,
+    max_replays: Annotated[
+        int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")
+    ] = 3,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Letters to send at most.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
+    timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+):
+    """Send letters back, to the subscription they died on unless told otherwise. Without a letter there is nothing to
+    do."""
+    set_up_logging(log_level, log_format)
     from pulsar_spark.client.frames.reprocess import reprocess_dead_letters
 
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
@@ -88,6 +115,10 @@ def print_report(report: "Reprocessed", as_json: bool) -> None:
         return
     typer.echo(f"job {report.job_id}: " + (f"{report.selected} of {report.matched} letters would be sent" if report.is_dry_run
                                            else f"{report.sent} of {report.matched} letters sent"))
+    for destination, letters in report.destinations.items():
+        typer.echo(f"  {letters} to {destination}")
+    if not report.causes:
+        return
     names = ["matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"]
     print_table(["cause", *(name.replace("_", " ") for name in names)], [(cause, *(counts[name] for name in names)) for cause, counts in report.causes.items()])
 
@@ -123,4 +154,5 @@ def _seconds(time: datetime.datetime | None) -> str:
 def _spark():
     from pulsar_spark.storage.session import spark_session
 
-    return spark_session("pulsar_spark dlq")
+    with working("starting Spark"):
+        return spark_session("pulsar_spark dlq")

@@ -1,4 +1,5 @@
 """``pulsar-spark doctor``, ``repair`` and ``durability``: a root's health. No broker is needed, and no Java."""
+
 from typing import Annotated
 
 import typer
@@ -10,24 +11,39 @@ app = typer.Typer(no_args_is_help=True)
 
 
 def doctor(root: Root, as_json: Json = False):
-    """Look for what is broken in the tables of a root. Exit code 0: it is sound; 1: there are findings, each with what it means and what mends it."""
+    """Look for what is broken in the tables of a root. Exit code 0: it is sound; 1: there are findings, each with what
+    it means and what mends it."""
     findings = admin(root).doctor()
     if as_json:
         print_json(findings)
     elif findings:
-        print_table(["finding", "table", "what it is", "command"],
-                    [(found["kind"], found["table"], found["text"], found["command"]) for found in findings])
+        print_table(
+            ["finding", "table", "what it is", "command"],
+            [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
+        )
     else:
         typer.echo("sound")
     if findings:
         raise typer.Exit(UNSOUND)
 
 
-def repair(root: Root, table: Annotated[str | None, typer.Argument(help="A topic, or requests, cursor_ledger or ledgers; all without it.")] = None,
-           file: Annotated[list[str] | None, typer.Option("--file", help="A data file of the one broken commit of the table; may be given again.")] = None,
-           forget: Annotated[bool, typer.Option("--forget", help="Replace a commit whose data is lost by one without rows.")] = False,
-           dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")] = False, as_json: Json = False):
-    """Mend broken commits from the data files they named, and broken checkpoints from the commits. Exit code 1 when something is left."""
+def repair(
+    root: Root,
+    table: Annotated[
+        str | None, typer.Argument(help="A topic, or requests, cursor_ledger or ledgers; all without it.")
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", help="A data file of the one broken commit of the table; may be given again."),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Replace a commit whose data is lost by one without rows.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")] = False,
+    as_json: Json = False,
+):
+    """Mend broken commits from the data files they named, and broken checkpoints from the commits. Exit code 1 when
+    something is left."""
     done = admin(root).repair(table, files=file or (), forget=forget, dry_run=dry_run)
     if as_json:
         print_json(done)
@@ -51,7 +67,12 @@ def get(root: Root, as_json: Json = False):
 
 
 @app.command("set")
-def set_(durability: Annotated[str, typer.Argument(help="fsync: a write that returned outlives a power loss; none: it is quicker.")], root: Root):
+def set_(
+    durability: Annotated[
+        str, typer.Argument(help="fsync: a write that returned outlives a power loss; none: it is quicker.")
+    ],
+    root: Root,
+):
     """Set whether writes wait for the disk."""
     admin(root).set_durability(durability)
     typer.echo(f"durability {durability}")

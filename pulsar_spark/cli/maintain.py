@@ -4,7 +4,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.admin import upkeep
-from pulsar_spark.cli.common import Json, Root, print_json, print_table
+from pulsar_spark.cli.common import Json, Root, print_json, print_table, shows_work
 from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
@@ -14,6 +14,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done 
 
 
 @app.command()
+@shows_work("trimming")
 def trim(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False,
          before: Annotated[int | None, typer.Option("--before", min=0, help="All below this position, whatever retention says.")] = None):
     """Remove what every subscription has acknowledged and retention does not keep."""
@@ -21,12 +22,14 @@ def trim(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: 
 
 
 @app.command()
+@shows_work("joining files")
 def optimize(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False):
     """Join small files to larger ones."""
     _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json)
 
 
 @app.command()
+@shows_work("deleting files")
 def vacuum(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False,
            hours: Annotated[int, typer.Option("--hours", help="Keep files that left a table within so many hours.")] = upkeep.DEFAULT_VACUUM_HOURS):
     """Delete files that no table names any more."""
@@ -34,6 +37,7 @@ def vacuum(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run
 
 
 @app.command()
+@shows_work("writing checkpoints")
 def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_json: Json = False):
     """Write checkpoints, so that tables open quickly."""
     _print(upkeep.checkpoint(Layout(root), topic, namespace), as_json)

@@ -12,10 +12,15 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import pulsar_spark
 from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
+from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
-from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
+from pulsar_spark.cli.signals import exit_code, told_to_end
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Timeout, UnknownError
+from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
 
 MAX_PENDING_MESSAGES = 20_000
+LOOK_SECONDS = 0.5
+"""How long a wait for messages lasts at most before it is looked whether a signal came."""
 
 
 class Content(NamedTuple):
@@ -34,8 +39,9 @@ def produce(topic: Topic, root: Root,
             property_: Annotated[list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of each message; repeatable.")] = None,
             times: Annotated[int, typer.Option("--num-produce", "-n", min=1, help="How often to publish the message arguments.")] = 1,
             rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
-            as_json: Json = False):
+            as_json: Json = False, log_level: LogLevelOption = None, log_format: LogFormatOption = None):
     """Publish messages."""
+    set_up_logging(log_level, log_format)
     if messages and file:
         raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
     properties = dict(_parse_property(text) for text in property_ or ())
@@ -108,16 +114,34 @@ def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], pro
     return {"produced": count, "lastMessageId": str(published[-1]) if published else None}
 
 
-def consume(topic: Topic, subscription: Subscription, root: Root,
-            count: Annotated[int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")] = 1,
-            subscription_type: Annotated[str, typer.Option("--subscription-type", "-t", help="Exclusive, Failover or Shared.")] = "Exclusive",
-            position: Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")] = "latest",
-            ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
-            timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")] = None,
-            output: Output = None,
-            as_json: Json = False):
-    """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each."""
-    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type)
+def consume(
+    topic: Topic,
+    subscription: Subscription,
+    root: Root,
+    count: Annotated[
+        int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")
+    ] = 1,
+    subscription_type: Annotated[
+        str, typer.Option("--subscription-type", "-t", help=f"{', '.join(IMPLEMENTED_TYPES)}.")
+    ] = "Exclusive",
+    position: Annotated[
+        str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")
+    ] = "latest",
+    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
+    ] = None,
+    output: Output = None,
+    as_json: Json = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+):
+    """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
+
+    SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
+    """
+    set_up_logging(log_level, log_format)
+    consumer_type = _served_type(subscription_type)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
     received = size = 0
     with ExitStack() as stack:
@@ -126,28 +150,49 @@ def consume(topic: Topic, subscription: Subscription, root: Root,
         stack.callback(client.close)
         consumer = client.subscribe(topic, subscription, consumer_type=consumer_type, initial_position=initial_position,
                                     receiver_queue_size=min(count, 1000) or 1000)
-        for message in itertools.islice(_receive(consumer, timeout), count or None):
-            show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
-            if ack:
-                consumer.acknowledge(message)
-            received, size = received + 1, size + len(message.data())
-        consumer.close()
-    progress_console.print(f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"), highlight=False)
+        with told_to_end(lambda: None) as signals:
+            for message in itertools.islice(_receive(consumer, timeout, signals), count or None):
+                show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
+                if ack:
+                    consumer.acknowledge(message)
+                received, size = received + 1, size + len(message.data())
+            consumer.close()
+    progress_console.print(f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"),
+                           highlight=False)
+    if signals and count and received < count:
+        raise typer.Exit(exit_code(signals[0]))
 
 
-def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None) -> Iterator["pulsar_spark.Message"]:
-    while True:
+def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None,
+             signals: list[int]) -> Iterator["pulsar_spark.Message"]:
+    """Messages until a signal came, or nothing for *timeout* seconds."""
+    quiet_since = time.monotonic()
+    while not signals:
+        left = LOOK_SECONDS if timeout is None else min(LOOK_SECONDS, timeout - (time.monotonic() - quiet_since))
         try:
-            yield consumer.receive() if timeout is None else consumer.receive(timeout_millis=max(1, int(timeout * 1000)))
+            yield consumer.receive(timeout_millis=max(1, int(left * 1000)))
+            quiet_since = time.monotonic()
         except Timeout:
-            return
+            if timeout is not None and time.monotonic() - quiet_since >= timeout:
+                return
 
 
-def _member(enum, option: str, text: str):
+def _served_type(text: str) -> "pulsar_spark.ConsumerType":
+    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", text, IMPLEMENTED_TYPES)
+    if consumer_type.name not in IMPLEMENTED_TYPES:
+        raise OperationNotSupported(
+            f"--subscription-type {text!r} is not served: give one of {', '.join(IMPLEMENTED_TYPES)}"
+        )
+    return consumer_type
+
+
+def _member(enum, option: str, text: str, offered: Iterable[str] = ()):
     for member in enum:
         if member.name.lower() == text.replace("_", "").lower():
             return member
-    raise InvalidConfiguration(f"{option} {text!r}: give one of {', '.join(member.name for member in enum)}")
+    raise InvalidConfiguration(
+        f"{option} {text!r}: give one of {', '.join(offered or (member.name for member in enum))}"
+    )
 
 
 def _progress() -> Progress:

@@ -3,7 +3,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_json, print_table
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, print_table, shows_work
 
 app = typer.Typer(no_args_is_help=True)
 Scope = Annotated[str, typer.Argument(help="'tenant/namespace', or a topic as 'persistent://tenant/namespace/topic'.")]
@@ -21,6 +21,7 @@ def get(scope: Scope, root: Root, as_json: Json = False):
 
 
 @app.command("set")
+@shows_work(ASKS_BROKER)
 def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30):
     """Set a policy."""
     admin(root, timeout).set_policy(scope, name, value)
@@ -28,6 +29,7 @@ def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSecon
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def remove(scope: Scope, name: Name, root: Root, timeout: TimeoutSeconds = 30):
     """Remove a policy, so that the namespace's or the default applies again."""
     admin(root, timeout).remove_policy(scope, name)

@@ -5,26 +5,71 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Root
+from pulsar_spark.cli.common import Json, Root, admin, print_json
+from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
+from pulsar_spark.cli.signals import clean_up_on_sigterm
 
+log = logging.getLogger(__name__)
 ALL_FLIGHTS = 336_776
+NO_BROKER = 3
+broker_app = typer.Typer(invoke_without_command=True)
 
 
-def broker(root: Root, verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
-           max_unacked: Annotated[int, typer.Option("--max-unacked-messages-per-broker", min=0, help=(
-               "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit."))] = 0):
-    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error."""
+@broker_app.callback()
+def broker(
+    context: typer.Context,
+    root: Annotated[str | None, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True,
+                                             help="Folder of the tables.")] = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
+    max_unacked: Annotated[
+        int,
+        typer.Option(
+            "--max-unacked-messages-per-broker",
+            min=0,
+            help=(
+                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
+                "new; 0 = no limit."
+            ),
+        ),
+    ] = 0,
+):
+    """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
+
+    The log says that it serves, or stands by; once a minute what it did; what it refuses; when it takes over and stops.
+    'pulsar-spark broker status' says which broker serves the root.
+    """
+    if context.invoked_subcommand:
+        return
+    if root is None:
+        raise typer.BadParameter("give the folder of the tables", param_hint="--root")
     from pulsar_spark.broker.runner import run_broker
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    log = logging.getLogger("pulsar_spark")
-    log.setLevel(logging.INFO)
+    set_up_logging(log_level, log_format, default_level=LogLevel.info)
+    log.info("broker of root %s starts", root)
 
     def log_round(result, seconds):
-        log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages)
+        log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages,
+                 extra={"seconds": seconds, "delivered": result.delivered_messages})
 
     run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked)
-    log.info("stopped")
+    log.info("broker of root %s stopped", root)
+
+
+@broker_app.command()
+def status(root: Root, as_json: Json = False):
+    """Say which broker serves the root. Exit code 0: one does; 3: none; 1: there is no such root."""
+    found = admin(root).broker_status()
+    if as_json:
+        print_json(found or {})
+    elif found:
+        typer.echo(f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
+                   f"{found['lease_ms'] / 1000:.1f} s)")
+    else:
+        typer.echo("no broker serves")
+    if found is None:
+        raise typer.Exit(NO_BROKER)
 
 
 def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help=(
@@ -34,5 +79,6 @@ def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_S
     """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became of each message."""
     from pulsar_spark.demo.run import run_demo
 
+    clean_up_on_sigterm()
     if not run_demo(rows=rows, root=root, keep=keep):
         raise typer.Exit(1)

@@ -4,7 +4,18 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, Subscription, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    Subscription,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+)
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 
@@ -12,6 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def create(topic: Topic, subscription: Subscription, root: Root,
            position: Annotated[str, typer.Option("--position", help="'earliest' or 'latest'.")] = "latest", timeout: TimeoutSeconds = 30):
     """Create a subscription; the topic too, where it does not exist."""
@@ -30,6 +42,7 @@ def list_(topic: Topic, root: Root, as_json: Json = False):
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def delete(topic: Topic, subscription: Subscription, root: Root,
            force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False, timeout: TimeoutSeconds = 30):
     """Delete a subscription."""
@@ -38,11 +51,21 @@ def delete(topic: Topic, subscription: Subscription, root: Root,
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def skip(topic: Topic, subscription: Subscription, root: Root, count: Annotated[int, typer.Option("--count", "-n", min=1, help="Messages to skip.")],
          timeout: TimeoutSeconds = 30):
-    """Acknowledge the next messages of the backlog unseen."""
-    admin(root, timeout).skip_messages(topic, subscription, count)
-    typer.echo(f"skipped {count}")
+    """Acknowledge the next messages of the backlog unseen; says how many there were to skip."""
+    typer.echo(f"skipped {admin(root, timeout).skip_messages(topic, subscription, count)}")
+
+
+@app.command("skip-lost")
+def skip_lost(topic: Topic, subscription: Subscription, root: Root, as_json: Json = False, timeout: TimeoutSeconds = 30):
+    """Acknowledge the messages whose file was taken by hand ('topics lost' lists them)."""
+    skipped = admin(root, timeout).skip_lost(topic, subscription)
+    if as_json:
+        print_json({"skipped": skipped})
+    else:
+        typer.echo(f"skipped {skipped}")
 
 
 @app.command()
@@ -55,6 +78,7 @@ def peek(topic: Topic, subscription: Subscription, root: Root,
 
 
 @app.command("clear-backlog")
+@shows_work(ASKS_BROKER)
 def clear_backlog(topic: Topic, subscription: Subscription, root: Root, timeout: TimeoutSeconds = 30):
     """Acknowledge everything published so far."""
     admin(root, timeout).clear_backlog(topic, subscription)
@@ -62,6 +86,7 @@ def clear_backlog(topic: Topic, subscription: Subscription, root: Root, timeout:
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def expire(topic: Topic, subscription: Subscription, root: Root,
            seconds: Annotated[int, typer.Option("--seconds", min=1, help="Age above which messages are acknowledged.")], timeout: TimeoutSeconds = 30):
     """Acknowledge what was published more than so many seconds ago."""
@@ -70,6 +95,7 @@ def expire(topic: Topic, subscription: Subscription, root: Root,
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def seek(topic: Topic, subscription: Subscription, root: Root,
          to: Annotated[str, typer.Option("--to", help="'earliest', 'latest', a position, or a time such as 2026-01-31T12:00:00Z.")],
          timeout: TimeoutSeconds = 30):

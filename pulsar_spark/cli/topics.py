@@ -3,7 +3,17 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, Topic, admin, print_json, print_table
+from pulsar_spark.cli.common import (
+    ASKS_BROKER,
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+)
 from pulsar_spark.cli.shown import Output, parse_place, show_all
 
 app = typer.Typer(no_args_is_help=True)
@@ -66,10 +76,37 @@ def get_message_by_id(topic: Topic, place: Annotated[str, typer.Argument(help="l
 
 
 @app.command()
+@shows_work(ASKS_BROKER)
 def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
     """Ask the broker to unload a topic; it has nothing to unload, for its state is committed, and answers."""
     admin(root, timeout).unload(topic)
     typer.echo(f"unloaded {topic}")
+
+
+@app.command()
+def mend(topic: Topic, root: Root, dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+         as_json: Json = False):
+    """Take out of the way what stops a topic, and remove rows that are no publish."""
+    found = admin(root).mend(topic, dry_run)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(["commit", "what", "rows", "text"], [(each["version"], each["what"], each["rows"], each["text"]) for each in found],
+                    "would be mended" if dry_run else "mended")
+    else:
+        typer.echo(f"nothing stops {topic}")
+
+
+@app.command()
+def lost(topic: Topic, root: Root, as_json: Json = False):
+    """List the messages whose file was taken by hand; 'subscriptions skip-lost' acknowledges them."""
+    found = admin(root).lost_messages(topic)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["partition", "positions", "entries", "messages", "file"], [
+            (each["partition"], f"{each['first_position']} to {each['last_position']}",
+             f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}", each["messages"], each["path"]) for each in found])
 
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
@@ -80,9 +117,16 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
         return
     typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
                f"partitions: {len(found.get('partitions', ())) or 'none'}")
+    for name, text in (("error", "{}"), ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
+                       ("deletedMessages", "{} messages were deleted"), ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'")):
+        if name in found:
+            typer.echo(text.format(found[name]))
     subscriptions = found["subscriptions"].items()
-    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "out", "redelivered", "acked", "out/s", "redelivered/s"], [
-        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"], sub["deadLetters"], sub["msgOutCounter"],
+    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "letters wait", "out",
+                 "redelivered", "acked", "out/s", "redelivered/s"], [
+        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"],
+         sub["deadLetters"], sub["waitingLetters"],
+         sub["msgOutCounter"],
          sub["msgRedeliverCounter"], sub["ackedEntries"], f"{sub['msgRateOut']:.1f}", f"{sub['msgRateRedeliver']:.1f}") for name, sub in subscriptions])
     consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], _seconds(consumer), consumer["msgOutCounter"],
                   consumer["msgRedeliverCounter"], f"{consumer['msgRateOut']:.1f}", "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no")

@@ -6,7 +6,16 @@ def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> Non
     """ValueError unless *value* is of the *wanted* type."""
     if not isinstance(value, wanted):
         names = " or ".join(cls.__name__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
-        raise ValueError(f"argument {name}: {names} expected, not {type(value).__name__}")
+        raise ValueError(f"argument {name}: {names} expected, not {given(value)}")
+
+
+def given(value: object) -> str:
+    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are none, also what to change."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
+        return kind.__name__
+    return (f"{kind.__name__} of the pulsar package ({value}): write 'import pulsar_spark as pulsar' instead of 'import pulsar', and "
+            f"'from pulsar_spark import {kind.__name__}' instead of 'from pulsar import {kind.__name__}'")
 
 
 def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str) -> None:

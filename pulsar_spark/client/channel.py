@@ -9,18 +9,23 @@ Any failure that is not of the moment (the log is broken, the root is gone) ends
 import functools
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable
 
+from pulsar_spark.client import interrupts
+from pulsar_spark.client.broker_watch import BrokerWatch
 from pulsar_spark.client.inbox import COLUMNS, Inbox, Reply, Subscriber
+from pulsar_spark.client.loggers import NAME
 from pulsar_spark.client.request_writer import RequestWriter
-from pulsar_spark.client.requests import LEASE_MS, RequestMaker
+from pulsar_spark.client.requests import LEASE_MS, RequestMaker, valid_for
 from pulsar_spark.client.worker import Worker
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.presence import Presence
 from pulsar_spark.storage.tables import read_added
 
 FAST_POLL = 0.01
@@ -31,10 +36,15 @@ SPACING = 0.05
 class Channel(Worker):
     """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a sign of life."""
 
-    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS):
+    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS,
+                 logger: logging.Logger | None = None):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self.logger = logging.getLogger(NAME) if logger is None else logger
+        self._broker = BrokerWatch(layout, self.logger, clock)
+        self._broker.look()
+        self._presence = Presence(layout, client_id)
         self._log = TableLog(self._path)
         self._seen = self._log.latest()
         self._requests = RequestWriter(layout, lambda: self._is_stopping)
@@ -74,7 +84,7 @@ class Channel(Worker):
 
     def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
         """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout* seconds."""
-        replies: dict[str, Reply] = {}
+        rows, replies = valid_for(rows, timeout), {}
         all_there = threading.Event()
 
         def replied(request_id: str, reply: Reply) -> None:
@@ -83,10 +93,13 @@ class Channel(Worker):
                 all_there.set()
 
         self.submit(rows, committed=committed, replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows})
-        if not all_there.wait(timeout):
+        try:
+            is_answered = interrupts.until(all_there.wait, timeout)
+        finally:
             with self._condition:
                 for row in rows:
                     self._inbox.waiting.pop(row["request_id"], None)
+        if not is_answered:
             raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
         return [replies[row["request_id"]] for row in rows]
 
@@ -100,7 +113,7 @@ class Channel(Worker):
             is_done.set()
 
         self.submit(rows, is_urgent=True, committed=done)
-        if is_done.wait(timeout):
+        if interrupts.until(is_done.wait, timeout):
             if versions[0] < 0:
                 raise self._failure
         else:
@@ -152,12 +165,17 @@ class Channel(Worker):
         """Whether requests can still be sent."""
         return self._failure is None
 
+    def has_broker(self) -> bool:
+        """Whether a broker was there a second ago."""
+        return self._failure is None and self._broker.is_there
+
     # The thread.
 
     def _run(self) -> None:
         failure: PulsarSparkError = UnknownError("the client's thread ended: see its traceback")
         try:
             while not (self._is_stopping and not self._outbox):
+                self._broker.look()
                 self._call_timers()
                 self._send()
                 self._receive()
@@ -165,7 +183,9 @@ class Channel(Worker):
             failure = AlreadyClosed("the client is closed")
         except PulsarSparkError as error:
             failure = error
+            self.logger.error("the line to the broker of root %r is down for good: %s", str(self._root), error)
         finally:
+            self._presence.end()
             self._fail(failure)
 
     def _fail(self, failure: PulsarSparkError) -> None:
@@ -234,5 +254,6 @@ class Channel(Worker):
             rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
             with self._condition:
                 wanted = self._inbox.wanted()
+            self._broker.heard()
             self._inbox.dispatch(rows, wanted)
             self._seen = commit.version

@@ -11,7 +11,9 @@ import re
 import threading
 import uuid
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.arguments import check_type, check_type_or_none, refuse_options
+from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import check_consumer_settings
@@ -26,8 +28,8 @@ from pulsar_spark.client.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.client.letters import letter_topics
-from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
+from pulsar_spark.client.letters import check_letter_topics, letter_topics
+from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
@@ -37,6 +39,7 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
@@ -67,9 +70,11 @@ class Client:
         check_type((int, float), lease_seconds, "lease_seconds")
         if not 0 < lease_seconds <= MAX_LEASE_SECONDS:
             raise ValueError(f"argument lease_seconds: {lease_seconds} is not above 0 and at most {MAX_LEASE_SECONDS}")
+        self._given_logger, self._logger = logger, open_logger(logger, log_conf_file_path)
         self._timeout = operation_timeout_seconds
         self._lease_ms = max(1, int(lease_seconds * 1000))
-        self._layout = Layout(parse_service_url(service_url))
+        self._layout = Layout(parse_service_url(service_url, self._logger))
+        self._process = forks.generation
         prepare_root(self._layout)
         self._client_id = uuid.uuid4().hex
         self._ledgers = LedgerIndex(self._layout)
@@ -80,14 +85,16 @@ class Client:
         self._is_closed = False
         self._opened_channel: Channel | None = None
         atexit.register(self._close_at_exit)
+        interrupts.listen()
 
     @property
     def _channel(self) -> Channel:
         with self._lock:
             if self._opened_channel is None:
-                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms)
+                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger)
             return self._opened_channel
 
+    @public_call
     def create_producer(self, topic, producer_name=None, schema=BytesSchema(), initial_sequence_id=None, send_timeout_millis=30000,
                         compression_type=CompressionType.NONE, max_pending_messages=1000, max_pending_messages_across_partitions=50000,
                         block_if_queue_full=False, batching_enabled=False, batching_max_messages=1000, batching_max_allowed_size_in_bytes=128 * 1024,
@@ -109,6 +116,7 @@ class Client:
         found, partitions, name = self._resolve(topic)
         return self._keep(Producer(self, name, found, partitions, settings))
 
+    @public_call
     def subscribe(self, topic, subscription_name, consumer_type=ConsumerType.Exclusive, schema=BytesSchema(), message_listener=None,
                   receiver_queue_size=1000, max_total_receiver_queue_size_across_partitions=50000, consumer_name=None, unacked_messages_timeout_ms=None,
                   broker_consumer_stats_cache_time_ms=30000, negative_ack_redelivery_delay_ms=60000, is_read_compacted=False, properties=None,
@@ -154,6 +162,9 @@ class Client:
             raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
         if not names:
             raise InvalidConfiguration("an empty list of topics: give at least one")
+        if settings.dead_letter_policy is not None:
+            check_letter_topics(self._layout, names, subscription_name, settings.dead_letter_policy,
+                                retry_enable=retry_enable)
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
         topic_name, letters = ",".join(resolved), None
         if retry_enable:
@@ -166,6 +177,7 @@ class Client:
         consumer._connect()
         return consumer
 
+    @public_call
     def create_reader(self, topic, start_message_id, schema=BytesSchema(), reader_listener=None, receiver_queue_size=1000, reader_name=None,
                       subscription_role_prefix=None, is_read_compacted=False, crypto_key_reader=None, start_message_id_inclusive=False,
                       crypto_failure_action=ConsumerCryptoFailureAction.FAIL) -> Reader:
@@ -187,6 +199,7 @@ class Client:
         found, partitions, name = self._resolve(topic)
         return self._keep(Reader(self, found, partitions, name, start_message_id, start_message_id_inclusive, schema, reader_listener))
 
+    @public_call
     def get_topic_partitions(self, topic) -> list[str]:
         """Names of the topic's partitions; of a topic without partitions, existing or not, its own name."""
         check_type(str, topic, "topic")
@@ -197,6 +210,7 @@ class Client:
             return [str(parse_topic_name(topic))]
         return [str(found.name.partition(partition)) for partition in partitions]
 
+    @public_call
     def close(self) -> None:
         """Close all producers, consumers and readers, then the client; what is pending is published and acknowledged."""
         self._check_open()
@@ -204,6 +218,7 @@ class Client:
         if errors:
             raise errors[0]
 
+    @public_call
     def shutdown(self) -> None:
         """Close at once: pending sends fail, acknowledgements that wait are still sent if that is possible. A second one does nothing."""
         if not self._is_closed:
@@ -211,7 +226,7 @@ class Client:
 
     def _close_at_exit(self) -> None:
         """A script that ends without closing still publishes and acknowledges what is pending."""
-        if not self._is_closed:
+        if not self._is_closed and self._process == forks.generation:
             self._close(lambda handle: handle.close())
 
     def _close(self, close) -> list[PulsarSparkError]:
@@ -228,6 +243,8 @@ class Client:
                 errors.append(error)
         if channel is not None:
             channel.stop(self._timeout)
+        interrupts.stop_listening()
+        close_logger(self._logger, self._given_logger)
         return errors
 
     def _resolve(self, topic: str) -> tuple[Topic, list[int], str]:

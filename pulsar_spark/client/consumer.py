@@ -5,6 +5,7 @@ thread only queues ranges of positions. What Pulsar refuses is refused before an
 """
 from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
+from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
@@ -28,7 +29,7 @@ class Consumer:
 
     def __init__(self, client, topics: list[tuple[Topic, list[int]]], topic_name: str, consumer_id: str, settings: ConsumerSettings,
                  letter_topics: LetterTopics | None):
-        self._client = client
+        self._client, self._process = client, client._process
         self._channel: Channel = client._channel
         self._ledgers = client._ledgers
         self._files = client._files
@@ -73,7 +74,9 @@ class Consumer:
         errors = [reply.error for reply in replies if reply.error is not None]
         if errors:
             self._leave()
+            self._channel.logger.error("%s: refused: %s: %s", self._receiver.name, type(errors[0]).__name__, errors[0])
             raise errors[0]
+        self._channel.logger.info("%s: consumer %r subscribed", self._receiver.name, self.consumer_name())
         for subscription in self._subscriptions:
             subscription.connected()
         if self._unacked is not None:
@@ -92,11 +95,12 @@ class Consumer:
         return self._settings.consumer_name
 
     def is_connected(self) -> bool:
-        """Whether the broker knows the consumer, on all its partitions."""
-        return not self._receiver.is_closed and all(subscription.is_connected for subscription in self._subscriptions)
+        """Whether a broker is there and knows the consumer, on all its partitions."""
+        return not self._receiver.is_closed and self._channel.has_broker() and all(subscription.is_connected for subscription in self._subscriptions)
 
     # Receiving.
 
+    @public_call
     def receive(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
         if timeout_millis is not None:
@@ -109,6 +113,7 @@ class Consumer:
             raise Timeout(f"no message within {timeout_millis} ms")
         return message
 
+    @public_call
     def batch_receive(self) -> list[Message]:
         """Messages as the batch receive policy says: enough, large enough, or what came in time, which may be none."""
         self._check_no_listener()
@@ -116,6 +121,7 @@ class Consumer:
 
     # Acknowledging.
 
+    @public_call
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one message, or a list of them; of a batch only that one, unless the id names the whole entry.
 
@@ -125,11 +131,13 @@ class Consumer:
         self._receiver.check_open()
         self._acknowledger.acknowledge(message, properties)
 
+    @public_call
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict | None = None) -> None:
         """Acknowledge everything of the message's partition up to and including it; not on Shared and Key_Shared."""
         self._receiver.check_open()
         self._acknowledger.acknowledge_cumulative(message, properties)
 
+    @public_call
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's time, as far as it is not acknowledged.
 
@@ -138,6 +146,7 @@ class Consumer:
         self._receiver.check_open()
         self._acknowledger.negative_acknowledge(message)
 
+    @public_call
     def reconsume_later(self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None) -> None:
         """Put a message, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after the delay; needs ``retry_enable``.
 
@@ -146,6 +155,7 @@ class Consumer:
         """
         self._put_off(message, delay_millis, properties, is_cumulative=False)
 
+    @public_call
     def reconsume_later_cumulative(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
         """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not on Shared and Key_Shared."""
         self._receiver.check_open()
@@ -168,6 +178,7 @@ class Consumer:
         self._acknowledger.reconsume_later(messages, lambda each, place: self._letters.of(
             each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative))
 
+    @public_call
     def redeliver_unacknowledged_messages(self) -> None:
         """Everything this consumer holds and has not acknowledged comes again, to whom the subscription's type says."""
         self._receiver.check_open()
@@ -185,11 +196,13 @@ class Consumer:
         if self._unacked is not None:
             self._unacked.forget(subscription)
 
+    @public_call
     def seek(self, messageid: MessageId | int) -> None:
         """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at or after a time in ms."""
         self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 
+    @public_call
     def get_last_message_id(self) -> MessageId:
         """Id of the topic's last message; for one partition only."""
         self._receiver.check_open()
@@ -200,6 +213,7 @@ class Consumer:
 
     # Leaving and listening.
 
+    @public_call
     def unsubscribe(self) -> None:
         """Delete the subscription and close; refused by the broker while others are connected to it."""
         self._receiver.check_open()
@@ -209,6 +223,7 @@ class Consumer:
                 raise reply.error
         self._finish()
 
+    @public_call
     def close(self) -> None:
         """Send the acknowledgements that wait, then leave. A second close does nothing."""
         if self._receiver.is_closed:
@@ -216,6 +231,7 @@ class Consumer:
         rows = [row for subscription in self._subscriptions for row in subscription.tracker.take_rows()]
         rows += [subscription.row("close") for subscription in self._subscriptions]
         self._finish()
+        self._channel.logger.info("%s: consumer %r closed", self._receiver.name, self.consumer_name())
         self._channel.post(rows, self._client._timeout)
 
     def _leave(self) -> None:
@@ -230,10 +246,12 @@ class Consumer:
             self._channel.detach(self._consumer_id, str(subscription.topic.name), subscription.partition)
         self._client._forget(self)
 
+    @public_call
     def pause_message_listener(self) -> None:
         """The listener is called no more until resumed; the queue fills up meanwhile."""
         self._check_listener().pause()
 
+    @public_call
     def resume_message_listener(self) -> None:
         """Go on where the listener was paused."""
         self._check_listener().resume()

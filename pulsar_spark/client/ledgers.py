@@ -1,9 +1,10 @@
 """Positions and message ids: what the ``ledgers`` table says of the topics a client consumes, kept in memory.
 
-A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from ``first_position`` on, and in
-which file they lie. Runs of a partition are in the order of positions, which is the order of (ledger id, entry id) too, so both lookups are a binary
-search. A topic's runs are loaded when it is first asked about, and followed commit by commit from then on. The broker commits a round's ledgers before
-the round itself, so a position that was delivered is always there after a refresh.
+A run says that ``entries`` entries from ``first_entry_id`` on of publish commit ``ledger_id`` have the positions from
+``first_position`` on, and in which file they lie. Runs of a partition are in the order of positions, which is the order
+of (ledger id, entry id) too, so both lookups are a binary search. A topic's runs are loaded when it is first asked
+about, and followed commit by commit from then on. The broker commits a round's ledgers before the round itself, so a
+position that was delivered is always there after a refresh.
 """
 import threading
 from array import array
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import NO_POSITION
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_added
@@ -103,9 +105,11 @@ class LedgerIndex:
         self._lock = threading.Lock()
         self._version: int | None = None
         self._topics: dict[str, dict[int, _PartitionRuns]] = {}
+        self._foreign: dict[str, set[str]] = {}
 
     def runs(self, topic_id: str, partition: int, first: int, last: int) -> Iterator[Run]:
-        """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is not numbered."""
+        """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
+        not numbered."""
         with self._lock:
             known = self._partition(topic_id, partition, until=last)
             if last >= known.end:
@@ -118,8 +122,16 @@ class LedgerIndex:
                 index += 1
         yield from found
 
+    def foreign_files(self, topic_id: str) -> set[str]:
+        """Files of the topic that hold rows which are no publish."""
+        with self._lock:
+            self._partition(topic_id, -1)
+            self._refresh()
+            return set(self._foreign.get(topic_id, ()))
+
     def find(self, topic_id: str, partition: int, ledger_id: int, entry_id: int) -> tuple[int, int] | None:
-        """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic partition."""
+        """(position, batch size) of an entry; None for one that is not numbered, or no entry of this topic
+        partition."""
         with self._lock:
             for is_refreshed in (False, True):
                 known = self._partition(topic_id, partition)
@@ -167,7 +179,7 @@ class LedgerIndex:
         partitions: dict[int, _PartitionRuns] = {}
         if version > 0:
             dataset = dataset_of(open_table(self._path, version))
-            _append_rows(partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
+            self._append(topic_id, partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
         self._version = version
         self._topics[topic_id] = partitions
         return partitions
@@ -179,10 +191,13 @@ class LedgerIndex:
             rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
             for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
                 if topic_id in self._topics:
-                    _append_rows(self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
+                    self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
             self._version = commit.version
 
-
-def _append_rows(partitions: dict[int, _PartitionRuns], rows: pa.Table) -> None:
-    for row in rows.sort_by([("partition", "ascending"), ("first_position", "ascending")]).to_pylist():
-        partitions.setdefault(row["partition"], _PartitionRuns()).append(row)
+    def _append(self, topic_id: str, partitions: dict[int, _PartitionRuns], rows: pa.Table) -> None:
+        """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""
+        for row in rows.sort_by([("partition", "ascending"), ("first_position", "ascending")]).to_pylist():
+            if row["first_position"] != NO_POSITION:
+                partitions.setdefault(row["partition"], _PartitionRuns()).append(row)
+            elif row["path"]:
+                self._foreign.setdefault(topic_id, set()).add(row["path"])

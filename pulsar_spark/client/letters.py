@@ -7,6 +7,7 @@ count are the broker's altogether.
 """
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from pulsar_spark.client.message import Message
@@ -14,7 +15,10 @@ from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
 from pulsar_spark.protocol import letters
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import check_letter_topic
 
+NAME_RETRY_TOPIC = "Name one with the policy's retry_letter_topic, or use shorter names"
 LONGEST_DELAY_MS = letters.LATEST_MS // 2
 
 
@@ -30,9 +34,24 @@ class LetterTopics(NamedTuple):
 def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy) -> LetterTopics:
     """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in sorted order (4.22)."""
     first = min(topics)
-    return LetterTopics(str(parse_topic_name(policy.retry_letter_topic or letters.retry_letter_topic(first, subscription))),
-                        str(parse_topic_name(policy.dead_letter_topic or letters.dead_letter_topic(first, subscription))),
-                        policy.max_redeliver_count, policy.initial_subscription_name)
+    retry, dead = (str(parse_topic_name(named)) if named else default(first, subscription) for named, default in (
+        (policy.retry_letter_topic, letters.retry_letter_topic), (policy.dead_letter_topic, letters.dead_letter_topic)))
+    return LetterTopics(retry, dead, policy.max_redeliver_count, policy.initial_subscription_name)
+
+
+def check_letter_topics(layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *,
+                        retry_enable: bool) -> None:
+    """:class:`InvalidTopicName` where a letter topic of the subscription cannot exist, before anything is made or asked
+    for."""
+    names = [str(parse_topic_name(topic).partitioned_topic) for topic in topics]
+    check = partial(check_letter_topic, layout, subscription=subscription)
+    if retry_enable:
+        retry = policy.retry_letter_topic or letters.retry_letter_topic(min(names), subscription)
+        check(retry, what="retry letter topic", remedy=NAME_RETRY_TOPIC)
+        names = [min(names)]
+    derived = [letters.dead_letter_topic(name, subscription) for name in names]
+    for name in [policy.dead_letter_topic] if policy.dead_letter_topic else derived:
+        check(name, what="dead letter topic", remedy=letters.NAME_DEAD_LETTER_TOPIC)
 
 
 class Letters(NamedTuple):

@@ -6,6 +6,7 @@ do. When no more messages can be had (closed, or the state is corrupt) the threa
 import threading
 from collections.abc import Callable
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.errors import AlreadyClosed
 
 _TURN_SECONDS = 1.0
@@ -34,6 +35,7 @@ class Listener:
         self._may_run.set()
 
     def _run(self) -> None:
+        interrupts.ignore_here()
         try:
             while True:
                 try:

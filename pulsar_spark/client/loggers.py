@@ -1,10 +1,26 @@
-"""Logger arguments of the ``pulsar`` package: accepted, so that scripts need no change. Nothing here writes a log of its own."""
+"""What a client says of itself, and where: the logger arguments of the ``pulsar`` package.
+
+A logger of Python's is used as it is; :class:`ConsoleLogger` writes to standard output and :class:`FileLogger` appends to a file, from their level on, in lines
+like those of Pulsar's C++ client. Without one it is Python's logger ``pulsar_spark.client``, so that warnings reach standard error in a
+program that says nothing about logging (the package would write everything from Info on to standard output). ``log_conf_file_path`` names a file with the
+settings of Python's logging as JSON (``logging.config.dictConfig``), where the package's is one of log4cxx. Payloads are never logged.
+"""
+import json
+import logging
+import logging.config
+import sys
+
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.enums import LoggerLevel
+from pulsar_spark.errors import InvalidConfiguration
+
+NAME = "pulsar_spark.client"
+_LEVELS = {LoggerLevel.Debug: logging.DEBUG, LoggerLevel.Info: logging.INFO, LoggerLevel.Warn: logging.WARNING, LoggerLevel.Error: logging.ERROR}
+_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-5s [%(thread)d] %(module)s:%(lineno)d | %(message)s"
 
 
 class ConsoleLogger:
-    """Names a level for a log on standard output."""
+    """Lines on standard output, from a level on."""
 
     def __init__(self, log_level: LoggerLevel = LoggerLevel.Info):
         check_type(LoggerLevel, log_level, "log_level")
@@ -12,10 +28,60 @@ class ConsoleLogger:
 
 
 class FileLogger:
-    """Names a level and a file for a log."""
+    """Lines appended to a file, from a level on."""
 
     def __init__(self, log_level: LoggerLevel, log_file: str):
         check_type(LoggerLevel, log_level, "log_level")
         check_type(str, log_file, "log_file")
         self.log_level = log_level
         self.log_file = log_file
+
+
+def open_logger(logger: logging.Logger | ConsoleLogger | FileLogger | None, conf_file: str | None = None) -> logging.Logger:
+    """The logger of one client; :class:`InvalidConfiguration` for a file that cannot be written, or read as settings."""
+    if conf_file is not None:
+        _configure(conf_file)
+    if isinstance(logger, logging.Logger):
+        return logger
+    if logger is None:
+        return logging.getLogger(NAME)
+    if isinstance(logger, FileLogger):
+        try:
+            handler: logging.Handler = logging.FileHandler(logger.log_file, encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InvalidConfiguration(f"log file {logger.log_file!r} cannot be written: {error}") from error
+    else:
+        handler = _StandardOutput()
+    handler.setFormatter(logging.Formatter(_FORMAT, "%Y-%m-%d %H:%M:%S"))
+    opened = logging.Logger(NAME, _LEVELS[logger.log_level])
+    opened.addHandler(handler)
+    return opened
+
+
+def close_logger(opened: logging.Logger, logger: logging.Logger | ConsoleLogger | FileLogger | None) -> None:
+    """Close what :func:`open_logger` opened for *logger*."""
+    if isinstance(logger, (ConsoleLogger, FileLogger)):
+        for handler in list(opened.handlers):
+            handler.close()
+            opened.removeHandler(handler)
+
+
+def _configure(conf_file: str) -> None:
+    try:
+        with open(conf_file, encoding="utf-8") as file:
+            settings = json.load(file)
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
+    except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
+        raise InvalidConfiguration(f"log_conf_file_path {conf_file!r}: {error}; give a file with the settings of logging.config.dictConfig as JSON, "
+                                   "or leave it out and give a logger") from error
+
+
+class _StandardOutput(logging.StreamHandler):
+    """Standard output as it is at each line, also where it was put somewhere else meanwhile."""
+
+    def __init__(self):
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self):
+        return sys.stdout

@@ -2,6 +2,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pulsar_spark.client.arguments import given
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.subscription import PartitionSubscription
@@ -38,7 +39,7 @@ class Places:
             return Place(subscription, message._position, message._field("batch_index") if delivery.batch_size > 1 else -1, delivery.unacked_bits)
         message_id = message.message_id() if isinstance(message, Message) else message
         if not isinstance(message_id, MessageId):
-            raise ValueError(f"argument message: Message or MessageId expected, not {type(message).__name__}")
+            raise ValueError(f"argument message: Message or MessageId expected, not {given(message)}")
         subscription = self.subscription_of(message_id)
         found = self._ledgers.find(subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id())
         if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):

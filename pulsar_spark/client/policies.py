@@ -2,7 +2,7 @@
 
 Each says with ``request_properties`` what it adds to the subscribe request.
 """
-from pulsar_spark.client.arguments import check_type_or_none
+from pulsar_spark.client.arguments import check_type, check_type_or_none
 from pulsar_spark.client.enums import KeySharedMode
 
 
@@ -37,6 +37,7 @@ class ConsumerKeySharedPolicy:
 
     def __init__(self, key_shared_mode: KeySharedMode = KeySharedMode.AutoSplit, allow_out_of_order_delivery: bool = False,
                  sticky_ranges: list[tuple[int, int]] | None = None):
+        check_type(KeySharedMode, key_shared_mode, "key_shared_mode")
         if key_shared_mode is KeySharedMode.Sticky and sticky_ranges is None:
             raise ValueError("key_shared_mode Sticky needs sticky_ranges")
         self.key_shared_mode = key_shared_mode

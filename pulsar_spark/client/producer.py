@@ -9,6 +9,8 @@ import threading
 import time
 import uuid
 
+from pulsar_spark.client import interrupts
+from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
 from pulsar_spark.client.message import RoutedMessage
 from pulsar_spark.client.producer_settings import ProducerSettings
@@ -16,10 +18,10 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
 from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.client.send_arguments import outgoing_fields
-from pulsar_spark.errors import AlreadyClosed, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter
+from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
 from pulsar_spark.storage.topics import Topic
 
 _PARTITION_KEY, _SEQUENCE_ID = Outgoing._fields.index("partition_key"), Outgoing._fields.index("sequence_id")
@@ -29,7 +31,7 @@ class Producer:
     """Publishes to one topic; made by ``Client.create_producer``."""
 
     def __init__(self, client, topic_name: str, topic: Topic, partitions: list[int], settings: ProducerSettings):
-        self._client = client
+        self._client, self._process = client, client._process
         self._topic_name = topic_name
         self._partitions = partitions
         self._settings = settings
@@ -74,10 +76,17 @@ class Producer:
         """The highest sequence id that was published; before the first, the initial one or -1."""
         return self._last_sequence_id
 
+    def partition_for_key(self, partition_key: str) -> int:
+        """The partition that a message with this key goes to, -1 where the topic has none; a message router of the application is not asked."""
+        if len(self._partitions) == 1:
+            return self._partitions[0]
+        return self._partitions[partition_for_key(partition_key, len(self._partitions), self._settings.hashing_scheme)]
+
     def is_connected(self) -> bool:
         """Whether the producer can send: it needs no broker."""
         return not self._is_closed
 
+    @public_call
     def send(self, content, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
              disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> MessageId:
         """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
@@ -89,22 +98,27 @@ class Producer:
             raise error
         return outcome.result(self._timeout)
 
+    @public_call
     def send_async(self, content, callback, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
                    disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> None:
         """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order of sending.
 
-        A full queue and a closed producer are told to the callback too, at once.
+        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments that are wrong are raised.
         """
         def done(error: PulsarSparkError | None, message_id: MessageId | None) -> None:
             if callback is not None:
                 callback(Result.Ok if error is None else result_of(error), message_id)
 
-        message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
-                                  replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
-        error = self._enqueue(message, is_flush=False)
+        try:
+            message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
+                                      replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
+            error = self._enqueue(message, is_flush=False)
+        except MessageTooBig as too_big:
+            error = too_big
         if error is not None:
             done(error, None)
 
+    @public_call
     def flush(self) -> None:
         """Publish what is pending now, batches included, and wait for it."""
         with self._condition:
@@ -113,9 +127,13 @@ class Producer:
             self._close_batches()
             wanted = self._sent
             self._condition.notify_all()
-            if not self._condition.wait_for(lambda: self._answered >= wanted or self._is_closed, min(self._timeout, threading.TIMEOUT_MAX)):
+            since, deadline = interrupts.count(), time.monotonic() + self._timeout
+            while self._answered < wanted and not self._is_closed and time.monotonic() < deadline:
+                interrupts.pause(self._condition.wait, min(deadline - time.monotonic(), threading.TIMEOUT_MAX), since)
+            if self._answered < wanted and not self._is_closed:
                 raise Timeout(f"producer {self._name!r}: not everything was published within the send timeout")
 
+    @public_call
     def close(self) -> None:
         """Publish what is pending, then close. A second close does nothing."""
         with self._condition:
@@ -151,7 +169,7 @@ class Producer:
         if refused is not None:
             return refused
         partition = self._route(fields)
-        limit = self._limit
+        limit, since = self._limit, interrupts.count()
         with self._condition:
             while limit > 0 and self._pending >= limit and not self._is_closed:
                 if not self._settings.block_if_queue_full:
@@ -159,7 +177,7 @@ class Producer:
                                                "max_pending_messages")
                 self._close_batches()
                 self._condition.notify_all()
-                self._condition.wait()
+                interrupts.pause(self._condition.wait, None, since)
             if self._is_closed:
                 return AlreadyClosed(f"producer {self._name!r} is closed")
             if fields[_SEQUENCE_ID] < 0:
@@ -234,7 +252,7 @@ class _Outcome:
         self._event.set()
 
     def result(self, timeout: float) -> MessageId:
-        if not self._event.wait(min(timeout + 1, threading.TIMEOUT_MAX)):
+        if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
             raise Timeout("the message was not published within the send timeout; it may still be")
         if self._error is not None:
             raise self._error

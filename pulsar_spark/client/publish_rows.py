@@ -79,5 +79,17 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
     return pa.Table.from_arrays(arrays, schema=MESSAGES.schema), places
 
 
+def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:
+    """Which text of a message cannot be written as UTF-8, and that text: Python's strings may hold half of a surrogate pair."""
+    texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
+    texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
+    for what, text in texts:
+        try:
+            (text or "").encode()
+        except UnicodeEncodeError:
+            return what, text
+    return None, None
+
+
 def _times(milliseconds: tuple[int | None, ...]) -> pa.Array:
     return pa.array(milliseconds, pa.timestamp("ms", tz="UTC")).cast(MESSAGES.schema.field("publish_time").type)

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
 from pulsar_spark.client.worker import Worker
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, TopicNotFound, UnknownError
+from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.storage.log import TableLog
@@ -116,7 +116,13 @@ class Publisher(Worker):
             if not entries:
                 return
         identity = publish_id(time.time_ns() // 1_000_000, secrets.randbits(74))
-        rows, places = publish_rows(entries, identity, self._producer_name)
+        try:
+            rows, places = publish_rows(entries, identity, self._producer_name)
+        except UnicodeEncodeError:
+            entries = self._refuse_unwritable(entries)
+            if not entries:
+                return
+            rows, places = publish_rows(entries, identity, self._producer_name)
         try:
             version = self._commit(rows, identity, max(entry.messages[-1].deadline for entry in entries))
         except PulsarSparkError as error:
@@ -127,6 +133,22 @@ class Publisher(Worker):
         self._callbacks.extend((message.done, None, MessageId(place[0], version, place[1], place[2]).of_topic(names[place[0]]))
                                for message, place in zip(messages, places, strict=True))
         self._settled(messages, True)
+
+    def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
+        """Refuse the messages that have a text which is none, and they alone; what is left of the entries."""
+        left = []
+        for entry in entries:
+            written = []
+            for message in entry.messages:
+                name, text = unwritable_text(message)
+                if name is None:
+                    written.append(message)
+                else:
+                    self._fail([entry._replace(messages=[message])], InvalidMessage(
+                        f"{name} {text!r:.80} cannot be written as UTF-8: it has half of a surrogate pair; send it as bytes in the payload"))
+            if written:
+                left.append(entry._replace(messages=written))
+        return left
 
     def _commit(self, rows, identity: str, deadline: float) -> int:
         """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived."""

@@ -2,15 +2,26 @@
 
 What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded, and reads only the rounds since its last
 look, of these only who has which policy; without a broker nothing is ever exceeded.
+
+A topic that is stopped (see storage.condition) takes nothing more, lest it is never delivered and nobody knows: the broker says that too, and at the same
+time the end of the topic's own log is looked at, for there may be no broker.
 """
 import time
 from collections.abc import Callable
 
 import pyarrow.compute as pc
 
-from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException, PulsarSparkError
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE
+from pulsar_spark.client import interrupts
+from pulsar_spark.errors import (
+    ProducerBlockedQuotaExceededError,
+    ProducerBlockedQuotaExceededException,
+    PulsarSparkError,
+    TopicStopped,
+)
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE, TOPIC_STOPPED
 from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.storage.condition import check_not_stopped, numbered_until
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import Commit, TableLog
 from pulsar_spark.storage.tables import read_added
@@ -18,13 +29,14 @@ from pulsar_spark.storage.topics import Topic
 
 LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.05
+_LOOK_BACK = 200
 _COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
 
 
 class BacklogQuota:
     """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same. A policy that was removed is None."""
 
-    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] = time.sleep):
+    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] | None = None):
         self._name, self._namespace = str(topic.name), topic.name.namespace_name
         self._clock, self._wait = clock, wait
         self._path = layout.broker_table(CURSOR_LEDGER.name)
@@ -32,22 +44,26 @@ class BacklogQuota:
         self._policies: dict[tuple[str, str], str | None] = {}
         self._seen = -1
         self._look_at = float("-inf")
+        self._layout, self._topic, self._stopped = layout, topic, None
+        self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
         """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most, or until the producer is closed."""
         if self._clock() >= self._look_at:
             self._look()
+        if self._stopped is not None:
+            return TopicStopped(self._stopped)
         if not self._is_exceeded():
             return None
         if self._policy() == REFUSE:
             return ProducerBlockedQuotaExceededException(f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
                                                          "or raise the quota")
-        deadline = self._clock() + timeout
+        deadline, wait = self._clock() + timeout, self._wait or interrupts.sleeper()
         while self._is_exceeded() and not is_closed():
             if self._clock() >= deadline:
                 return ProducerBlockedQuotaExceededError(f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
                                                          "catch up, or raise the quota")
-            self._wait(_POLL_SECONDS)
+            wait(_POLL_SECONDS)
             self._look()
         return None
 
@@ -70,6 +86,16 @@ class BacklogQuota:
         for policies in rounds:
             self._policies = self._policies | policies
         self._seen = seen
+        self._stopped = self._what_stops()
+
+    def _what_stops(self) -> str | None:
+        """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be mended since."""
+        is_said = self._policies.get((self._name, TOPIC_STOPPED)) is not None
+        try:
+            self._followed = check_not_stopped(self._topic, numbered_until(read_latest(self._layout), self._topic) if is_said else self._followed)
+        except TopicStopped as stopped:
+            return str(stopped)
+        return None
 
     def _since_snapshot(self) -> tuple[list[dict[tuple[str, str], str | None]], int]:
         """The policies of the latest rounds from the newest snapshot on, and the last version."""

@@ -4,12 +4,14 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.client.arguments import check_type
+from pulsar_spark.client import interrupts
+from pulsar_spark.client.arguments import check_type, given
+from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.message_files import FileEntries
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.topics import Topic
@@ -22,7 +24,7 @@ class Reader:
     """Made by ``Client.create_reader``; for one thread at a time."""
 
     def __init__(self, client, topic: Topic, partitions: list[int], topic_name: str, start: MessageId, is_inclusive: bool, schema: Schema, listener):
-        self._client = client
+        self._client, self._process = client, client._process
         self._files = client._files
         self._topic = topic
         self._partitions = partitions
@@ -46,11 +48,12 @@ class Reader:
         """Whether it can read: it needs no broker."""
         return not self._closing.is_set()
 
+    @public_call
     def seek(self, messageid: MessageId | int) -> None:
         """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after a time in ms."""
         self._check_open()
         if isinstance(messageid, bool) or not isinstance(messageid, (MessageId, int)):
-            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {type(messageid).__name__}")
+            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(messageid)}")
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
                 messageid = last_message_id(self._topic, self._partitions[0])
@@ -69,8 +72,11 @@ class Reader:
                 self._start_id = messageid
             self._messages = self._read(self._log.start_at(1 if self._start_id is None else self._start_id.ledger_id()))
 
+    @public_call
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*."""
+        """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
+
+        :class:`MessagesLost` where a file was taken by hand, once; the next call goes on behind it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -80,12 +86,14 @@ class Reader:
             raise Timeout(f"no message within {timeout_millis} ms")
         return message
 
+    @public_call
     def has_message_available(self) -> bool:
         """Whether :meth:`read_next` would return at once."""
         self._check_open()
         with self._lock:
             return self._peek() is not None
 
+    @public_call
     def close(self) -> None:
         """Read no more. A second close does nothing."""
         self._closing.set()
@@ -96,16 +104,18 @@ class Reader:
 
     def _take(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        wait = _FIRST_WAIT
+        wait, since = _FIRST_WAIT, interrupts.seen()
         while True:
             self._check_open()
             with self._lock:
                 message = self._peek()
                 self._next = None
+            if isinstance(message, MessagesLost):
+                raise message
             left = None if deadline is None else deadline - time.monotonic()
             if message is not None or (left is not None and left <= 0):
                 return message
-            self._closing.wait(wait if left is None else min(wait, left))
+            interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def _peek(self) -> Message | None:
@@ -120,12 +130,15 @@ class Reader:
         for file in files:
             if self._start_time is not None and file.last_publish_time is not None and file.last_publish_time + timedelta(milliseconds=1) < self._start_time:
                 continue
-            for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
-                block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
-                for index in range(len(block)):
-                    message = Message(block, index, self._schema, -1, None)
-                    if self._is_wanted(message, file):
-                        yield message
+            try:
+                for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
+                    block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
+                    for index in range(len(block)):
+                        message = Message(block, index, self._schema, -1, None)
+                        if self._is_wanted(message, file):
+                            yield message
+            except MessagesLost as lost:
+                yield lost
 
     def _is_wanted(self, message: Message, file: FileEntries) -> bool:
         if self._start_time is not None:

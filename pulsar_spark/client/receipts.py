@@ -6,6 +6,7 @@ requests are answered. A refusal of one of them is the receipt's error.
 import threading
 from collections.abc import Callable
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.inbox import Reply
 from pulsar_spark.errors import PulsarSparkError, Timeout
 
@@ -42,7 +43,7 @@ class Receipt:
 
     def wait(self, timeout: float) -> None:
         """Return when it is there; raise its error, or :class:`Timeout`."""
-        if not self._is_there.wait(timeout):
+        if not interrupts.until(self._is_there.wait, timeout):
             raise Timeout(f"no broker confirmed the acknowledgement within {timeout:g} s: it may still take effect; start one with pulsar-spark broker")
         if self._error is not None:
             raise self._error

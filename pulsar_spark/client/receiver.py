@@ -3,17 +3,19 @@
 Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's thread never reads a file and never
 waits for one that does.
 """
+import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from pulsar_spark.client import interrupts
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 
 
 class Receiver:
@@ -21,14 +23,16 @@ class Receiver:
 
     def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None):
         self._channel = channel
-        self._name = name
+        self.name = name
         self._handed_out = handed_out
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message]] | None = None
+        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
+        self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
+        self._lost: MessagesLost | None = None
         self.is_closed = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
@@ -56,17 +60,22 @@ class Receiver:
     def check_open(self) -> None:
         """Raise what ended the consumer, if something did."""
         if self.is_closed:
-            raise AlreadyClosed(f"the consumer of {self._name} is closed")
+            raise AlreadyClosed(f"the consumer of {self.name} is closed")
         if self._error is not None:
             raise self._error
 
     def take(self, timeout: float | None) -> Message | None:
         """The next message, None after *timeout* seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._taking.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        since = interrupts.seen()
+        if not self._taking.acquire(blocking=False) and not interrupts.until(
+                lambda seconds: self._taking.acquire(timeout=-1 if seconds is None else max(0.0, seconds)), timeout, since):
             return None
         try:
-            return self._next() or self._wait_for_next(deadline)
+            return self._next() or self._wait_for_next(deadline, since)
+        except KeyboardInterrupt:
+            self._read_again()
+            raise
         finally:
             self._taking.release()
 
@@ -75,14 +84,20 @@ class Receiver:
         messages, size = [], 0
         deadline = None if policy.timeout_ms <= 0 else time.monotonic() + policy.timeout_ms / 1000
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
-            message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            try:
+                message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except MessagesLost as lost:
+                if not messages:
+                    raise
+                self._lost = lost
+                break
             if message is None:
                 break
             messages.append(message)
             size += message.length()
         return messages
 
-    def _wait_for_next(self, deadline: float | None) -> Message | None:
+    def _wait_for_next(self, deadline: float | None, since: int) -> Message | None:
         self._channel.hurry(1)
         try:
             while True:
@@ -94,16 +109,25 @@ class Receiver:
                         left = None if deadline is None else deadline - time.monotonic()
                         if left is not None and left <= 0:
                             return None
-                        self._condition.wait(left)
+                        interrupts.pause(self._condition.wait, left, since)
                 message = self._next()
                 if message is not None:
                     return message
         finally:
             self._channel.hurry(-1)
 
+    def _read_again(self) -> None:
+        """Ctrl-C may have ended the reading of the current delivery: go on behind what was taken of it."""
+        if self._current is not None:
+            delivery, _ = self._current
+            self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
+
     def _next(self) -> Message | None:
-        """The next message of what has arrived."""
+        """The next message of what has arrived. Lost ones are an error, once; the next call goes on behind them."""
         self.check_open()
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            raise lost
         while True:
             if self._current is None:
                 if not self._arrived:
@@ -111,12 +135,18 @@ class Receiver:
                 delivery = self._arrived.popleft()
                 if delivery.generation != delivery.subscription.generation:
                     continue
-                self._current = delivery, delivery.subscription.read(delivery)
+                self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             delivery, messages = self._current
-            subscription = delivery.subscription
+            subscription, lost = delivery.subscription, None
             try:
                 for message in messages:
-                    if subscription.hand_out(message):
+                    if isinstance(message, MessagesLost):
+                        lost = message
+                        self._taken += 1
+                        break
+                    is_shown = subscription.hand_out(message)
+                    self._taken += 1
+                    if is_shown:
                         if self._handed_out is not None:
                             self._handed_out(subscription, message._position, delivery.redelivery_count)
                         return message
@@ -125,4 +155,6 @@ class Receiver:
             except PulsarSparkError as error:
                 self.fail(error)
                 raise
+            if lost is not None:
+                raise lost
             self._current = None

@@ -1,10 +1,13 @@
 """Seek: from a message id or a time to the position a cursor is asked to move to.
 
-Without ``start_message_id_inclusive`` delivery goes on after the message, with it at the message. An id inside a batch moves the cursor to the batch and
-the consumer leaves out the earlier indexes. An id above everything published is the end, one between two entries the next one.
+The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the application asked not to see, which
+without ``start_message_id_inclusive`` is the message itself and inside a batch the earlier indexes too, the consumer leaves out; nobody acknowledged it, so it
+counts as backlog and comes to whoever takes over the subscription. An id above everything published is the end, one between two entries the next one.
 """
 import time
 
+from pulsar_spark.client import interrupts
+from pulsar_spark.client.arguments import given
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import Timeout
 from pulsar_spark.protocol.message_id import MessageId
@@ -16,7 +19,7 @@ _POLL_SECONDS = 0.02
 def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
     """Move the consumer's cursors and wait for the broker to have done it."""
     if isinstance(target, bool) or not isinstance(target, (MessageId, int)):
-        raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {type(target).__name__}")
+        raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(target)}")
     subscriptions, deadline = consumer._subscriptions, time.monotonic() + consumer._client._timeout
     if isinstance(target, int):
         rows = [subscription.seek_row({"publish_time_ms": str(target)}, None) for subscription in subscriptions]
@@ -37,7 +40,7 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
 
 
 def _position(ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float) -> tuple[int, int]:
-    """The first position to deliver, and the first batch index of it."""
+    """The position to move to, and the first batch index of it that is shown: 1 outside a batch where the message is not."""
     topic, partition = subscription.topic, subscription.partition
     _await_numbering(ledgers, subscription, target.ledger_id(), deadline)
     found = ledgers.find(topic.topic_id, partition, target.ledger_id(), target.entry_id())
@@ -46,18 +49,17 @@ def _position(ledgers, subscription: PartitionSubscription, target: MessageId, i
     position, batch_size = found
     index = target.batch_index()
     if index < 0:
-        return (position, 0) if is_inclusive else (position + 1, 0)
-    first = index if is_inclusive else index + 1
-    return (position, first) if first < batch_size else (position + 1, 0)
+        return position, 0 if is_inclusive else batch_size
+    return position, index if is_inclusive else index + 1
 
 
 def _await_numbering(ledgers, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> None:
     """Wait until the broker has numbered a publish commit that the topic's log has already."""
-    topic = subscription.topic
+    topic, sleep = subscription.topic, interrupts.sleeper()
     log = TableLog(topic.path)
     if not log.has(ledger_id) or not any(int(added.partition_values.get("partition", -1)) == subscription.partition for added in log.commit(ledger_id).added):
         return
     while ledgers.last_ledger_id(topic.topic_id, subscription.partition) < ledger_id:
         if time.monotonic() > deadline:
             raise Timeout(f"no broker numbered publish commit {ledger_id} of {subscription.topic_name!r}: start one with pulsar-spark broker")
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)

@@ -14,8 +14,10 @@ from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, 
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.inbox import Reply
+from pulsar_spark.client.ledgers import Run
 from pulsar_spark.client.message import Block, Message
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.storage.published import Missing, lost_entries
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -33,12 +35,14 @@ class PartitionSubscription:
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
         self.queue_size = queue_size
+        self._label = f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, consumer {consumer.consumer_name()!r}"
         self.generation = 0
         self.lock = threading.Lock()
         self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
         self._is_single_active = is_single_active
         self._max_redeliver_count = max_redeliver_count
         self.error: PulsarSparkError | None = None
+        self._refused: type[PulsarSparkError] | None = None
         self.is_connected = False
         self.is_active: bool | None = None
         self._used = 0
@@ -64,7 +68,7 @@ class PartitionSubscription:
     def connected(self) -> None:
         """The broker knows the consumer now: ask for a queue full."""
         with self.lock:
-            self.is_connected = True
+            self.is_connected, self._refused = True, None
             self._used = 0
             permits = self.queue_size or self._wanted
         self._flow(permits)
@@ -135,6 +139,7 @@ class PartitionSubscription:
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
+        self._channel.logger.warning("%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text)
         self._channel.submit(acknowledged)
         self._reconnect()
 
@@ -147,7 +152,11 @@ class PartitionSubscription:
     def _reconnected(self, reply: Reply) -> None:
         if reply.error is None:
             self.connected()
+            self._channel.logger.info("%s: subscribed again", self._label)
         elif not self._consumer._receiver.is_closed and self.error is None:
+            if type(reply.error) is not self._refused:
+                self._refused = type(reply.error)
+                self._channel.logger.warning("%s: not subscribed again, tried every second: %s: %s", self._label, type(reply.error).__name__, reply.error)
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def on_active(self, is_active: bool) -> None:
@@ -183,17 +192,41 @@ class PartitionSubscription:
 
     # Handing out.
 
-    def read(self, delivery: Delivery) -> Iterator[Message]:
-        """The delivery's messages in order, without those whose batch index is acknowledged already."""
+    def read(self, delivery: Delivery) -> Iterator[Message | MessagesLost]:
+        """The delivery's messages in order, without those whose batch index is acknowledged already. Those that were deleted are acknowledged; for those that
+        are lost there is an error in their place, to be raised."""
         consumer = self._consumer
         schema, bits = consumer._schema, delivery.bits
         for run in consumer._ledgers.runs(self.topic.topic_id, self.partition, delivery.first, delivery.last):
-            offset = run.first_position - run.first_entry_id
-            for rows in consumer._files.read(self.topic.path, self.partition, run):
+            offset, last = run.first_position - run.first_entry_id, run.first_entry_id + run.entries - 1
+            for rows in consumer._files.read_and_tell(self.topic.path, self.partition, run, run.first_entry_id, last, run.entries * run.batch_size):
+                if isinstance(rows, Missing):
+                    yield from self._pass_over(delivery, run, rows)
+                    continue
                 block = Block(rows, self.topic_name, self.partition, run.ledger_id)
                 for index, entry_id in enumerate(block.column("entry_id")):
                     if bits is None or bits >> block.column("batch_index")[index] & 1:
                         yield Message(block, index, schema, entry_id + offset, delivery)
+
+    def _pass_over(self, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
+        """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to nobody again."""
+        offset, wanted = run.first_position - run.first_entry_id, delivery.unacked_bits
+        parts = {entry: [index for index in indexes if wanted >> index & 1] for entry, indexes in missing.parts.items()}
+        messages = sum(last - first + 1 for first, last in missing.whole) * wanted.bit_count() + sum(map(len, parts.values()))
+        with self.lock:
+            if delivery.generation != self.generation:
+                return
+            self._queued -= messages
+            permits = self._permits_for(messages)
+        if missing.is_lost:
+            self._flow(permits)
+            yield lost_entries(self.topic.path, self.partition, run.ledger_id, missing.whole or [(entry, entry) for entry in parts], missing.lost)
+            return
+        self._channel.submit([self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole])
+        for entry, indexes in parts.items():
+            for index in indexes:
+                self.tracker.acknowledge(entry + offset, index, wanted)
+        self._flow(permits)
 
     def hand_out(self, message: Message) -> bool:
         """Count a message as leaving the queue; False when it is not to be shown: out of date, or acknowledged already."""
@@ -219,8 +252,8 @@ class PartitionSubscription:
                 group.deliver(position, delivery.unacked_bits)
                 if start_after is not None and position == start_after[0]:
                     group.skip(position, delivery.unacked_bits, start_after[1])
-            if start_after is not None and (position, batch_index) < start_after:
-                return False
+        if start_after is not None and (position, max(batch_index, 0)) < start_after:
+            return False
         return not group.is_duplicate(position, batch_index)
 
     def _permits_for_one(self, is_shown: bool) -> int:
@@ -230,7 +263,13 @@ class PartitionSubscription:
                 self._wanted = 0
                 return 0
             return 1
-        self._used += 1
+        return self._permits_for(1)
+
+    def _permits_for(self, messages: int) -> int:
+        """Likewise, of messages that nobody has seen."""
+        if not self.queue_size:
+            return messages
+        self._used += messages
         if self._used < max(1, self.queue_size // 2):
             return 0
         permits, self._used = self._used, 0

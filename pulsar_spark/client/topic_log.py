@@ -1,21 +1,20 @@
 """A topic as its log tells it: the files of each publish commit, in order, without a broker.
 
 Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit counts. Where the oldest commits
-are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were trimmed are passed over.
+are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were trimmed are passed over, and so are commits that
+are no publish: rows somebody else added, and what DELETE, UPDATE and MERGE wrote anew.
 """
 from collections import OrderedDict
 from collections.abc import Iterator
-from datetime import datetime
 
 import pyarrow.compute as pc
 
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.message_files import FileEntries
-from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.log import AddedFile, Commit, TableLog
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.ledgers import published_files
+from pulsar_spark.storage.log import Commit, TableLog
+from pulsar_spark.storage.published import read_published
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 
@@ -64,12 +63,11 @@ class TopicLog:
 
     def _files(self, commit: Commit) -> list[FileEntries]:
         files = []
-        for added in commit.added:
-            publish_id = added.min_values.get("publish_id")
-            if self._publish_ids.setdefault(publish_id, commit.version) == commit.version and added.rows:
-                file = _published(commit.version, added)
-                if file.partition in self._partitions and file.ledger_id > self._gone.get(file.partition, 0):
-                    files.append(file)
+        for file in published_files(self._topic.path, commit, self._topic.partitions):
+            is_first = self._publish_ids.setdefault(file.publish_id, commit.version) == commit.version
+            if is_first and file.partition in self._partitions and commit.version > self._gone.get(file.partition, 0):
+                files.append(FileEntries(commit.version, file.publish_id, file.first_entry_id, file.last_entry_id, file.rows, file.path, file.partition,
+                                         file.max_publish_time))
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)
         return sorted(files, key=lambda file: (file.partition, file.first_entry_id))
@@ -88,27 +86,13 @@ def last_message_id(topic: Topic, partition: int) -> MessageId:
     log = TableLog(topic.path)
     version, earliest = log.latest(), max(1, log.earliest())
     while version >= earliest:
-        files = [added for added in log.commit(version).added if added.rows and _partition(added) == partition]
-        if files:
-            last = max(files, key=lambda added: added.max_values["entry_id"])
-            rows = read_file(topic.path, last, MESSAGES.schema, ["entry_id", "batch_index"])
-            rows = rows.filter(pc.equal(rows.column("entry_id"), pc.max(rows.column("entry_id"))))
-            batch_index = pc.max(rows.column("batch_index")).as_py()
-            place = MessageId(partition, version, rows.column("entry_id")[0].as_py(), -1 if batch_index is None else batch_index)
-            return place.of_topic(str(topic.name.partition(partition)))
+        files = [file for file in published_files(topic.path, log.commit(version), topic.partitions) if file.partition == partition]
+        for file in sorted(files, key=lambda file: -file.last_entry_id):
+            rows = read_published(topic.path, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, ["entry_id", "batch_index"], version)
+            if rows.num_rows:
+                rows = rows.filter(pc.equal(rows.column("entry_id"), pc.max(rows.column("entry_id"))))
+                batch_index = pc.max(rows.column("batch_index")).as_py()
+                place = MessageId(partition, version, rows.column("entry_id")[0].as_py(), -1 if batch_index is None else batch_index)
+                return place.of_topic(str(topic.name.partition(partition)))
         version -= 1
     return MessageId.earliest
-
-
-def _partition(added: AddedFile) -> int:
-    return int(added.partition_values.get("partition", -1))
-
-
-def _published(version: int, added: AddedFile) -> FileEntries:
-    last = added.max_values.get("publish_time")
-    try:
-        return FileEntries(version, added.min_values["publish_id"], added.min_values["entry_id"], added.max_values["entry_id"], added.rows, added.path,
-                           _partition(added), None if last is None else datetime.fromisoformat(last))
-    except KeyError as missing:
-        raise CorruptState(f"file {added.path!r} of commit {version} has no {missing}: it was not published by pulsar_spark; {DOCTOR}"
-                           ) from missing

@@ -2,6 +2,8 @@
 import threading
 from abc import ABC, abstractmethod
 
+from pulsar_spark.client import interrupts
+
 
 class Worker(ABC):
     """Runs :meth:`_run` on a thread of its own from :meth:`_start` on; a run that looks at ``_is_stopping`` whenever it is notified ends by itself."""
@@ -14,8 +16,12 @@ class Worker(ABC):
     def _run(self) -> None:
         """What the thread does, until it is stopped."""
 
+    def _work(self) -> None:
+        interrupts.ignore_here()
+        self._run()
+
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=self._worker_name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name=self._worker_name, daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
@@ -24,4 +30,4 @@ class Worker(ABC):
             self._is_stopping = True
             self._condition.notify_all()
         if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
+            interrupts.join(self._thread, timeout)

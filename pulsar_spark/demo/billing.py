@@ -32,4 +32,4 @@ def repair(letters: DataFrame) -> DataFrame:
 
 def send_back(spark: SparkSession, root: Path, topic: str) -> Reprocessed:
     """Repair the dead letters of *topic* and send them back to the subscription."""
-    return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair, to="subscription")
+    return reprocess_dead_letters(spark, root, topic, subscription=SUBSCRIPTION, job_id=JOB_ID, fix=repair)

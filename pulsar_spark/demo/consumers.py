@@ -8,6 +8,7 @@ A consumer with a ``handler`` acknowledges message by message what the handler t
 attempts such a message is a dead letter. It reads the subscription's retry letter topic as well, to which repaired letters are sent back.
 """
 import json
+import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -52,7 +53,11 @@ READY = "ready"
 
 
 def run_consumer(assignment: Assignment, parent: Connection) -> None:
-    """Consume until told ``stop`` (or ``leave``); says :data:`READY` when subscribed, or the error that ended it."""
+    """Consume until told ``stop`` (or ``leave``); says :data:`READY` when subscribed, or the error that ended it.
+
+    Ctrl-C reaches every process of a terminal; the demo's own ends the consumers.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _run(assignment, parent)
     except PulsarSparkError as error:

@@ -1,15 +1,18 @@
 """Ack sets: which messages of a batch are still unacknowledged, as Pulsar sends and stores them.
 
-Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut. Words are signed, as Java's
-``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty tuple is "nothing left": the entry is acknowledged. No ack
-set at all (None, in tables null) is "the whole entry", which these functions do not take: start from :func:`full`.
+Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowledged, zero words at the end cut. Words
+are signed, as Java's ``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty
+tuple is "nothing left": the entry is acknowledged. No ack set at all (None, in tables null) is "the whole entry", which
+these functions do not take: start from :func:`full`. Each takes time in proportion to the words it is given, however
+many; :func:`fits` says whether they are as many as an entry can have.
 """
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import islice
 
 AckSet = tuple[int, ...]
 
-_WORD_BITS = 64
-_MASK = (1 << _WORD_BITS) - 1
+WORD_BITS, _WORD_BYTES = 64, 8
+_MASK = (1 << WORD_BITS) - 1
 
 
 def full(batch_size: int) -> AckSet:
@@ -27,10 +30,23 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
     >>> of_indexes([0, 2, 64])
     (5, 1)
     """
-    bits = 0
+    words: list[int] = []
     for index in indexes:
-        bits |= 1 << index
-    return _to_words(bits)
+        word, bit = divmod(index, WORD_BITS)
+        words.extend([0] * (word + 1 - len(words)))
+        words[word] |= 1 << bit
+    return tuple(_signed(word) for word in words)
+
+
+def fits(words: Iterable[int], batch_size: int) -> bool:
+    """Whether an entry of so many messages can have this set: no bit beyond the last message, and no more words than
+    that takes. Looks at so many words only.
+
+    >>> fits((5,), 3), fits((9,), 3), fits((7, 0), 3), fits((-1, 1), 65), fits((), 1)
+    (True, False, False, True, True)
+    """
+    words = list(islice(words, -(-batch_size // WORD_BITS) + 1))
+    return len(words) * WORD_BITS < batch_size + WORD_BITS and _to_bits(words).bit_length() <= batch_size
 
 
 def of_bits(bits: int) -> AckSet:
@@ -48,7 +64,9 @@ def has(words: Iterable[int], index: int) -> bool:
     >>> has((5, 1), 2), has((5, 1), 3), has((5, 1), 64)
     (True, False, True)
     """
-    return bool(_to_bits(words) >> index & 1)
+    number, bit = divmod(index, WORD_BITS)
+    word = next(islice(words, number, None), 0)
+    return bool(word >> bit & 1)
 
 
 def indexes(words: Iterable[int]) -> tuple[int, ...]:
@@ -57,7 +75,8 @@ def indexes(words: Iterable[int]) -> tuple[int, ...]:
     >>> indexes((5, 1))
     (0, 2, 64)
     """
-    return tuple(_set_bits(_to_bits(words)))
+    return tuple(WORD_BITS * number + bit for number, word in enumerate(words) if word for bit in range(WORD_BITS)
+                 if word >> bit & 1)
 
 
 def clear(words: Iterable[int], index: int) -> AckSet:
@@ -108,12 +127,12 @@ def count(words: Iterable[int]) -> int:
     >>> count((-1, 1))
     65
     """
-    return _to_bits(words).bit_count()
+    return sum((word & _MASK).bit_count() for word in words)
 
 
 def is_empty(words: Iterable[int]) -> bool:
     """Whether nothing is left, so that the entry is acknowledged."""
-    return not _to_bits(words)
+    return not any(words)
 
 
 def first_unacked(words: Iterable[int]) -> int:
@@ -122,8 +141,8 @@ def first_unacked(words: Iterable[int]) -> int:
     >>> first_unacked((0, 4)), first_unacked(())
     (66, -1)
     """
-    bits = _to_bits(words)
-    return (bits & -bits).bit_length() - 1
+    return next((WORD_BITS * number + (word & -word).bit_length() - 1 for number, word in enumerate(words) if word),
+                -1)
 
 
 def trimmed(words: Iterable[int]) -> AckSet:
@@ -136,23 +155,15 @@ def trimmed(words: Iterable[int]) -> AckSet:
 
 
 def _to_bits(words: Iterable[int]) -> int:
-    bits = 0
-    for number, word in enumerate(words):
-        bits |= (word & _MASK) << (_WORD_BITS * number)
-    return bits
+    return int.from_bytes(b"".join((word & _MASK).to_bytes(_WORD_BYTES, "little") for word in words), "little")
 
 
 def _to_words(bits: int) -> AckSet:
-    words = []
-    while bits:
-        word = bits & _MASK
-        words.append(word - (1 << _WORD_BITS) if word >> (_WORD_BITS - 1) else word)
-        bits >>= _WORD_BITS
-    return tuple(words)
+    size = -(-bits.bit_length() // WORD_BITS) * _WORD_BYTES
+    content = bits.to_bytes(size, "little")
+    return tuple(int.from_bytes(content[at:at + _WORD_BYTES], "little", signed=True)
+                 for at in range(0, size, _WORD_BYTES))
 
 
-def _set_bits(bits: int) -> Iterator[int]:
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
+def _signed(word: int) -> int:
+    return word - (1 << WORD_BITS) if word >> (WORD_BITS - 1) else word

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol import ack_set as ack_sets
 
 RETRY_SUFFIX, DEAD_LETTER_SUFFIX = "-RETRY", "-DLQ"
 DEFAULT_MAX_REDELIVER_COUNT = 16
@@ -26,6 +27,9 @@ CAUSE_RECONSUMED = "max_reconsume_times"
 
 RETRY_LETTER, DEAD_LETTER = "retry", "dead"
 """Kinds of letters, as the rows of a round name them."""
+
+NAME_DEAD_LETTER_TOPIC = "Name one with the policy's dead_letter_topic, or use shorter names"
+"""What to do where a dead letter topic's name cannot be."""
 
 LATEST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, where Python's calendar ends."""
@@ -75,6 +79,19 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
     if value is not None and not (value.isdecimal() and len(value) < 19 and int(value) <= LATEST_MS):
         raise InvalidConfiguration(f"reconsume_later: {name} {value!r} is not a number, or above {LATEST_MS}")
     return None if value is None else int(value)
+
+
+def letters_in(row: Mapping) -> int:
+    """How many letters a row asks for: one for each message of its entries, or of those in its ack set.
+
+    >>> letters_in({"first": 3, "last": 4, "batch_size": 5, "ack_set": None})
+    10
+    >>> letters_in({"first": 3, "last": 3, "batch_size": 5, "ack_set": [0b101]})
+    2
+    """
+    batch_size = row["batch_size"] or 1
+    each = batch_size if row["ack_set"] is None or batch_size == 1 else ack_sets.count(row["ack_set"])
+    return (row["last"] - row["first"] + 1) * each
 
 
 def dead_letter_topic(topic: str, subscription: str) -> str:

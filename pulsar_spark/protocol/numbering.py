@@ -12,6 +12,10 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState
 
 
+class NotAPublish(CorruptState):
+    """Rows that the log tells of were not written as a publish is: they have no positions."""
+
+
 class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table."""
 
@@ -55,12 +59,15 @@ class PublishedFile(NamedTuple):
 def number_files(files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int],
                  batch_sizes: Mapping[str, list[int]]) -> dict[int, list[Run]]:
     """Runs per partition of one publish commit. *ends* gives the next position of each partition (0 where unknown), *batch_sizes* for the files
-    whose batches differ the size of every entry in order. :class:`CorruptState` when rows and ids of a file do not fit together."""
+    whose batches differ the size of every entry in order. :class:`NotAPublish` when rows and ids of a file do not fit together, or two
+    files of a partition have the same entries."""
     numbered: dict[int, list[Run]] = {}
     for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):
         runs = numbered.setdefault(file.partition, [])
         position = runs[-1].last_position + 1 if runs else ends.get(file.partition, 0)
         entry_id = file.first_entry_id
+        if runs and entry_id < runs[-1].first_entry_id + runs[-1].entries:
+            raise NotAPublish(f"file {file.path!r}: entry {entry_id} is in another file too")
         for batch_size, entries in _batches(file, batch_sizes):
             runs.append(Run(position, entries, batch_size, ledger_id, file.publish_id, entry_id, file.path, file.min_publish_time, file.max_publish_time,
                             file.bytes, file.has_delayed, file.has_chunks, file.has_keys))
@@ -74,7 +81,8 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
         batches = [(size, len(list(same))) for size, same in groupby(batch_sizes[file.path])]
     else:
         batches = [(file.batch_size or 0, entries)]
-    if sum(count for _, count in batches) != entries or sum(size * count for size, count in batches) != file.rows:
-        raise CorruptState(f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}: "
+    is_whole = sum(count for _, count in batches) == entries and sum(size * count for size, count in batches) == file.rows
+    if not is_whole or any(size < 1 for size, _ in batches):
+        raise NotAPublish(f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}: "
                            "entry ids must be dense; the file was not written by a producer of this package")
     return batches

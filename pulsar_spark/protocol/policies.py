@@ -8,10 +8,11 @@ what lies above its mark-delete, acknowledged or not. Left out: the precise and 
 subscription expires when it had no consumer for long enough; what an administrator does to it, and acknowledgements that come without a consumer, do not keep
 it.
 """
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.errors import InvalidConfiguration, shown
 
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
@@ -19,8 +20,10 @@ QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000, "max_unacked_messages_per_subscription": 200_000, "max_consumers_per_subscription": 0,
     "active_consumer_failover_delay_ms": 1_000, "message_ttl_seconds": 0, "ttl_check_seconds": 60, "backlog_quota_bytes": 0, "backlog_quota_seconds": 0,
-    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0, "subscription_expiration_minutes": 0}
-"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever."""
+    "backlog_quota_policy": HOLD, "retention_seconds": 0, "retention_bytes": 0, "subscription_expiration_minutes": 0,
+    "delayed_delivery_active": 1, "delayed_delivery_tick_ms": 1_000}
+"""Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where it is none and -1 is for ever.
+The tick of delayed delivery is kept for who asks and has no effect: nothing comes early (semantics 0.21)."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""
@@ -31,6 +34,9 @@ CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds"
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the policies, nobody's to set."""
 
+TOPIC_STOPPED = "topic_stopped"
+"""Likewise: what stops a topic, in words; absent while nothing does."""
+
 BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 """Likewise what it says of itself: whether too many messages are unacknowledged on all its subscriptions together (protocol.unacked_limit)."""
 
@@ -39,6 +45,9 @@ EVICTION_TARGET = 0.9
 SMALL_BACKLOG = 1000
 """Below so many entries a connected subscription's backlog is small (MINIMUM_BACKLOG_FOR_EXPIRY_CHECK)."""
 
+MOST_INT32 = (1 << 31) - 1
+_MOST = {"_seconds": 10 ** 9, "_minutes": 10 ** 9 // 60, "_ms": 10 ** 9, "_bytes": 10 ** 18}
+_NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
 _LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1}
 
 
@@ -50,16 +59,39 @@ def check_policy(name: str | None, value: str | None) -> None:
     pulsar_spark.errors.InvalidConfiguration: policy backlog_quota_policy: 'drop' is none of ...
     """
     if name not in POLICIES:
-        raise InvalidConfiguration(f"policy {name!r} is not known: use one of {', '.join(POLICIES)}")
+        raise InvalidConfiguration(f"policy {shown(name)} is not known: use one of {', '.join(POLICIES)}")
     if value is None:
         return
     if name == "backlog_quota_policy":
         if value not in QUOTA_POLICIES:
-            raise InvalidConfiguration(f"policy {name}: {value!r} is none of {', '.join(QUOTA_POLICIES)}")
+            raise InvalidConfiguration(f"policy {name}: {shown(value)} is none of {', '.join(QUOTA_POLICIES)}")
         return
     least = _LEAST.get(name, 0)
-    if not value.removeprefix("-").isdecimal() or not value.isascii() or int(value) < least:
-        raise InvalidConfiguration(f"policy {name}: {value!r} is not a number from {least} up")
+    most = most_of(name)
+    if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
+        raise InvalidConfiguration(f"policy {name}: {shown(value)} is not a whole number from {least} to {most}")
+
+
+def most_of(name: str) -> int:
+    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, and Pulsar's int of
+    everything else.
+
+    >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
+    (1000000000, 2147483647)
+    """
+    return next((most for ending, most in _MOST.items() if name.endswith(ending)), MOST_INT32)
+
+
+def policy_number(name: str, text: str) -> int:
+    """The number a policy was set to. One that an earlier release let through, above what the policy takes, is the
+    highest that it takes.
+
+    >>> policy_number("message_ttl_seconds", "60"), policy_number("message_ttl_seconds", "9" * 5000)
+    (60, 1000000000)
+    """
+    if not _NUMBER.fullmatch(text):
+        return most_of(name) if text.isdecimal() else int(POLICIES[name])
+    return max(min(int(text), most_of(name)), _LEAST.get(name, 0))
 
 
 class Delayed(NamedTuple):

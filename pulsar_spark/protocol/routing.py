@@ -33,11 +33,15 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
 
 
 def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> int:
-    """The partition of a message with *key*, the same for every producer of one scheme.
+    """The partition of a message with *key*, the same for every producer of one scheme; ValueError for what is no key, or no number of partitions.
 
     >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash)
     6
     """
+    if not isinstance(key, str) or not isinstance(hashing_scheme, HashingScheme):
+        raise ValueError(f"key {key!r}, hashing_scheme {hashing_scheme!r}: give a text and a member of HashingScheme")
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+        raise ValueError(f"partitions {partitions!r}: give a number of at least 1")
     return key_hash(key, hashing_scheme) % partitions
 
 

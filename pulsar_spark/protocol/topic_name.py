@@ -56,7 +56,8 @@ def check_name(what: str, name: str) -> str:
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(f"{what} {name!r} is not a valid name: use letters, digits and - = : . _")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicName(f"{what} {name[:20]!r}... has {len(name)} characters: use at most {MAX_NAME_LENGTH}")
+        raise InvalidTopicName(f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: "
+                               f"use at most {MAX_NAME_LENGTH}")
     return name
 
 
@@ -76,7 +77,9 @@ def parse_topic_name(name: str) -> TopicName:
         parts = ["public", "default", *parts]
     if len(parts) != 3:
         raise InvalidTopicName(f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'")
-    return TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), check_name("topic", parts[2]))
+    found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
+    check_name("topic", found.partitioned_topic.local_name)  # the longest name there is has partitions, too
+    return found
 
 
 def parse_namespace(name: str) -> tuple[str, str]:

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import pyarrow.compute as pc
 
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import published_files
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
@@ -61,12 +63,14 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
             break
-        commit = log.commit(version)
-        times = [datetime.fromisoformat(text) for file in commit.added if (text := file.max_values.get("publish_time"))]
+        try:
+            files = published_files(topic.path, log.commit(version), topic.partitions)
+        except CorruptState:
+            continue  # what stops a topic is said elsewhere: see condition
+        times = [file.max_publish_time for file in files if file.max_publish_time]
         if times and max(times) <= since:
             break
-        if times and not commit.removed:
-            messages += sum(file.rows for file in commit.added if int(file.partition_values.get("partition", -1)) == partition)
+        messages += sum(file.rows for file in files if times and file.partition == partition)
     return round(messages / WINDOW_SECONDS, 3)
 
 

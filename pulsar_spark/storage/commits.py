@@ -1,14 +1,17 @@
-"""Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit file, put in place by a hard link,
-which the file system does only once. Nobody needs a lock for that (design 3.4, rule 5): who finds a version taken links the same file under the next.
+"""Writing one append commit (or one that removes files, see trimming) to a Delta log: data files first, then the commit
+file, put in place by a hard link, which the file system does only once. Nobody needs a lock for that (design 3.4,
+rule 5): who finds a version taken links the same file under the next.
 
-What a crash or an error in between leaves: before the link files that no commit names, which the writer takes away if it can and ``maintain vacuum`` otherwise;
-after it the commit, whatever the writer was told. So a writer that was told of an error looks for its rows in the log before it writes them again.
+What a crash or an error in between leaves: before the link files that no commit names, which the writer takes away
+if it can and ``maintain vacuum`` otherwise; after it the commit, whatever the writer was told. So a writer that was
+told of an error looks for its rows in the log before it writes them again.
 
-Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table of 60 commits and 200 to 500 ms on one of
-300 to 800, and a broker makes that many in minutes. An append needs none of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left
-out is what appends of ours never need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is refused.
-Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table. Source: the Delta protocol, "Delta Log Entries",
-"Actions", "Per-file Statistics".
+Why not through ``deltalake``: its append brings the whole table's file list into play, so it takes 20 ms on a table
+of 60 commits and 200 to 500 ms on one of 300 to 800, and a broker makes that many in minutes. An append needs none
+of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left out is what appends of ours never
+need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is
+refused. Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table.
+Source: the Delta protocol, "Delta Log Entries", "Actions", "Per-file Statistics".
 """
 import contextlib
 import json
@@ -63,7 +66,8 @@ class StagedFile(NamedTuple):
 
 
 def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
-    """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants that."""
+    """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
+    that."""
     if is_durable(table):
         for file in staged:
             sync_file(file.source)
@@ -78,14 +82,16 @@ def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
 
 
 def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]:
-    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of rows; their ``add`` actions.
+    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of
+    rows; their ``add`` actions.
 
     An error leaves no file behind, so that trying again on a full disk does not make it fuller."""
     pieces = []
     for folder, values, part in _parts(rows, is_partitioned):
         (table / folder).mkdir(exist_ok=True)
         for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
-            pieces.append(({"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}, values, part.slice(first, _FILE_ROWS)))
+            named = {"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}
+            pieces.append((named, values, part.slice(first, _FILE_ROWS)))
     with _removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
             adds = [_write_file(table, *piece) for piece in pieces]
@@ -156,12 +162,14 @@ def partition_values(path: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
-def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = (), *,
-           held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
-    """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is; that version, None when there is none.
+def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int],
+           removes: Sequence[dict] = (), *, held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
+    """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
+    that version, None when there is none.
 
-    *removes* are path, size and partitionValues of files that leave the table; the link is made inside *held*. Where the commit does not come to be, the files
-    of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to the disk."""
+    *removes* are path, size and partitionValues of files that leave the table; the link is made inside *held*. Where
+    the commit does not come to be, the files of *adds* are taken away. An error means that, but for one of the last
+    step, which brings the log's folder to the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
@@ -185,7 +193,8 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
 
 
 def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> str:
-    """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was cut off between two lines is known."""
+    """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
+    cut off between two lines is known."""
     operation = {"operation": "DELETE", "operationParameters": {}} if removes else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
     actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": ENGINE,
                                "operationMetrics": {"numFiles": str(len(adds) + len(removes))}}}]
@@ -195,8 +204,10 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def _link(fresh: Path, log_folder: Path, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
-    """The first version that nobody had taken. An error of a link that was made all the same, as network file systems have them, is none."""
+def _link(fresh: Path, log_folder: Path, versions: Iterable[int],
+          held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
+    """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
+    have them, is none."""
     for version in versions:
         try:
             with held():
@@ -296,7 +307,8 @@ def _instant(value: datetime) -> str:
 
 
 def _start_checkpoint(table: Path) -> None:
-    """On a thread that the process waits for at its end: one that is killed in the middle of native code takes the process with it."""
+    """On a thread that the process waits for at its end: one that is killed in the middle of native code takes the
+    process with it."""
     try:
         threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
     except RuntimeError:  # the interpreter is ending already and starts no threads: the next checkpoint will do
@@ -304,7 +316,8 @@ def _start_checkpoint(table: Path) -> None:
 
 
 def _checkpoint(table: Path) -> None:
-    """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none, and one that cannot be made now is made another time."""
+    """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none, and one that cannot
+    be made now is made another time."""
     with _checkpointing:
         try:
             if not (table / "_delta_log").is_dir():

@@ -23,8 +23,11 @@ from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import AddedFile, TableLog
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
 
 _BLOCK_ROWS = 65_536
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Python's calendar, in microseconds."""
 
 
 class CursorKey(NamedTuple):
@@ -33,6 +36,16 @@ class CursorKey(NamedTuple):
     topic_id: str
     partition: int
     subscription: str
+
+
+class WaitingKey(NamedTuple):
+    """Names a waiting letter: the round behind which it was tried first, and its number among those."""
+
+    round: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.round}-{self.number}"
 
 
 class PageRows(NamedTuple):
@@ -72,11 +85,17 @@ class LatestRows:
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
+        self.set_aside: dict[str, SetAside] = {}
+        self.letters: list[dict] = []
+        """Letters the latest round asks for; they may not be written yet."""
+        self.waiting_letters: dict[WaitingKey, dict] = {}
+        self.letterless: dict[CursorKey, dict] = {}
 
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
         is_range = pc.equal(rows["kind"], "range")
-        for row in rows.filter(pc.invert(is_range)).to_pylist():
+        self.letters = []
+        for row in python_rows(rows.filter(pc.invert(is_range))):
             self._apply_row(row)
         for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
             if key in self.cursors:
@@ -94,7 +113,7 @@ class LatestRows:
                 self.topics[row["topic_id"], row["partition"]] = row
         elif kind == "cursor":
             if row["is_removed"]:
-                for facts in (self.cursors, self.consumers, self.pages):
+                for facts in (self.cursors, self.consumers, self.pages, self.letterless):
                     facts.pop(key, None)
             else:
                 self.cursors[key] = row
@@ -109,6 +128,12 @@ class LatestRows:
             self.pages[key].pop(row["page"], None)
             if not row["is_removed"]:
                 self.pages[key][row["page"]] = []
+        elif kind == "letter":
+            self.letters.append(row)
+        elif kind == "waiting_letter":
+            self._replace(self.waiting_letters, WaitingKey(row["delivery_round"], row["join_order"]), row)
+        elif kind == "letterless":
+            self.letterless[key] = row
         elif kind == "policy":
             for name, value in row["properties"]:
                 self.policies.pop((row["topic"], name), None)
@@ -116,12 +141,38 @@ class LatestRows:
                     self.policies[row["topic"], name] = value
             if row["topic_id"]:
                 self.owners[row["topic"]] = row["topic_id"]
+        elif kind == "set_aside":
+            entry = set_aside_of(row)
+            self.set_aside.pop(entry.id, None)
+            if not row["is_removed"]:
+                self.set_aside[entry.id] = entry
+
+    def _replace(self, facts: dict, key: tuple, row: dict) -> None:
+        facts.pop(key, None)
+        if not row["is_removed"]:
+            facts[key] = row
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
-        for facts in (self.cursors, self.consumers, self.pages):
+        for facts in (self.cursors, self.consumers, self.pages, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
+        self.set_aside = {name: entry for name, entry in self.set_aside.items() if entry.status == REQUEST
+                          or entry.topic_id != topic_id}
+
+
+def python_rows(rows: pa.Table) -> list[dict]:
+    """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
+    knows."""
+    try:
+        return rows.to_pylist()
+    except (OverflowError, ValueError):
+        for number, field in enumerate(rows.schema):
+            if pa.types.is_timestamp(field.type):
+                micros = pc.min_element_wise(pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST,
+                                                                 skip_nulls=False), _LAST, skip_nulls=False)
+                rows = rows.set_column(number, field, micros.cast(field.type))
+        return rows.to_pylist()
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:

@@ -1,10 +1,16 @@
 """Where tables lie: names to paths under a root and back, reversibly.
 
-``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path keeps small letters, digits,
-``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names that differ only in case stay apart on file systems that do not
-tell case, and no name can climb out of the root or meet the broker's folder (``_b`` followed by a ``u`` is no escape).
+``<root>/<tenant>/<namespace>/<topic>`` is a topic's table, ``<root>/_bundles/<bundle>/<table>`` a broker's. A path
+keeps small letters, digits, ``-`` and inner dots; every other byte is written ``_xx`` and ``_`` itself ``__``, so names
+that differ only in case stay apart on file systems that do not tell case, and no name can climb out of the root or meet
+the broker's folder (``_b`` followed by a ``u`` is no escape).
+
+File systems end a name at 255 bytes and a path at 4,096. Beside a table lie files named after it (:func:`beside`), so a
+topic is made only where its name leaves room for them; a table that is there already under a longer one works as ever.
 """
 import contextlib
+import hashlib
+import logging
 import os
 import re
 from functools import lru_cache
@@ -12,28 +18,58 @@ from pathlib import Path
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.root import log, parse_root
 
 DEFAULT_BUNDLE = "0x00000000_0xffffffff"
-MAX_FILE_NAME = 255
+MAX_FILE_NAME, MAX_PATH = 255, 4095
+LOCK, STAGED = ".lock", ".staged"
+MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, STAGED)))
+"""Bytes of a table's folder name, so that what lies beside it has a name, too."""
+
+_LONGEST_BELOW = 200
+"""Bytes of a path below a table's folder: commits, data files in a partition's folder, what Spark writes before it
+moves it."""
+
 _PLAIN = re.compile(r"[a-z0-9-]")
 _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
 
 
-def encode_name(name: str) -> str:
-    """One path segment for *name*.
+def encode_name(name: str, *, most: int = MAX_FILE_NAME) -> str:
+    """One path segment for *name*; :class:`InvalidTopicName` where it is too long for a file system, which says how
+    much longer than *most*.
 
     >>> encode_name("My_topic.v1"), decode_name("_4dy__topic.v1")
     ('_4dy__topic.v1', 'My_topic.v1')
     """
+    encoded = _encode(name)
+    if len(encoded) > MAX_FILE_NAME:
+        raise _too_long(name, encoded, most)
+    return encoded
+
+
+def _encode(name: str) -> str:
     def encode(index: int, char: str) -> str:
         if _PLAIN.match(char) or (char == "." and index):
             return char
         return "__" if char == "_" else "".join(f"_{byte:02x}" for byte in char.encode())
 
-    encoded = "".join(encode(index, char) for index, char in enumerate(name))
-    if len(encoded) > MAX_FILE_NAME:
-        raise InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder name: use a shorter or plainer one (at most {MAX_FILE_NAME})")
-    return encoded
+    return "".join(encode(index, char) for index, char in enumerate(name))
+
+
+def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
+    return InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a "
+                            f"shorter or plainer one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
+                            "characters up to three, all others more)")
+
+
+def beside(table: str | os.PathLike, suffix: str) -> Path:
+    """Where what belongs to a table, and is not in it, lies: on its file system, under a name that is no topic's. A
+    table whose name leaves no room for the suffix (none is made any more) is told by a digest of its name."""
+    folder = Path(table)
+    name = f".{folder.name}{suffix}"
+    if len(os.fsencode(name)) > MAX_FILE_NAME:
+        name = f".{hashlib.sha256(os.fsencode(folder.name)).hexdigest()}{suffix}"
+    return folder.parent / name
 
 
 @lru_cache(maxsize=10_000)
@@ -56,23 +92,37 @@ def decode_name(segment: str) -> str:
     return name
 
 
-def parse_service_url(url: str) -> str:
-    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise."""
-    if not isinstance(url, str) or not url.startswith("delta:") or not url[len("delta:"):].strip():
-        raise InvalidUrl(f"service URL {url!r}: give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar")
-    root = url[len("delta:"):]
-    return root[len("file://"):] if root.startswith("file:///") else root
+def parse_service_url(url: str, logger: logging.Logger | None = None) -> str:
+    """The root behind ``delta:<root>``; :class:`InvalidUrl` otherwise. *logger* is told of a relative root."""
+    advice = "give delta:<root>, where <root> is the folder of the tables, such as delta:/data/pulsar"
+    if not isinstance(url, str) or not url.startswith("delta:"):
+        raise InvalidUrl(f"service URL {url!r}: {advice}")
+    try:
+        return str(parse_root(url.removeprefix("delta:"), logger or log))
+    except InvalidUrl as refused:
+        raise InvalidUrl(f"service URL {url[:80]!r}: {refused}; {advice}") from refused
 
 
 class Layout:
     """Paths of one root. Roots are local folders; an object store's root would be another class with these methods."""
 
     def __init__(self, root: str | os.PathLike, bundle: str = DEFAULT_BUNDLE):
-        self.root = Path(root).expanduser().absolute()
+        self.root = parse_root(root)
         self.bundle = bundle
 
     def topic(self, topic: TopicName) -> Path:
-        return self.root / encode_name(topic.tenant) / encode_name(topic.namespace) / encode_name(topic.local_name)
+        folder = self.root / encode_name(topic.tenant) / encode_name(topic.namespace)
+        return folder / encode_name(topic.local_name, most=MAX_TABLE_NAME)
+
+    def check_new_topic(self, topic: TopicName) -> None:
+        """:class:`InvalidTopicName`, with how many bytes it is too long, for a topic that cannot be made."""
+        encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
+        if len(encoded) > MAX_TABLE_NAME:
+            raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
+        too_many = len(os.fsencode(self.topic(topic))) + _LONGEST_BELOW - MAX_PATH
+        if too_many > 0:
+            raise InvalidTopicName(f"topic {str(topic)!r}: its files' paths would be up to {too_many} bytes too long: "
+                                   "use shorter names, or a root higher up")
 
     def bundle_folder(self) -> Path:
         return self.root / "_bundles" / self.bundle

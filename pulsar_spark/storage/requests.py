@@ -1,27 +1,82 @@
-"""Reading the ``requests`` table commit by commit, without a JVM."""
+"""Reading the ``requests`` table commit by commit, without a JVM.
+
+A commit that cannot be read (half a line in the log, a data file that is missing or damaged) stops nobody: it comes as
+a commit without rows that says why, and the next one is read. So do versions that are gone while later ones are there:
+commits are put in place in order, each complete, so nobody will write them.
+"""
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from pulsar_spark.errors import CorruptState
 from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
 
 MOST_COMMITS = 1000
 MOST_ROWS = 20_000
-"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works through them in rounds of a few seconds."""
+"""Commits read at a time, and rows after which no further one is, so that a broker that was away long works
+through them in rounds of a few seconds."""
+
+_NEAR = 64
+"""How many versions are asked for one by one where the next one is not there; a list of the whole log would cost each
+round more."""
 
 
-def read_requests(path: Path, *, after: int) -> tuple[pa.Table, int]:
-    """The rows committed above version *after*, in order, and the last version read; a commit without rows, such as an OPTIMIZE, is passed over.
+class RequestCommit(NamedTuple):
+    """The rows of a commit, in order; none of an OPTIMIZE. Where it cannot be read ``failure`` says why, of all
+    versions from it to ``until``."""
 
-    Commits are read whole, and as many as stay within :data:`MOST_COMMITS` and :data:`MOST_ROWS`, but at least one.
-    """
-    tables, version, rows = [], after, 0
-    for commit in TableLog(path).commits(after, after + MOST_COMMITS):
-        rows += sum(file.rows for file in commit.added)
-        if tables and rows > MOST_ROWS:
-            break
-        tables.append(read_added(path, commit, REQUESTS.schema))
-        version = commit.version
-    return pa.concat_tables([REQUESTS.schema.empty_table(), *tables]), version
+    version: int
+    rows: pa.Table
+    failure: Exception | None = None
+    until: int | None = None
+
+    @property
+    def last_version(self) -> int:
+        return self.version if self.until is None else self.until
+
+
+def read_requests(path: Path, *, after: int) -> list[RequestCommit]:
+    """The commits above version *after*, in order: whole, and as many as stay within :data:`MOST_COMMITS` and
+    :data:`MOST_ROWS`, but at least one."""
+    log, found, rows, version = TableLog(path), [], 0, after
+    while len(found) < MOST_COMMITS and (not found or rows <= MOST_ROWS):
+        if not log.has(version + 1):
+            gap = _gap(log, version)
+            if gap is None:
+                break
+            found.append(gap)
+        else:
+            found.append(read_request_commit(path, version + 1))
+        rows += found[-1].rows.num_rows
+        version = found[-1].last_version
+    if len(found) > 1 and rows > MOST_ROWS:
+        found.pop()
+    return found
+
+
+def read_request_commit(path: Path, version: int) -> RequestCommit:
+    """One commit, which is in the log. What the machine lacks, such as open files, is raised: the commit is not to
+    blame."""
+    try:
+        return RequestCommit(version, read_added(path, TableLog(path).commit(version), REQUESTS.schema))
+    except Exception as failure:  # whatever is in the files: it is recorded, and asked of people
+        if is_fault_of_disk(failure):
+            raise
+        return RequestCommit(version, REQUESTS.schema.empty_table(), failure)
+
+
+def _gap(log: TableLog, version: int) -> RequestCommit | None:
+    """The versions behind *version* that are gone, if later ones are there."""
+    reach = chain(range(version + 2, version + _NEAR), (version + (1 << power) for power in range(7, 16)))
+    beyond = next((found for found in reach if log.has(found)), None)
+    if beyond is None or log.has(version + 1):
+        return None
+    later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
+    failure = CorruptState(f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
+                           f"{later} is there: restore them if you can")
+    return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)

@@ -25,7 +25,7 @@ def read_all_runs(layout: Layout, topic: Topic, until: int) -> dict[int, list[Ru
         raise CorruptState(f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: {DOCTOR}")
     for commit in log.commits(numbered, until):
         ends = {partition: ledgers.end_position for partition, ledgers in partitions.items()}
-        for partition, runs in number_commit(topic.path, commit, ends, publish_ids).items():
+        for partition, runs in number_commit(topic.path, commit, ends, publish_ids, topic.partitions).items():
             for run in runs:
                 partitions.setdefault(partition, PartitionLedgers()).add(run)
     return {partition: [run for run in ledgers.runs if run.ledger_id <= until] for partition, ledgers in partitions.items()}

@@ -2,19 +2,26 @@
 import os
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import dataset as ds
 from pyarrow import fs
 
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage import forks
+from pulsar_spark.storage.log import TableLog
+
 _LISTINGS = 20
+_LOOK_BACK = 10_000
 
 
 def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTable:
     """The table at a path, in its latest version or a given one.
 
-    A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list promises nothing of files that come
-    meanwhile. ``deltalake`` takes that for a broken log; the next list has the commit. A gap that stays is raised as it is.
+    A log that is listed while others commit may lack a commit that others in the list follow, because a folder's list
+    promises nothing of files that come meanwhile. ``deltalake`` takes that for a broken log; the next list has the
+    commit. A gap that stays is raised as it is.
     """
+    forks.use()
     for _ in range(_LISTINGS):
         try:
             return DeltaTable(str(path), version=version)
@@ -25,11 +32,32 @@ def open_table(path: str | os.PathLike, version: int | None = None) -> DeltaTabl
     raise gap
 
 
-def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
-    """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by their statistics.
+def open_as_far_as_it_goes(path: str | os.PathLike) -> DeltaTable:
+    """The table in its latest version that can be read: where a commit cannot, or asks for what we do not know, as it
+    was before that. DeltaError when none can, as ever without a table."""
+    try:
+        return open_table(path)
+    except TableNotFoundError:
+        raise
+    except DeltaError:
+        log = TableLog(path)
+        latest = log.latest()
+        for version in range(max(log.earliest(), latest - _LOOK_BACK), latest + 1):
+            try:
+                is_readable = log.commit(version).asks_for is None
+            except CorruptState:
+                is_readable = False
+            if not is_readable:
+                return open_table(path, version - 1)
+        raise
 
-    Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's threads then wait for, and where the
-    interpreter ends meanwhile they abort the process (apache/arrow issue 34314).
+
+def dataset_of(table: DeltaTable | str | os.PathLike) -> ds.Dataset:
+    """The rows of a table in the version it is open at, or the latest of the one at a path; filters pass over files by
+    their statistics.
+
+    Its files are opened by Arrow itself. ``to_pyarrow_dataset`` would open them through Python, whose lock Arrow's
+    threads then wait for, and where the interpreter ends meanwhile they abort the process (apache/arrow issue 34314).
     """
     opened = table if isinstance(table, DeltaTable) else open_table(table)
     filesystem, folder = fs.FileSystem.from_uri(opened.table_uri)

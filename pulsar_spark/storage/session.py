@@ -1,15 +1,17 @@
 """The Spark session: Delta configured, quiet, and with the settings under which rounds are short.
 
-A session that is there already (notebook, Databricks, a caller's own) is used as it is; only Delta is asked for. Otherwise one is made. Delta's two jars come
-from Spark's own resolver the first time, and are given as local files from then on: no look at a package registry at each start. Only these two are resolved
-(``delta-spark`` and ``delta-storage``; the rest of what Delta's artifact names is in Spark or serves other catalogs), because Spark puts every resolved jar on
-the Python workers' ``sys.path``, where each Python task reads all their directories again: 0.5 s a task with all forty, 0.2 s with two.
+A session that is there already (notebook, Databricks, a caller's own) is used as it is; only Delta is asked for.
+Otherwise one is made. Delta's two jars come from Spark's own resolver the first time, and are given as local files
+from then on: no look at a package registry at each start. Only these two are resolved (``delta-spark`` and
+``delta-storage``; the rest of what Delta's artifact names is in Spark or serves other catalogs), because Spark puts
+every resolved jar on the Python workers' ``sys.path``, where each Python task reads all their directories again: 0.5
+s a task with all forty, 0.2 s with two.
 
-A query's checkpoint is written through Hadoop's file systems and not, as by default, its file contexts, which ask the shell for permissions: that takes longer,
-and a query that is stopped meanwhile ends with a page of errors.
+A query's checkpoint is written through Hadoop's file systems and not, as by default, its file contexts, which ask
+the shell for permissions: that takes longer, and a query that is stopped meanwhile ends with a page of errors.
 
-Rounds are many and small, so their JVM keeps to the quick compiler and the simple collector: it starts in two thirds of the time and, the optimising compiler's
-threads gone, runs a small round in half, measured on two busy cores.
+Rounds are many and small, so their JVM keeps to the quick compiler and the simple collector: it starts in two thirds
+of the time and, the optimising compiler's threads gone, runs a small round in half, measured on two busy cores.
 """
 import os
 import re
@@ -19,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
@@ -89,6 +92,16 @@ def check_delta(spark: SparkSession) -> None:
         raise InvalidConfiguration(
             f"the Spark session does not know Delta Lake: start it with spark.jars.packages={delta_artifact()}, spark.sql.extensions={_EXTENSION} and "
             f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one")
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
+    context of its own always can."""
+    context = getattr(spark, "_sc", None)
+    try:
+        return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return False
 
 
 def delta_artifact() -> str:

@@ -7,7 +7,7 @@ slice is first cut into pieces of runs on the driver, from the few narrow column
 One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position; with more of them that expression costs
 more than it saves: then the smallest bounds around all pieces are pushed down and the pieces are joined, as many small publishes ask for.
 """
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.storage.condition import foreign_paths
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import Topic
@@ -99,14 +100,17 @@ def read_positions(spark: SparkSession, layout: Layout, topic: Topic, ranges: Se
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*), then ``ledger_id``, ``position``,
     ``redelivery_count``. Of an entry with an ack set only the messages still unacknowledged are there. Every range must be numbered in ``ledgers``.
     """
-    return read_pieces(spark, topic, find_pieces(layout, topic, ranges), columns, with_payload)
+    return read_pieces(spark, topic, find_pieces(layout, topic, ranges), columns, with_payload, without=foreign_paths(layout, topic))
 
 
 def read_pieces(spark: SparkSession, topic: Topic, found: list[Piece], columns: Sequence[str] | None = None, with_payload: bool = True,
-                version: int | None = None) -> DataFrame:
-    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is given."""
+                version: int | None = None, without: Collection[str] = ()) -> DataFrame:
+    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is given. Files *without* are
+    passed over: they hold copies that somebody made of the topic's rows."""
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
+    if without:
+        messages = messages.filter(~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without]))
     names = [name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")

@@ -1,25 +1,36 @@
 """Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
 
-``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the last minute (see ``activity``),
-everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog counts entries (3.28) and the unacknowledged, delayed and sent counters
-count messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not
-backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none); and ``deadLetters``, the messages in the
-subscription's dead letter topic. Two shapes: :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
+last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
+counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
+the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
+``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none);
+``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
+written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
+they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it or
+a subscription is set aside; of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was
+taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes:
+:func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
 import datetime
+import os
+from collections.abc import Collection
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 
-from pulsar_spark.errors import NotARoot, TopicNotFound
+from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
+from pulsar_spark.storage.condition import count_deleted, numbered_until, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.scan import open_as_far_as_it_goes
+from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topics import Topic, read_topic
 
 STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
@@ -42,29 +53,49 @@ STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consum
     ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
     ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
     ("permits", pa.int64(), "consumer: messages it may still be sent"),
+    ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
+    ("letterless", pa.int64(), "subscription: messages that were deleted or trimmed before their letter was written"),
     ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+    ("error", pa.string(),
+     "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null while it is "
+     "served"),
+    ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
+    ("deleted", pa.int64(), "topic partition: messages that were deleted from the table, other than by trimming"),
+    ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
 )))
 
-_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed", "msgRateOut", "msgRateRedeliver")
+_HARM = ("error", "foreignMessages", "deletedMessages", "lostMessages")
+_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
+_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed",
+           "msgRateOut", "msgRateRedeliver", "waitingLetters", "letterlessMessages")
 _SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
 
 
 class Stored(NamedTuple):
-    """What the table of a topic holds of one partition."""
+    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost`` are the messages of files that the table
+    has and the disk has not, ``deleted`` those that were published and that it has no more; ``error`` says what stopped the topic."""
 
     messages: int
     size: int
+    foreign: int = 0
+    lost: int = 0
+    deleted: int = 0
+    error: str | None = None
 
 
-def read_stored(topic: Topic) -> dict[int, Stored]:
-    """Messages and bytes of each partition, from the statistics of the table's log."""
+def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
+    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are no publish."""
     stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
     partition_column = ["partition.partition"] if topic.partitions else []
-    files = pa.table(open_table(topic.path).get_add_actions(flatten=True)).select(["num_records", "size_bytes", *partition_column])
+    files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes", *partition_column])
     for row in files.to_pylist():
-        partition = int(row["partition.partition"]) if topic.partitions else -1
+        partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
+        if partition not in stored:
+            continue  # somebody else's rows: the topic has no such partition
         before = stored[partition]
-        stored[partition] = Stored(before.messages + row["num_records"], before.size + row["size_bytes"])
+        is_foreign, is_lost = unquote(row["path"]) in foreign, not os.path.exists(f"{topic.path}/{unquote(row['path'])}")
+        stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
+                                   before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
     return stored
 
 
@@ -77,17 +108,34 @@ class Observation:
         self.latest: LatestRows = read_latest(layout)
         self.activity: Activity = read_activity(layout, self.now)
 
+    def stored(self, topic: Topic) -> dict[int, Stored]:
+        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when no broker runs."""
+        condition = read_condition(self.layout, topic, numbered_until(self.latest, topic))
+        found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
+        firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
+        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()})
+        return {partition: part._replace(deleted=deleted[partition], error=condition.error) for partition, part in found.items()}
+
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
         then = round_time(self.layout, delivery_round)
         return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
+
+    def waiting_letters(self, key: CursorKey) -> int:
+        """Messages of a subscription whose letters could not be written yet."""
+        return sum(letters_in(row) for row in self.latest.waiting_letters.values()
+                   if (row["topic_id"], row["partition"], row["subscription"]) == key)
+
+    def letterless(self, key: CursorKey) -> int:
+        """Messages that were deleted or trimmed before their letter was written."""
+        return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
 
     def dead_letters(self, cursor: dict) -> int:
         """Messages in the dead letter topic of a cursor's subscription."""
         name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(cursor["topic"], cursor["subscription"])
         try:
             return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
-        except (TopicNotFound, NotARoot):
+        except (TopicNotFound, NotARoot, InvalidTopicName):
             return 0
 
 
@@ -101,22 +149,35 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
-    return {"msgInCounter": stored.messages, "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
-            "backlogSize": stored.size * longest // end_position if end_position else 0, "subscriptions": subscriptions}
+    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages,
+            "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
+            "backlogSize": stored.size * longest // end_position if end_position else 0, **_harm(stored),
+            "subscriptions": subscriptions}
+
+
+def _harm(stored: Stored) -> dict:
+    """What is wrong with the topic, or was done to it; nothing of a topic that only publishes were written to."""
+    found = zip(_HARM, (stored.error, stored.foreign, stored.deleted, stored.lost))
+    return {name: value for name, value in found if value}
 
 
 def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
     """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
     rows = []
     for topic in topics:
-        for partition, stored in read_stored(topic).items():
+        for partition, stored in observed.stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": stored.messages, "bytes": stored.size, "rate_in": found["msgRateIn"]})
+            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"],
+                         "rate_in": found["msgRateIn"], "error": found.get("error"),
+                         "foreign": found.get("foreignMessages", 0), "deleted": found.get("deletedMessages", 0),
+                         "lost": found.get("lostMessages", 0)})
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
                 rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"]})
+                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"],
+                             "letterless": sub["letterlessMessages"],
+                             "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
                 rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
                           "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
                          for consumer in sub["consumers"]]
@@ -130,7 +191,10 @@ def _common(stats: dict) -> dict:
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
-    total = {name: sum(stats[name] for stats in partitions.values()) for name in ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")}
+    total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
+    total |= {name: next((stats[name] for stats in partitions.values() if name in stats), None) for name in _HARM[:1]}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[1:]}
+    total = {name: value for name, value in total.items() if value or name not in _HARM}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
@@ -144,6 +208,8 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
 
 
 def _add_subscription(total: dict, subscription: dict) -> None:
+    if "error" in subscription:
+        total["error"] = subscription["error"]
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)
@@ -170,14 +236,23 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
+        **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
         "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
         "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
+        "waitingLetters": observed.waiting_letters(key), "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
     }
+
+
+def _error(latest: LatestRows, status: str, place: tuple) -> dict:
+    """Why the topic or subscription is set aside; nothing where it is served."""
+    found = (entry for entry in latest.set_aside.values() if entry.status == status
+             and (entry.topic_id, entry.partition, entry.subscription)[:len(place)] == tuple(place))
+    return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:

@@ -1,12 +1,14 @@
 """Creating, opening, appending to and reading tables without a JVM.
 
-Every table's description is a line of JSON with the layout version and what the table is, written by the commit that creates it, so creation is
-atomic and a table of another make or a newer release is known before a byte is read. Appends wait for nobody: a version that is taken is followed by the next,
-and ``append_fenced`` commits exactly the next version or nothing. See commits for how.
+Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
+creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
+Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
+next version or nothing. See commits for how.
 
-A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder, trimming, and a Spark commit on a local disk,
-which checks and then renames. They hold it alone (:func:`append_lock`); an append shares it with all others for the instant of its link, in which it
-also sees that the table is still the one it was opened for.
+A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
+trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
+(:func:`append_lock`); an append shares it with all others for the instant of its link, in which it also sees that
+the table is still the one it was opened for.
 """
 import contextlib
 import fcntl
@@ -25,8 +27,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
+from pulsar_spark.storage.layout import LOCK, STAGED, beside
 from pulsar_spark.storage.log import AddedFile, Commit, TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 
@@ -53,9 +57,9 @@ def append_lock(table: str | os.PathLike) -> Iterator[None]:
 @contextlib.contextmanager
 def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
     """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
-    folder = Path(table)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    opened = os.open(folder.parent / f".{folder.name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    lock = beside(table, LOCK)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(opened, kind)
         yield
@@ -64,23 +68,26 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
 
 
 def staging_folder(table: str | os.PathLike) -> Path:
-    """Where files for the table are written that an append is to move into it: on its file system, under a name that is no topic's."""
-    folder = Path(table)
-    return folder.parent / f".{folder.name}.staged"
+    """Where files for the table are written that an append is to move into it."""
+    return beside(table, STAGED)
 
 
 def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
-                 statistics_of: tuple[str, ...] = ()) -> bool:
+                 statistics_of: tuple[str, ...] = (), not_null: tuple[str, ...] = ()) -> bool:
     """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
-    the columns *statistics_of*, or, without them, of all."""
+    the columns *statistics_of*, or, without them, of all; Delta refuses rows without the columns *not_null* (writer
+    version 2, "Column Invariants")."""
     if TableLog(path).latest() >= 0:
         return False
     description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
     configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
+    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
-        DeltaTable.create(str(draft), spec.schema, description=description, partition_by=list(partition_by) or None, configuration=configuration)
+        forks.use()
+        DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
+                          configuration=configuration)
         first = draft / "_delta_log" / f"{0:020d}.json"
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
@@ -108,15 +115,14 @@ def read_definition(path: str | os.PathLike) -> Definition:
     first = log.folder / f"{0:020d}.json"
     if first.exists():
         try:
-            actions = read_actions(first)
-        except ValueError as broken:
+            for action in read_actions(first):
+                if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
+                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                                      f"up to {WRITER_VERSION}: install a newer pulsar_spark")
+                if "metaData" in action:
+                    description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
             raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
-        for action in actions:
-            if action.get("protocol", {}).get("minWriterVersion", 0) > WRITER_VERSION:
-                raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {action['protocol']['minWriterVersion']}, this release writes up to "
-                                  f"{WRITER_VERSION}: install a newer pulsar_spark")
-            if "metaData" in action:
-                description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
     else:
         try:
             metadata = open_table(path).metadata()
@@ -129,8 +135,8 @@ def read_definition(path: str | os.PathLike) -> Definition:
 def _parse_definition(path, description: str | None, table_id: str) -> Definition:
     try:
         properties = json.loads(description or "")
-        is_ours = properties.pop("format") == FORMAT
-    except (ValueError, KeyError, AttributeError):
+        is_ours = properties.pop("format") == FORMAT and isinstance(properties["table"], str) and isinstance(properties["layout_version"], int)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_ours = False
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
@@ -165,7 +171,8 @@ class AppendTable:
         """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
         if self._is_committed(app_id, version):
             return None
-        return self._commit(write_files(Path(self.path), rows, self._is_partitioned), {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        adds = write_files(Path(self.path), rows, self._is_partitioned)
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_staged(self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None) -> int | None:
         """Move *files* into the table with one commit, the version of which is given. None where there are no files, and where a commit of *app_id* with this
@@ -174,7 +181,9 @@ class AppendTable:
             return None
         self._update()
         adds = place_files(Path(self.path), files)
-        return self._commit(adds, {}) if app_id is None else self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
+        if app_id is None:
+            return self._commit(adds, {})
+        return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
@@ -197,15 +206,18 @@ class AppendTable:
         return seen is not None and seen >= version
 
     def _is_new(self, seen: int, app_id: str, version: int) -> bool:
-        return all(commit.transactions.get(app_id, version - 1) < version for commit in self._log.commits(seen, self._known))
+        commits = self._log.commits(seen, self._known)
+        return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
 
-    def _append(self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int:
+    def _append(self, rows: pa.Table, transactions: dict[str, int],
+                goes_on: Callable[[int], bool] = lambda seen: True) -> int:
         self._update()
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
 
-    def _commit(self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
-        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version that was known before, whether to try
-        the one behind; None where it does not."""
+    def _commit(self, adds: list[dict], transactions: dict[str, int],
+                goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
+        """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
+        that was known before, whether to try the one behind; None where it does not."""
         def versions() -> Iterator[int]:
             while True:
                 yield self._known + 1

@@ -8,9 +8,19 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsar_spark.errors import DOCTOR, CorruptState, InvalidConfiguration, InvalidTopicName, NotAllowedError, NotARoot, TopicNotFound
+from pulsar_spark.errors import (
+    DOCTOR,
+    CorruptState,
+    InvalidConfiguration,
+    InvalidRequest,
+    InvalidTopicName,
+    NotAllowedError,
+    NotARoot,
+    TopicNotFound,
+)
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
+from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import DEFAULT, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
@@ -19,6 +29,8 @@ MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
 """What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not among them: their bounds take longest."""
 
+NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
+"""What every message has: NOT NULL in the table, so that Delta itself refuses rows of others that are no publish. Tables of earlier releases are without."""
 
 
 class Topic(NamedTuple):
@@ -35,7 +47,15 @@ class Topic(NamedTuple):
 
 
 def prepare_root(layout: Layout) -> None:
-    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else."""
+    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else or cannot be made."""
+    forks.check_usable()
+    try:
+        _prepare_root(layout)
+    except OSError as error:
+        raise NotARoot(f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, below folders only") from error
+
+
+def _prepare_root(layout: Layout) -> None:
     root = layout.root
     if root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
@@ -62,9 +82,12 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}")
+    if not layout.topic(name).exists():
+        layout.check_new_topic(name)
     prepare_root(layout)
     created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
-                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS)
+                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS,
+                           not_null=NEVER_NULL)
     return read_topic(layout, name) if created else None
 
 
@@ -78,7 +101,11 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
         raise TopicNotFound(f"topic {str(name)!r} does not exist: create it, or publish to it first") from None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
-    return Topic(name, path, definition.table_id, definition.properties["partitions"])
+    partitions = definition.properties.get("partitions")
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
+        raise CorruptState(f"{str(path)!r}: the topic's definition says {partitions!r} partitions: restore the table's "
+                           "first commit, or delete the folder")
+    return Topic(name, path, definition.table_id, partitions)
 
 
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:
@@ -104,6 +131,18 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
     return topic, topic.partition_indexes
 
 
+def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:
+    """:class:`InvalidTopicName`, which says whose letter topic it is and the *remedy*, where there is no topic of that
+    *name* and cannot be one."""
+    try:
+        parsed = parse_topic_name(name)
+        if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
+            layout.check_new_topic(parsed)
+    except InvalidTopicName as impossible:
+        raise InvalidTopicName(f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. "
+                               f"{remedy}") from impossible
+
+
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
     """The topic behind *name* and its only partition, or the one that is named; :class:`NotAllowedError`, which says "*verb* one partition", for several."""
     topic, partitions = resolve_topic(layout, name)
@@ -118,7 +157,7 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
     for name in layout.topics(tenant, namespace):
         try:
             topics.append(read_topic(layout, name))
-        except (NotARoot, TopicNotFound, InvalidTopicName):
+        except (InvalidRequest, CorruptState):
             continue
     return topics
 

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.policies import POLICIES, Retention
+from pulsar_spark.protocol.policies import POLICIES, Retention, policy_number
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -108,9 +108,13 @@ def trim_topic(layout: Layout, topic: Topic, partitions: list[int], *, now: date
 
 
 def _held_from(topic: Topic, partition: int, ledgers: PartitionLedgers, latest: LatestRows) -> tuple[int, str | None]:
-    """The first position that some subscription has not acknowledged, and which; the end and None where there is no subscription."""
+    """The first position that some subscription has not acknowledged, or has a letter to come of, and which; the end
+    and None where there is no subscription."""
     held = [(row["mark_delete_position"] + 1, key.subscription) for key, row in latest.cursors.items()
             if (key.topic_id, key.partition) == (topic.topic_id, partition)]
+    held += [(row["first"], f"{row['subscription']} (letters to be written)")
+             for row in [*latest.letters, *latest.waiting_letters.values()]
+             if (row["topic_id"], row["partition"]) == (topic.topic_id, partition)]
     return min(held, default=(ledgers.end_position, None))
 
 
@@ -118,7 +122,10 @@ def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     """The topic's retention; None where none is set."""
     owners = (str(topic.name), topic.name.namespace_name)
     found = [next((latest.policies[owner, name] for owner in owners if (owner, name) in latest.policies), None) for name in RETENTION]
-    return None if found == [None, None] else Retention(*(int(POLICIES[name] if value is None else value) for name, value in zip(RETENTION, found)))
+    if found == [None, None]:
+        return None
+    return Retention(*(policy_number(name, str(POLICIES[name]) if value is None else value) for name,
+                       value in zip(RETENTION, found)))
 
 
 def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:

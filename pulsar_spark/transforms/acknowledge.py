@@ -24,7 +24,9 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     is_range, is_unread, is_ack_set = kind == "range", kind == "unread", kind.isin("batch_ack", "ack_set")
     info = F.struct("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
     turn = F.struct("ordinal", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
-    limits = F.struct("is_single_active", "limit", "unacked_elsewhere", "is_blocked", "permits", "max_redeliver_count", "left", "redelivered", "round", "now")
+    limits = F.struct("is_single_active", "limit", "unacked_elsewhere", "is_blocked", "permits", "max_redeliver_count",
+                      "left", "redelivered", "round", "now",
+                      F.coalesce("wall", "now").alias("wall"))
     lane = F.when(kind == "consumer", 1).when(kind == "cursor", 2).otherwise(0)
     ranges = inputs.select(
         "*", lane.alias("lane"), F.when(is_range, info).alias("info_"), F.when(is_unread, F.struct("batch_size", "due_time")).alias("run_"),
@@ -48,6 +50,6 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     is_partly_acked_unread = F.col("left_unacked").isNotNull() & (F.col("info.status") == "unread")
     status = (F.when(F.col("is_acked") | (F.col("info.status") == "acknowledged") | (F.size("ack_set") == 0), F.lit("acknowledged"))
               .when(is_partly_acked_unread, F.lit("replay")).otherwise(F.col("info.status")))
-    return known.where("lane > 0 or (last >= first and (is_acked or info is not null))").select(
+    return known.where("(lane > 0 and last is not null) or (lane = 0 and last >= first and (is_acked or info is not null))").select(
         *KEYS, *PASSES, "first", "last", status.alias("status"), "info.consumer_id", "info.delivery_round",
         F.coalesce("info.redelivery_count", F.lit(0)).alias("redelivery_count"), "info.due_time", "ack_set", "info.batch_size", "back")

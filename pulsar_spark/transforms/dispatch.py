@@ -1,21 +1,24 @@
 """Who gets what (design 4, steps 6 and 7): candidates in order, consumers in line, one dealt out over the other.
 
-Candidates are replay entries that are due, by position, then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6).
-Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form another from the same zero. Where a turn covers a
-stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price of a few ranges.
+Candidates are entries that came back, by position, then those whose deliver time has come, by (deliver time, position),
+then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Of a replay range
+the due time is the deliver time, and one that came back has none: what has been waited for is not waited for again
+(0.21). Laid end to end they form an axis of entry counts; the consumers' turns, as wide as their permits allow, form
+another from the same zero. Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out
+millions of entries at the price of a few ranges.
 
-Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the largest entry on offer, at least one entry,
-and permits may end below zero; on Exclusive and Failover at least as many entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level
-is walked in two laps: a fair share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On Exclusive
-and Failover the active consumer is the only one in line.
-Source: PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8.
+Widths follow 2.16 and 2.17: permits count messages, an entry is never split, so a turn is permits divided by the
+largest entry on offer, at least one entry, and permits may end below zero; on Exclusive and Failover at least as many
+entries as permits, up to one read of Pulsar's (4.6). On Shared each priority level is walked in two laps: a fair share
+each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
+Exclusive and Failover the active consumer is the only one in line. Source:
+PersistentDispatcherMultipleConsumers.trySendMessagesToConsumers, Consumer.sendMessages; semantics 2.14-2.18, 4.2-4.8;
+BucketDelayedDeliveryTracker.getScheduledMessages, 5.3 (golden i1).
 """
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.columns import unacked_messages
-from pulsar_spark.transforms.intervals import merge_adjacent
-from pulsar_spark.transforms.round_inputs import STATE
 
 SMALLEST_SHARE = 20
 """Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
@@ -28,12 +31,14 @@ ATTRIBUTES = ("status", "consumer_id", "delivery_round", "redelivery_count", "du
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
     """Lay the candidates end to end. Adds to each segment: entries on offer (0 for none), and how many are offered before it."""
-    in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "first")
-    now = F.col("cursor_limits.now")
+    in_line = Window.partitionBy("cursor", "lane").orderBy("rank", "came_due", "first")
+    now = F.col("cursor_limits.wall")
     is_due = F.col("due_time").isNull() | (F.col("due_time") <= now) | F.col("cursor_limits.is_single_active")
     rank = F.when((F.col("status") == "replay") & is_due, 0).when(
         F.col("status") == "unread", F.when(F.col("cursor_limits.is_single_active"), 0).otherwise(1)).otherwise(2)
-    ranked = segments.select("*", rank.alias("rank"), unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
+    came_due = F.when((F.col("status") == "replay") & ~F.col("cursor_limits.is_single_active"), F.col("due_time"))
+    ranked = segments.select("*", rank.alias("rank"), came_due.alias("came_due"),
+                             unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"))
     offered = ranked.select("*", F.when(F.col("rank") < 2, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"))
     before = F.coalesce(F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     return offered.select("*", before.alias("before"))
@@ -74,33 +79,38 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def deal_out(lined_up: DataFrame) -> DataFrame:
-    """Hand the candidates to the turns that cover them. One row per cursor and range of the new state (:data:`STATE`), in no order."""
-    by_count = Window.partitionBy("cursor", "lane").orderBy("at")
+    """Hand the candidates to the turns that cover them. One row per cursor and range of the new state (:data:`STATE`), in no order, not merged.
+
+    Both axes lie end to end, so where one stretch or turn ends another begins; at such a place the end sorts first, and
+    what is open behind it is what began last.
+    """
+    by_count = Window.partitionBy("cursor", "lane").orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     facts = F.struct("first", "last", "before", *ATTRIBUTES, F.col("cursor_limits.round").alias("round"))
-    no_stretch = F.when(F.lit(False), F.struct(F.lit(True).alias("is_open"), facts.alias("range")))
-    no_taker = F.when(F.lit(False), F.struct(F.col("turn.consumer_id").alias("consumer_id")))
+    nothing, nobody = F.when(F.lit(False), facts), F.lit(None).cast("string")
 
-    def point(lane: int, at: str, *, is_open: bool | None = None, taker: bool | None = None) -> F.Column:
-        stretch = no_stretch if is_open is None else F.struct(F.lit(is_open).alias("is_open"), facts.alias("range"))
-        if taker is None:
-            taken = no_taker
-        else:
-            taken = F.struct((F.col("turn.consumer_id") if taker else F.lit(None).cast("string")).alias("consumer_id"))
-        return F.struct(F.lit(lane).alias("lane"), F.col(at).alias("at"), stretch.alias("stretch"), taken.alias("taker"))
+    def stretch(held: F.Column) -> F.Column:
+        return F.struct(held.alias("held"))
+
+    def taker(consumer_id: F.Column) -> F.Column:
+        return F.struct(consumer_id.alias("consumer_id"))
+
+    same_stretch, same_taker = F.when(F.lit(False), stretch(facts)), F.when(F.lit(False), taker(nobody))
+
+    def point(lane: int, at: str, *, begins: bool, stretch: F.Column = same_stretch, taker: F.Column = same_taker) -> F.Column:
+        return F.struct(F.lit(lane).alias("lane"), F.col(at).alias("at"), F.lit(begins).alias("begins"), stretch.alias("stretch"), taker.alias("taker"))
 
     measured = lined_up.where("lane = 0 or (lane = 1 and from_entry < to_entry)").select("*", (F.col("before") + F.col("offered")).alias("behind"))
     points = measured.select("cursor", F.inline(
-        F.when(F.col("lane") == 1, F.array(point(1, "from_entry", taker=True), point(1, "to_entry", taker=False)))
-        .when(F.col("offered") == 0, F.array(point(0, "first", is_open=True)))
-        .otherwise(F.array(point(1, "before", is_open=True), point(1, "behind", is_open=False)))))
-    grouped = points.groupBy("cursor", "lane", "at").agg(F.max("stretch").alias("stretch"), F.max("taker").alias("taker"))
-    swept = grouped.select("cursor", "lane", "at", F.lead("at").over(by_count).alias("until"),
-                           F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"),
-                           F.last("taker", ignorenulls=True).over(so_far).alias("taker"))
+        F.when(F.col("lane") == 1, F.array(point(1, "from_entry", begins=True, taker=taker(F.col("turn.consumer_id"))),
+                                           point(1, "to_entry", begins=False, taker=taker(nobody))))
+        .when(F.col("offered") == 0, F.array(point(0, "first", begins=True, stretch=stretch(facts))))
+        .otherwise(F.array(point(1, "before", begins=True, stretch=stretch(facts)), point(1, "behind", begins=False, stretch=stretch(nothing))))))
+    swept = points.select("cursor", "lane", "at", F.lead("at").over(by_count).alias("until"),
+                          F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"), F.last("taker", ignorenulls=True).over(so_far).alias("taker"))
     is_candidate = F.col("lane") == 1
-    cut = swept.where(~is_candidate | (F.col("stretch.is_open") & F.col("until").isNotNull())).select(
-        "cursor", "stretch.range.*", is_candidate.alias("is_candidate"), "at", "until", F.when(is_candidate, F.col("taker.consumer_id")).alias("taken_by"))
+    cut = swept.where(~is_candidate | ((F.col("until") > F.col("at")) & F.col("stretch.held").isNotNull())).select(
+        "cursor", "stretch.held.*", is_candidate.alias("is_candidate"), "at", "until", F.when(is_candidate, F.col("taker.consumer_id")).alias("taken_by"))
     is_taken = F.col("taken_by").isNotNull()
     return cut.where(is_taken | (F.col("status") != "unread")).select(
         "cursor", F.when(F.col("is_candidate"), F.col("first") + F.col("at") - F.col("before")).otherwise(F.col("first")).alias("first"),
@@ -109,8 +119,3 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
         F.when(is_taken, F.col("taken_by")).otherwise(F.col("consumer_id")).alias("consumer_id"),
         F.when(is_taken, F.col("round")).otherwise(F.col("delivery_round")).alias("delivery_round"), "redelivery_count",
         F.when(~is_taken, F.col("due_time")).alias("due_time"), "ack_set", "batch_size")
-
-
-def new_state(dealt: DataFrame) -> DataFrame:
-    """The cursors' ranges after the round, merged where they adjoin and agree; ordered by cursor and position within each partition."""
-    return merge_adjacent(dealt, keys=("cursor",), alike=ATTRIBUTES).select(*STATE).sortWithinPartitions("cursor", "first")

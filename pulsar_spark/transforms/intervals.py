@@ -24,21 +24,8 @@ def to_segments(ranges: DataFrame, *, keys: tuple[str, ...], opens: dict[str, Co
     by_position = Window.partitionBy(*keys).orderBy("at")
     so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ends = F.inline(F.array(boundary(F.col("first"), opens, carries, 1), boundary(F.col("last") + 1, opens, carries, -1)))
-    boundaries = ranges.select(*keys, *passes, ends).groupBy(*keys, "at").agg(
-        *[F.sum(name).alias(name) for name in opens], *[F.max(name).alias(name) for name in (*carries, *passes)])
-    return boundaries.select(
-        *keys, *passes, F.col("at").alias("first"), (F.lead("at").over(by_position) - 1).alias("last"),
-        *[F.sum(name).over(so_far).alias(name) for name in opens],
-        *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in carries])
-
-
-def merge_adjacent(ranges: DataFrame, *, keys: tuple[str, ...], alike: tuple[str, ...]) -> DataFrame:
-    """Join ranges that follow each other without a gap and agree in *alike*. One row per island: keys, first, last, alike."""
-    in_order = Window.partitionBy(*keys).orderBy("first")
-    same = F.struct(*alike)
-    follows = (F.lag("last").over(in_order) + 1 == F.col("first")) & F.lag(same).over(in_order).eqNullSafe(same)
-    starts = ranges.select("*", F.when(follows, 0).otherwise(1).alias("starts"))
-    islands = starts.select("*", F.sum("starts").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)).alias("island"))
-    return islands.groupBy(*keys, "island").agg(
-        F.min("first").alias("first"), F.max("last").alias("last"), *[F.first(name).alias(name) for name in alike]
-    ).select(*keys, "first", "last", *alike)
+    swept = ranges.select(*keys, *passes, ends).select(
+        *keys, *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in (*carries, *passes)],
+        F.col("at").alias("first"), (F.lead("at").over(by_position) - 1).alias("last"),
+        *[F.sum(name).over(so_far).alias(name) for name in opens])
+    return swept.where(F.col("last").isNull() | (F.col("last") >= F.col("first")))

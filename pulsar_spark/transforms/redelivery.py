@@ -30,7 +30,8 @@ def give_back(segments: DataFrame) -> DataFrame:
     judged = counted.select(
         "*", (is_pending & (F.col("is_counted") | is_rewound | has_left)).alias("is_back"),
         (F.col("is_counted") & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
-        ((F.col("status") == "unread") & (F.col("due_time") > now) & ~F.col("cursor_limits.is_single_active")).alias("is_delayed"))
+        ((F.col("status") == "unread") & (F.col("due_time") > F.col("cursor_limits.wall"))
+         & ~F.col("cursor_limits.is_single_active")).alias("is_delayed"))
     is_back, is_dead, is_delayed = (F.coalesce(F.col(name), F.lit(False)) for name in ("is_back", "is_dead", "is_delayed"))
     is_held = F.col("status") != "acknowledged"
     status = F.when(is_dead, F.lit("dead")).when(is_back | is_delayed, F.lit("replay")).otherwise(F.col("status"))

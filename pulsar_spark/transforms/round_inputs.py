@@ -6,7 +6,9 @@ round (design 4.2, "prepared plans"). The price is this union of unlike rows, to
 import pyarrow as pa
 
 KINDS = {
-    "cursor": "one row per cursor of the round: its limits, and whose entries come back (left: uncounted, redelivered: counted)",
+    "cursor": "one row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: "
+              "counted), and the time: pending entries fall due by now, the broker's own clock, deliver times by wall, "
+              "the machine's (null = the same)",
     "range": "first..last of the cursor's state in one status",
     "ack": "first..last are acknowledged",
     "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",
@@ -21,7 +23,7 @@ SCHEMA = pa.schema([
     ("delivery_round", pa.int64()), ("redelivery_count", pa.int32()), ("due_time", pa.int64()), ("ack_set", pa.list_(pa.int64())), ("batch_size", pa.int32()),
     ("ordinal", pa.int64()), ("lap", pa.int32()), ("peers", pa.int64()), ("permits", pa.int64()), ("limit", pa.int64()), ("unacked_elsewhere", pa.int64()),
     ("is_blocked", pa.bool_()), ("is_single_active", pa.bool_()), ("max_redeliver_count", pa.int32()), ("left", pa.list_(pa.string())),
-    ("redelivered", pa.list_(pa.string())), ("round", pa.int64()), ("now", pa.int64()),
+    ("redelivered", pa.list_(pa.string())), ("round", pa.int64()), ("now", pa.int64()), ("wall", pa.int64()),
 ])
 
 STATE = ("cursor", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")

@@ -7,6 +7,13 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_added
 
 
+def said(request: dict) -> dict[str, str]:
+    """The properties of a request, but for the instant until which it holds."""
+    properties = dict(request["properties"] or ())
+    properties.pop("valid_until_ms")
+    return properties
+
+
 class BrokerDouble:
     """Commits rounds; as a context, answers every request from a thread with what ``answer(request)`` gives."""
 

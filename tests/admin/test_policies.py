@@ -6,7 +6,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES
-from tests.admin.broker_double import BrokerDouble
+from tests.admin.broker_double import BrokerDouble, said
 
 TOPIC = "persistent://public/default/orders"
 
@@ -24,7 +24,7 @@ def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
         admin.set_backlog_quota(TOPIC, limit_size=1000, policy="consumer_backlog_eviction")
         admin.set_retention(TOPIC, -1, 0)
         admin.set_subscription_expiration_time("public/default", 1440)
-    assert [(request["topic"], dict(request["properties"])) for request in broker.asked] == [
+    assert [(request["topic"], said(request)) for request in broker.asked] == [
         (None, {"name": "message_ttl_seconds", "value": "60", "namespace": "public/default"}),
         (TOPIC, {"name": "backlog_quota_policy", "value": "consumer_backlog_eviction"}),
         (TOPIC, {"name": "backlog_quota_bytes", "value": "1000"}),
@@ -42,7 +42,7 @@ def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
         admin.remove_backlog_quota(TOPIC)
         admin.remove_retention(TOPIC)
         admin.remove_subscription_expiration_time(TOPIC)
-    assert [dict(request["properties"]) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
+    assert [said(request) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
         {"name": "message_ttl_seconds", "namespace": "public/default"},
         {"name": "backlog_quota_policy"}, {"name": "backlog_quota_bytes"}, {"name": "backlog_quota_seconds"},
         {"name": "retention_seconds"}, {"name": "retention_bytes"}, {"name": "subscription_expiration_minutes"}]
@@ -53,7 +53,7 @@ def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
         broker.commit_round([{"kind": "policy", "topic": owner, "properties": [("message_ttl_seconds", "0")]}
                              for owner in ("public/default", "public/other")])
         admin.reset_namespace("public/default")
-    assert [dict(request["properties"]) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
+    assert [said(request) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
 
 
 def test_wrong_values_are_not_sent(admin, layout):
@@ -79,4 +79,4 @@ def test_the_command_line_removes_one(admin, layout):
     with BrokerDouble(layout) as broker:
         done = CliRunner().invoke(app, ["policies", "remove", "public/default", "message_ttl_seconds", "--root", str(layout.root)], catch_exceptions=False)
     assert (done.exit_code, done.stdout) == (0, "removed message_ttl_seconds\n")
-    assert [dict(request["properties"]) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
+    assert [said(request) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, SubscriptionNotFound, Timeout
-from tests.admin.broker_double import BrokerDouble
+from tests.admin.broker_double import BrokerDouble, said
 
 TOPIC = "persistent://public/default/orders"
 
@@ -18,7 +18,7 @@ def admin(layout):
 
 
 def facts(request):
-    return request["kind"], request["partition"], request["subscription"], dict(request["properties"] or ())
+    return request["kind"], request["partition"], request["subscription"], said(request)
 
 
 def test_every_partition_is_asked(admin, layout):

@@ -78,4 +78,4 @@ def _delivery(rig: RoundRig, topic: str, subscribed: list[On], collected: dict[s
 def _look(rig: RoundRig) -> float:
     """What a waiting broker does a hundred times a second."""
     bundle = rig.rounds.bundle
-    return seconds(lambda: (bundle.has_news(), next_due(bundle, bundle.clock)))
+    return seconds(lambda: (bundle.has_news(), next_due(bundle, bundle.now.own)))

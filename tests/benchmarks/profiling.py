@@ -15,7 +15,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from pulsar_spark.broker.planner import PREPARED_SIZES
+from pulsar_spark.broker.planner import LENGTHS
 from tests.benchmarks.bench import Bench, seconds, warm_up
 from tests.benchmarks.figures import quantile
 from tests.benchmarks.round_rig import RoundRig, median_parts
@@ -68,8 +68,8 @@ def _python_report(profile: cProfile.Profile) -> str:
 
 
 def _floor(bench: Bench) -> float:
-    path = bench.planner.folder / f"inputs-{PREPARED_SIZES[0]}.json"
-    frame = bench.planner.spark.read.text(str(path)).coalesce(1).where("value like '{%'")
+    path = bench.planner.folder / "interpreted" / f"inputs-{LENGTHS[0]}.parquet"
+    frame = bench.spark.read.parquet(str(path)).coalesce(1)
     warm_up(lambda: seconds(frame.toArrow))
     return quantile([seconds(frame.toArrow) for _ in range(ROUNDS)], 0.5)
 

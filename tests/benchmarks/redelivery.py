@@ -25,7 +25,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         rig = RoundRig(bench.planner, bench.new_folder("redelivery"))
         topic = rig.create_topic("t")
         on = On(topic)
-        rig.ask([on.subscribe("c", lease_ms=10**9, max_redeliver_count=1), on.flow("c", PERMITS)])
+        rig.ask([on.subscribe("c", lease_ms=86_400_000, max_redeliver_count=1), on.flow("c", PERMITS)])
         for _ in range(0, 2 * messages, PUBLISH):
             rig.publish(topic, min(PUBLISH, 2 * messages))
         rig.ask([])

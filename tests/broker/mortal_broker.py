@@ -9,12 +9,11 @@ import sys
 import time
 
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.runner import now_micros
 from pulsar_spark.storage import tables
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.topics import prepare_root
 from tests.plain_planner import PlainPlanner
 
@@ -43,8 +42,8 @@ def serve(root: str) -> None:
     rounds = Rounds(load_bundle(layout), PlainPlanner().run, now_micros, f"mortal-{os.getpid()}")
     rounds.take_over()
     while True:
-        rows, version = read_requests(layout.broker_table("requests"), after=rounds.bundle.requests_version)
-        if not rounds.run(requests_of(rows), version).is_committed:
+        if not rounds.run(*read_asked(layout.broker_table("requests"),
+                                      after=rounds.bundle.requests_version)).is_committed:
             time.sleep(LOOK_SECONDS)
 
 

@@ -32,7 +32,7 @@ def asked(monkeypatch) -> CursorDraft:
 
 def concerned(asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages; what is kept must be all the rest of these pages."""
-    found = concerned_ranges(asked, now=now, permits=permits, unread=unread)
+    found = concerned_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
     assert sorted(found.planned + found.kept) == inside
     return [each.first for each in found.planned], found.pages
@@ -73,3 +73,17 @@ def test_a_return_on_a_failover_subscription_brings_everything_back(asked):
 def test_what_lies_ahead_of_the_read_position_concerns_unread_entries(asked):
     assert concerned(asked, unread=(15, 30)) == ([16], {0, 2})
     assert concerned(asked, unread=(5, 30)) == ([6, 8, 10, 12, 14, 16], {0, 1, 2})
+
+
+def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypatch):
+    """No more ranges than permits allow are planned; what came back goes before what is due; on Exclusive all goes by
+    position."""
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 2)
+    cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
+    held_back = ((0, 50), (2, 40), (4, 99), (6, 10), (8, None), (10, 40))
+    cursor.replace(set(), [replay(position, due) for position, due in held_back])
+    asked = CursorDraft(cursor)
+    assert [concerned(asked, now=50, permits=permits)[0] for permits in range(7)] == [
+        [], [8], [6, 8], [2, 6, 8], [2, 6, 8, 10], [0, 2, 6, 8, 10], [0, 2, 6, 8, 10]]
+    cursor.subscription_type = "Exclusive"
+    assert concerned(asked, now=50, permits=2)[0] == [0, 2]

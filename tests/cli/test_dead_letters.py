@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics import find_or_create_topic, read_topic
 from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, write_letters
 
 SECRET = "the payload nobody prints"
@@ -29,12 +29,12 @@ def test_letters_are_listed_counted_and_sent_back(dlq, layout, tmp_path, monkeyp
     write_letters(layout, range(1, 4), payload=SECRET.encode())
     (tmp_path / "repairs.py").write_text("def all_but_the_first(letters):\n    return letters.filter('position > 0')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    job = ("orders", "-s", SUBSCRIPTION, "--job-id", "j", "--fix", "repairs:all_but_the_first")
+    job = ("orders", "-s", SUBSCRIPTION, "--job-id", "j", "--fix", "repairs:all_but_the_first", "--to", "origin")
     tried = json.loads(dlq("reprocess", *job, "--dry-run", "--json"))
     assert (tried["is_dry_run"], tried["selected"], tried["dropped_by_fix"], tried["sent"]) == (True, 3, 1, 0)
     assert TableLog(read_topic(layout, TOPIC).path).latest() == 0
     said = dlq("reprocess", *job)
-    assert "2 of 3 letters sent" in said
+    assert "2 of 3 letters sent" in said and f"3 to {TOPIC}" in said
     lines = dlq("list", LETTERS, "--json", "--where", "cause = 'max_reconsume_times'") + dlq("list", LETTERS, "--json", "-n", "1")
     listed = [json.loads(line) for line in lines.splitlines()]
     assert [(row["message_id"], row["cause"], row["size"], row["sent_by"]) for row in listed] == [
@@ -47,6 +47,15 @@ def test_letters_are_listed_counted_and_sent_back(dlq, layout, tmp_path, monkeyp
     assert listed[0]["publish_time"].endswith("+00:00")
     assert listed[0]["properties"]["colour"] == "red"
     assert not any("payload" in row for row in listed)
+
+
+def test_without_a_letter_there_is_nothing_to_list_count_or_send(dlq, layout):
+    find_or_create_topic(layout, TOPIC, 2)
+    for where in (("orders", "-s", SUBSCRIPTION), (LETTERS,)):
+        assert dlq("list", *where, "--json") == ""
+        assert json.loads(dlq("count", *where, "--json")) == []
+        assert json.loads(dlq("reprocess", *where, "--job-id", "j", "--json"))["matched"] == 0
+        assert dlq("reprocess", *where, "--job-id", "j") == "job j: 0 of 0 letters sent\n"
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

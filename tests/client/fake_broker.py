@@ -12,6 +12,7 @@ from pulsar_spark.protocol.ack_set import count, full, indexes, intersect
 from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
 from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_file
 from pulsar_spark.storage.topics import Topic, prepare_root, read_topic, resolve_topic
@@ -96,14 +97,18 @@ class FakeBroker:
         self._stop = threading.Event()
         self.held = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self.lease = BundleLease(self.layout, f"fake-{uuid.uuid4().hex[:8]}")
+        self._renew_at = 0.0
 
     def __enter__(self) -> "FakeBroker":
+        self.lease.take()
         self._thread.start()
         return self
 
     def __exit__(self, *failure) -> None:
         self._stop.set()
         self._thread.join()
+        self.lease.let_go()
 
     def asked(self, kind: str) -> list[dict]:
         """The requests of a kind that are committed now."""
@@ -121,6 +126,9 @@ class FakeBroker:
 
     def _run(self) -> None:
         while not self._stop.wait(0.003):
+            if time.monotonic() >= self._renew_at:
+                self._renew_at = time.monotonic() + LEASE_SECONDS / 4
+                self.lease.take()
             with self.held:
                 self._step()
 

@@ -1,11 +1,14 @@
 """What the client takes: the ``pulsar`` package's names and defaults; and what bad input gets."""
 import inspect
 import re
+import time
 
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.client.enums import result_of
+from pulsar_spark.storage.layout import Layout
 
 OWN_ARGUMENTS = {"hashing_scheme", "retry_enable", "priority_level", "lease_seconds", "negative_ack_redelivery_backoff", "ack_timeout_redelivery_backoff",
                  "ack_group_time_ms", "max_ack_group_size", "ack_receipt_enabled", "retry_letter_topic"}
@@ -147,7 +150,9 @@ def test_what_a_consumer_tells_the_broker(client, broker):
                      unacked_messages_timeout_ms=10_000, key_shared_policy=policy, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"))
     asked, = broker.asked("subscribe")
     assert (asked["topic"], asked["partition"], asked["subscription"]) == ("persistent://public/default/t", -1, "s")
-    assert dict(asked["properties"]) == {
+    properties = dict(asked["properties"])
+    assert int(properties.pop("valid_until_ms")) > time.time() * 1000
+    assert properties == {
         "consumer_name": "me", "subscription_type": "KeyShared", "priority_level": "2", "initial_position": "Latest", "lease_ms": "30000", "property.a": "b",
         "key_shared_mode": "Sticky", "allow_out_of_order_delivery": "false", "sticky_ranges": "0-9,20-29", "max_redeliver_count": "3",
         "dead_letter_topic": "dead", "initial_subscription_name": ""}
@@ -184,3 +189,57 @@ def test_errors_have_the_names_of_the_package():
         error = getattr(pulsar, name)
         assert getattr(pulsar.exceptions, name) is error
         assert issubclass(error, pulsar.PulsarException)
+
+
+class _Foreign:
+    """Stands for one of the ``pulsar`` package's, known by its module."""
+
+    def __init__(self, name: str, module: str):
+        self.__class__ = type(name, (), {"__module__": module, "__str__": lambda self: f"{name}.Shared"})
+
+
+@pytest.mark.parametrize("module", ["_pulsar", "pulsar", "pulsar.schema.schema"])
+@pytest.mark.parametrize("name, use", [
+    ("ConsumerType", lambda client, given: client.subscribe("t", "s", consumer_type=given)),
+    ("InitialPosition", lambda client, given: client.subscribe("t", "s", initial_position=given)),
+    ("RegexSubscriptionMode", lambda client, given: client.subscribe("t", "s", regex_subscription_mode=given)),
+    ("StringSchema", lambda client, given: client.subscribe("t", "s", schema=given)),
+    ("ConsumerDeadLetterPolicy", lambda client, given: client.subscribe("t", "s", dead_letter_policy=given)),
+    ("ConsumerKeySharedPolicy", lambda client, given: client.subscribe("t", "s", key_shared_policy=given)),
+    ("ConsumerBatchReceivePolicy", lambda client, given: client.subscribe("t", "s", batch_receive_policy=given)),
+    ("CompressionType", lambda client, given: client.create_producer("t", compression_type=given)),
+    ("BatchingType", lambda client, given: client.create_producer("t", batching_type=given)),
+    ("PartitionsRoutingMode", lambda client, given: client.create_producer("t", message_routing_mode=given)),
+    ("ProducerAccessMode", lambda client, given: client.create_producer("t", access_mode=given)),
+    ("MessageId", lambda client, given: client.create_reader("t", given)),
+    ("MessageId", lambda client, given: client.create_reader("t", pulsar.MessageId.earliest).seek(given)),
+    ("LoggerLevel", lambda client, given: pulsar.ConsoleLogger(given)), ("LoggerLevel", lambda client, given: pulsar.FileLogger(given, "x")),
+    ("KeySharedMode", lambda client, given: pulsar.ConsumerKeySharedPolicy(given)),
+    ("ConsoleLogger", lambda client, given: pulsar.Client(f"delta:{client._layout.root}", logger=given))])
+def test_what_is_of_the_pulsar_package_says_which_import_to_change(lonely_client, module, name, use):
+    with pytest.raises(ValueError, match=f"{name} of the pulsar package .*import pulsar_spark as pulsar.*from pulsar_spark import {name}"):
+        use(lonely_client, _Foreign(name, module))
+
+
+def test_messages_and_ids_of_the_pulsar_package_say_it_too(client, broker):
+    consumer = client.subscribe("t", "s")
+    for name in ("Message", "MessageId"):
+        for call in (consumer.acknowledge, consumer.negative_acknowledge, consumer.acknowledge_cumulative, consumer.seek):
+            with pytest.raises(ValueError, match="import pulsar_spark as pulsar"):
+                call(_Foreign(name, "pulsar"))
+
+
+LONG = ["x" * 201, "X" * 200, "é" * 100, "a/b/" + "Ä" * 60, "Q" * 84 + "x" * 100, "public/" + "N" * 90 + "/t"]
+LONG_BESIDE = [pytest.param("Q" * 84, marks=pytest.mark.skipif(not hasattr(Layout, "check_new_topic"), reason="what lies beside a table has no bound yet"))]
+
+
+@pytest.mark.parametrize("topic", LONG + LONG_BESIDE)
+def test_names_that_are_too_long_for_their_files_are_refused_by_name(lonely_client, topic):
+    admin = Admin(f"delta:{lonely_client._layout.root}", timeout_seconds=1)
+    before = sorted(str(path) for path in lonely_client._layout.root.rglob("*") if "clients" not in path.parts)
+    for call in (lonely_client.create_producer, lambda name: lonely_client.subscribe(name, "s"),
+                 lambda name: lonely_client.create_reader(name, pulsar.MessageId.earliest), admin.create_topic, admin.stats, admin.describe,
+                 lambda name: admin.create_partitioned_topic(name, 2), lambda name: admin.create_subscription(name, "s")):
+        with pytest.raises((pulsar.InvalidTopicName, pulsar.TopicNotFound) if topic == "Q" * 84 else pulsar.InvalidTopicName):
+            call(topic)
+    assert sorted(str(path) for path in lonely_client._layout.root.rglob("*") if "clients" not in path.parts) == before

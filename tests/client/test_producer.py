@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.client import publisher as publisher_module
 from pulsar_spark.protocol.routing import partition_for_key
 from pulsar_spark.storage.log import TableLog
@@ -322,3 +323,34 @@ client.close()
     values = [message.data().decode() for message in read_all(lonely_client, "t", 400)]
     for name in range(2):
         assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(200)]
+
+
+def test_a_message_that_is_too_big_is_told_to_the_callback(lonely_client):
+    told = []
+    producer = lonely_client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    producer.send_async(b"first", lambda *answer: told.append(answer))
+    producer.send_async(b"x" * (5 * 1024 * 1024 + 1), lambda *answer: told.append(answer))
+    producer.send_async(b"x" * (5 * 1024 * 1024 + 1), None)
+    assert told == [(pulsar.Result.MessageTooBig, None)]
+    producer.flush()
+    assert [(str(result), str(message_id)) for result, message_id in told[1:]] == [("Result.Ok", "(1,0,-1,-1)")]
+    with pytest.raises(ValueError, match="event_timestamp"):
+        producer.send_async(b"x", lambda *answer: told.append(answer), event_timestamp=-1)
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("scheme", list(pulsar.HashingScheme))
+def test_the_partition_of_a_key_is_told(lonely_client, scheme):
+    admin = Admin(f"delta:{lonely_client._layout.root}")
+    admin.create_partitioned_topic("p", 5)
+    producer = lonely_client.create_producer("p", hashing_scheme=scheme)
+    for key in ("a", "b", "Order-3459134", "grüße"):
+        partition = producer.send(b"x", partition_key=key).partition()
+        assert pulsar.partition_for_key(key, 5, scheme) == producer.partition_for_key(key) == partition
+        assert admin.partition_for_key("p", key, scheme) == f"persistent://public/default/p-partition-{partition}"
+    assert lonely_client.create_producer("p-partition-3").partition_for_key("a") == 3
+    assert lonely_client.create_producer("t").partition_for_key("a") == -1
+    assert admin.partition_for_key("t", "a") == "persistent://public/default/t"
+    for wrong in ((None, 5), (b"a", 5), ("a", 0), ("a", -1), ("a", True), ("a", 1.5), ("a", 5, "BoostHash")):
+        with pytest.raises(ValueError):
+            pulsar.partition_for_key(*wrong)

@@ -67,8 +67,7 @@ def test_to_a_time_is_asked_of_the_broker(client, broker, ids):
         broker._seek = lambda *arguments: None
         broker.held.release()
     consumer.seek(1_700_000_000_001)
-    assert [dict(request["properties"]) for request in broker.asked("seek")] == [
-        {"publish_time_ms": "1700000000000"}, {"publish_time_ms": "1700000000001"}]
+    assert [dict(request["properties"])["publish_time_ms"] for request in broker.asked("seek")] == ["1700000000000", "1700000000001"]
 
 
 def test_ids_of_other_partitions_are_refused(client, broker):
@@ -83,3 +82,39 @@ def test_ids_of_other_partitions_are_refused(client, broker):
     for wrong in (None, "earliest", 1.5, True):
         with pytest.raises(ValueError):
             consumer.seek(wrong)
+
+
+@pytest.mark.parametrize("is_inclusive", [False, True])
+@pytest.mark.parametrize("consumer_type", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared])
+def test_the_cursor_is_left_on_the_sought_id(client, broker, ids, is_inclusive, consumer_type):
+    """Mark-delete is the position before it (3.26); a message that is not to be shown is neither acknowledged nor shown, also when it comes again."""
+    consumer = client.subscribe("t", "s", consumer_type=consumer_type, start_message_id_inclusive=is_inclusive, **EARLIEST)
+    for _ in range(6):
+        consumer.acknowledge(consumer.receive(5000))
+    consumer.seek(ids[3])
+    shown = ["m3", "m4", "m5"] if is_inclusive else ["m4", "m5"]
+    assert dict(broker.asked("seek")[0]["properties"])["position"] == "3"
+    assert receive_values(consumer, len(shown)) == shown and nothing_comes(consumer)
+    cursor = broker.cursors["persistent://public/default/t", -1, "s"]
+    assert (cursor.first_unacked, sorted(cursor.pending)) == (3, [3, 4, 5])
+    consumer.redeliver_unacknowledged_messages()
+    assert receive_values(consumer, len(shown)) == shown and nothing_comes(consumer)
+    consumer.close()
+    assert receive_values(client.subscribe("t", "s"), 3) == ["m3", "m4", "m5"]
+
+
+@pytest.mark.parametrize("index, is_inclusive, shown", [(2, False, ["b3", "c"]), (2, True, ["b2", "b3", "c"]), (3, False, ["c"]), (-1, False, ["c"]),
+                                                        (-1, True, ["b0", "b1", "b2", "b3", "c"])])
+def test_the_cursor_is_left_on_the_sought_batch(client, broker, index, is_inclusive, shown):
+    producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for number in range(4):
+        producer.send_async(f"b{number}".encode(), None)
+    producer.flush()
+    client.create_producer("t").send(b"c")
+    consumer = client.subscribe("t", "s", start_message_id_inclusive=is_inclusive, **EARLIEST)
+    first = consumer.receive(5000).message_id()
+    consumer.seek(pulsar.MessageId(-1, first.ledger_id(), first.entry_id(), index))
+    assert dict(broker.asked("seek")[0]["properties"])["position"] == "0"
+    assert receive_values(consumer, len(shown)) == shown and nothing_comes(consumer)
+    consumer.seek(pulsar.MessageId.earliest)
+    assert receive_values(consumer, 5) == ["b0", "b1", "b2", "b3", "c"]

@@ -94,7 +94,7 @@ class Duel:
 
     def _has_news(self) -> bool:
         bundle = self.engine.rounds.bundle
-        due = next_due(bundle, bundle.clock)
+        due = next_due(bundle, bundle.now.own)
         return not self.is_settled or bundle.has_news() or (due is not None and due <= 1000 * self.now_ms)
 
     def _is_in_table(self, number: int) -> bool:

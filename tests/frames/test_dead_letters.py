@@ -14,7 +14,7 @@ from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 
 
@@ -28,9 +28,9 @@ def write(layout):
 
 @pytest.fixture
 def again(spark, root):
-    """Run a job on the letters, job "j" unless named."""
-    def run(topic=LETTERS, job_id="j", **options):
-        return reprocess_dead_letters(spark, root, topic, job_id=job_id, **options)
+    """Run a job on the letters, job "j" to their origin unless named."""
+    def run(topic=LETTERS, job_id="j", to="origin", **options):
+        return reprocess_dead_letters(spark, root, topic, job_id=job_id, to=to, **options)
     return run
 
 
@@ -197,6 +197,59 @@ def test_bad_options_are_named(layout, write, again, options, error, says):
     with pytest.raises(error, match=says):
         again(**options)
     assert Reprocessing(layout).read_claims("j") == []
+
+
+NOTHING = dict.fromkeys(
+    ("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"), 0
+)
+
+
+@pytest.mark.parametrize("is_dry_run", [False, True])
+def test_a_nightly_run_before_anything_died_has_nothing_to_do(spark, root, layout, is_dry_run):
+    """No dead letter topic yet, named by topic and subscription, by itself, and by a policy; then one without a
+    letter."""
+    create_topic(layout, TOPIC, 2)
+    policy = {
+        "kind": "cursor",
+        "topic": TOPIC,
+        "topic_id": "t",
+        "partition": 0,
+        "subscription": "s",
+        "mark_delete_position": -1,
+        "read_position": 0,
+        "properties": [("max_redeliver_count", "3"), ("dead_letter_topic", "graveyard")],
+    }
+    AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(1, [policy, {"kind": "round"}], []))
+    for where in ({"topic": "orders", "subscription": SUBSCRIPTION}, {"topic": LETTERS}, {"topic": "graveyard"}):
+        report = reprocess_dead_letters(spark, root, job_id="nightly", dry_run=is_dry_run, **where)._asdict()
+        assert report.items() >= {**NOTHING, "is_dry_run": is_dry_run, "causes": {}, "destinations": {}}.items()
+        assert dead_letters(spark, root, **where).collect() == []
+        assert count_by_cause(spark, root, **where).collect() == []
+    assert not Reprocessing(layout).exists()
+    create_topic(layout, LETTERS)
+    report = reprocess_dead_letters(
+        spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly", dry_run=is_dry_run
+    )._asdict()
+    assert report.items() >= NOTHING.items()
+
+
+@pytest.mark.parametrize(
+    "where", [{"topic": "nothing", "subscription": "s"}, {"topic": "nothing-s-DLQ"}, {"topic": "orders"}]
+)
+def test_a_topic_that_is_not_there_is_named_all_the_same(spark, root, where):
+    with pytest.raises(TopicNotFound, match=where["topic"]):
+        reprocess_dead_letters(spark, root, job_id="nightly", **where)
+
+
+def test_letters_go_to_the_subscription_they_died_on_unless_told_otherwise(spark, root, write, caplog, monkeypatch):
+    monkeypatch.setattr(
+        reprocess, "prepare_retry_topic", lambda layout, name, subscription, timeout: create_topic(layout, name)
+    )
+    write(2)
+    report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly")
+    retry = f"{TOPIC}-{SUBSCRIPTION}-RETRY"
+    assert (report.sent, report.destinations) == (2, {retry: 2})
+    assert f"no consumer of subscription {SUBSCRIPTION!r} reads {retry}" in caplog.text
 
 
 def test_an_origin_that_is_gone_is_not_made_again(layout, write, again):

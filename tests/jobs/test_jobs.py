@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.topics import prepare_root, read_topic
+from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
 from tests.letters import SUBSCRIPTION, TOPIC, write_letters
 
 PROJECT = Path(__file__).parents[2]
@@ -56,7 +57,11 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
                                                     env=ENVIRONMENT) as broker:
         try:
             assert "0 messages published to orders" in run("publish", *publish)
-            run("consume", "--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target), "--available-now")
+            lake = ("--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target))
+            said = run("consume", *lake, "--available-now")
+            assert "(Exclusive); a subscription that is new starts at Earliest" in said
+            assert f"done: 50 messages of orders lake acknowledged, 50 rows written to {target}" in said
+            end_a_service(tmp_path / "consume.log", *lake)
         finally:
             broker.send_signal(signal.SIGTERM)
             code = broker.wait(90)
@@ -65,12 +70,52 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [(number, f"c{number % 3}") for number in range(50)]
 
 
+def end_a_service(log, *arguments):
+    """Start the consume job, and end its process group when it consumes, as a service manager does."""
+    with log.open("wb") as output:
+        job = subprocess.Popen(
+            [sys.executable, str(PROJECT / "jobs" / "consume.py"), *arguments],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 120
+    while " consumes (" not in log.read_text() and time.monotonic() < deadline and job.poll() is None:
+        time.sleep(0.1)
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(60) == 0, log.read_text()
+    assert "stopped: 0 messages of orders lake acknowledged, 0 rows written" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_nightly_run_without_a_dead_letter_ends_with_0(tmp_path):
+    layout = Layout(tmp_path / "root")
+    prepare_root(layout)
+    create_topic(layout, "orders")
+    said = run(
+        "reprocess_dead_letters",
+        "--root",
+        str(layout.root),
+        "--topic",
+        "orders",
+        "--subscription",
+        "billing",
+        "--job-id",
+        "j",
+        "--json",
+    )
+    report = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    assert (report["matched"], report["sent"], report["causes"]) == (0, 0, {})
+
+
 def test_dead_letters_are_sent_back_once_per_job(tmp_path):
     layout = Layout(tmp_path / "root")
     prepare_root(layout)
     write_letters(layout, range(4))
     arguments = ("--root", str(layout.root), "--topic", "orders", "--subscription", SUBSCRIPTION, "--job-id", "2024-05-02", "--where", "attempts > 0",
-                 "--until", "2024-05-01T00:03:00Z", "--json")
+                 "--until", "2024-05-01T00:03:00Z", "--to", "origin", "--json")
     for _ in range(2):
         report = json.loads(run("reprocess_dead_letters", *arguments).splitlines()[-1])
         assert (report["matched"], report["sent"]) == (2, 2)

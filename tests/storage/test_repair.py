@@ -1,4 +1,5 @@
 """What a power loss or a hand leaves in a root's tables is found, said, and mended where the data is there."""
+
 import json
 import os
 import shutil
@@ -38,8 +39,12 @@ def admin(engine) -> Admin:
 
 
 def tables(engine) -> dict:
-    return {"requests": engine.layout.broker_table("requests"), "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
-            "ledgers": engine.layout.broker_table("ledgers"), TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name)}
+    return {
+        "requests": engine.layout.broker_table("requests"),
+        "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
+        "ledgers": engine.layout.broker_table("ledgers"),
+        TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name),
+    }
 
 
 def commit_file(path, version):
@@ -48,14 +53,19 @@ def commit_file(path, version):
 
 def cut(text: str) -> list[str]:
     """What may be left of a commit's text."""
-    return ["", "\0" * 512, text[:len(text) // 2], text[:-20], text.splitlines()[0] + "\n", "5\n", "no json"]
+    return ["", "\0" * 512, text[: len(text) // 2], text[:-20], text.splitlines()[0] + "\n", "5\n", "no json"]
 
 
 def state(engine) -> tuple:
     latest = read_latest(engine.layout)
-    return (latest.round, {key: row["mark_delete_position"] for key, row in latest.cursors.items()}, latest.pages,
-            read_requests(tables(engine)["requests"], after=0)[0].to_pylist(), read_ledgers(tables(engine)["ledgers"])[0].num_rows,
-            sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())))
+    return (
+        latest.round,
+        {key: row["mark_delete_position"] for key, row in latest.cursors.items()},
+        latest.pages,
+        [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
+        read_ledgers(tables(engine)["ledgers"])[0].num_rows,
+        sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())),
+    )
 
 
 def test_a_sound_root_has_no_findings_and_nothing_is_mended(engine, admin):
@@ -74,7 +84,12 @@ def test_a_commit_of_which_little_is_left_is_named_and_mended(engine, admin, nam
     with pytest.raises(CorruptState, match=f"commit {version} .*pulsar-spark doctor"):
         TableLog(path).commit(version)
     [finding] = admin.doctor()
-    assert (finding["kind"], finding["table"], finding["version"], finding["command"]) == ("broken_commit", name, version, "pulsar-spark repair")
+    assert (finding["kind"], finding["table"], finding["version"], finding["command"]) == (
+        "broken_commit",
+        name,
+        version,
+        "pulsar-spark repair",
+    )
     [would] = admin.repair(dry_run=True)
     assert would["is_done"] and file.read_text() == cut(whole)[how]
     [mended] = admin.repair()
@@ -145,6 +160,7 @@ def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     path = tables(engine)[TOPIC]
     file = json.loads(commit_file(path, 2).read_text().splitlines()[1])["add"]["path"]
     from pulsar_spark.storage.upkeep import checkpoint
+
     version = checkpoint(path)
     broken = path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
     broken.write_bytes(b"")
@@ -160,6 +176,7 @@ def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
 def test_a_foreign_table_and_a_first_commit_that_is_lost_are_found(engine, admin):
     import pyarrow as pa
     from deltalake import write_deltalake
+
     write_deltalake(str(engine.layout.root / "public/default/foreign"), pa.table({"a": [1]}))
     create = commit_file(tables(engine)[TOPIC], 0)
     whole = create.read_text()

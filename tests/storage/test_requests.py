@@ -16,7 +16,8 @@ def test_a_backlog_of_requests_is_read_in_parts_of_whole_commits(root, monkeypat
     monkeypatch.setattr(requests_module, "MOST_ROWS", 5)
     read, version = [], 0
     while version < 5:
-        rows, version = read_requests(path, after=version)
-        read.append([name[0] for name in rows["request_id"].to_pylist()])
+        commits = read_requests(path, after=version)
+        version = commits[-1].version
+        read.append([name[0] for commit in commits for name in commit.rows["request_id"].to_pylist()])
     assert read == [["0"] * 3 + ["1"], ["2"] * 2, ["3"] * 9, ["4"]]
-    assert read_requests(path, after=version) == (REQUESTS.schema.empty_table(), version)
+    assert read_requests(path, after=version) == []

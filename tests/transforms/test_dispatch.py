@@ -38,6 +38,7 @@ def given(number: int, first: int, last: int, consumer_id: str, count: int = 0, 
 
 
 def test_candidates_are_dealt_out_over_consumers_in_line(spark):
+    """Each stretch of candidates stays one of its own: whoever stores ranges unites those that adjoin and agree."""
     inputs = [
         # 1: a fair share each, then what is left of each one's permits
         cursor(1, permits=70), *turns(1, a=60, b=10), unread(1, 0, 99),
@@ -60,9 +61,9 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
         given(1, 0, 34, "a"), given(1, 35, 44, "b"), given(1, 45, 69, "a"),
         state(2, 0, 1, "replay", None, None, 0, NOW + 1, None, 1), given(2, 2, 3, "a", 2), given(2, 4, 4, "a"),
         given(3, 0, 0, "a", batch_size=5), given(3, 1, 1, "b", batch_size=5),
-        state(4, 0, 1, "pending", "a", 3, 0, None, None, 1), given(4, 2, 4, "a"),
+        state(4, 0, 1, "pending", "a", 3, 0, None, None, 1), given(4, 2, 2, "a"), given(4, 3, 4, "a"),
         given(5, 0, 1, "a"), state(5, 3, 3, "replay", None, None, 0, None, None, 1),
-        state(6, 0, 0, "replay", None, None, 0, NOW + 5, None, 1), given(6, 1, 2, "a"),
+        state(6, 0, 0, "replay", None, None, 0, NOW + 5, None, 1), given(6, 1, 1, "a"), given(6, 2, 2, "a"),
         state(7, 0, 0, "dead", "a", 3, 2, None, None, 1), given(7, 1, 1, "a", 1),
     ], from_arrow_schema(STATE_SCHEMA))
     assert_df_equality(planned, expected, ignore_row_order=True, ignore_nullable=True)

@@ -2,7 +2,7 @@
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.transforms.intervals import merge_adjacent, to_segments
+from pulsar_spark.transforms.intervals import to_segments
 
 SEGMENTS = "cursor int, first long, last long, a long, b long, name string"
 
@@ -27,14 +27,3 @@ def test_ranges_that_overlap_are_counted(spark):
     segments = to_segments(ranges, keys=("cursor",), opens={"a": F.col("kind") == "a", "b": F.col("kind") == "b"}, carries={"name": F.col("name")})
     expected = spark.createDataFrame([(1, 0, 2, 1, 0, "p"), (1, 3, 5, 2, 0, "q"), (1, 6, 8, 1, 0, "q"), (1, 9, None, 0, 0, "q")], SEGMENTS)
     assert_df_equality(segments, expected, ignore_row_order=True, ignore_nullable=True, ignore_column_order=True)
-
-
-def test_ranges_that_adjoin_and_agree_become_one(spark):
-    schema = "cursor int, first long, last long, status string, consumer string"
-    ranges = spark.createDataFrame([
-        (1, 0, 1, "pending", "a"), (1, 2, 4, "pending", "a"), (1, 5, 5, "pending", "b"), (1, 7, 8, "pending", "b"),
-        (1, 9, 9, None, None), (1, 10, 10, None, None), (2, 5, 6, "pending", "a")], schema)
-    merged = merge_adjacent(ranges, keys=("cursor",), alike=("status", "consumer"))
-    expected = spark.createDataFrame([
-        (1, 0, 4, "pending", "a"), (1, 5, 5, "pending", "b"), (1, 7, 8, "pending", "b"), (1, 9, 10, None, None), (2, 5, 6, "pending", "a")], schema)
-    assert_df_equality(merged, expected, ignore_row_order=True, ignore_nullable=True)

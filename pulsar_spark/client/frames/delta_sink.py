@@ -71,6 +71,8 @@ class DeltaSink:
         self._name = name
         self._transform = transform or (lambda messages: messages)
         self._history: History | None = None
+        self.rows_written = 0
+        """Rows appended to the table, by this object."""
 
     def open(self, layout: Layout, topic_id: str, subscription: str) -> None:
         """Called by the consumer before it subscribes."""
@@ -97,7 +99,9 @@ class DeltaSink:
         with append_lock(self._path):
             before = log.latest()
             rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", delivery.round).save(str(self._path))
-            is_committed = any(commit.transactions.get(app_id) == delivery.round for commit in log.commits(before))
+            mine = [commit for commit in log.commits(before) if commit.transactions.get(app_id) == delivery.round]
+        is_committed = bool(mine)
+        self.rows_written += sum(file.rows for commit in mine for file in commit.added)
         if not is_committed and (open_table(self._path).transaction_version(app_id) or 0) >= FENCED:
             raise NotConnected(f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and another took its messages over: "
                                "nothing was written twice; consume again")

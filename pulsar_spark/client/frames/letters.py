@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pulsar_spark.client.frames.delivery import PutOff
 from pulsar_spark.client.frames.retry_subscription import prepare_retry_topic
 from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.client.letters import Letters, letter_topics
+from pulsar_spark.client.letters import Letters, check_letter_topics, letter_topics
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
@@ -28,6 +28,7 @@ class FrameLetters:
         self._layout, self._topic, self._subscription = layout, topic, subscription
         self._policy = policy or ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
         origin = str(topic.name).removesuffix(f"-{subscription}{RETRY_SUFFIX}")
+        check_letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
         self._topics = letter_topics([origin], subscription, self._policy)
         self._letters = Letters(self._topics, subscription, consumer_name)
         self._ledgers, self._files = LedgerIndex(layout), MessageFiles()

@@ -11,13 +11,15 @@ from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.frames.delivery import Delivery
 from pulsar_spark.client.frames.letters import FrameLetters
 from pulsar_spark.client.requests import LEASE_MS
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError
+from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
-SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
 INITIAL_POSITIONS = ("Latest", "Earliest")
+DEFAULT_INITIAL_POSITION = "Earliest"
+"""Of a new subscription that DataFrames are read from, in a notebook as in a job: see :func:`consume`."""
 
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -25,6 +27,16 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
     name = getattr(value, "name", value)
     if name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
+    return name
+
+
+def served_type(value: object) -> str:
+    """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
+    name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
+    if name not in IMPLEMENTED_TYPES:
+        raise OperationNotSupported(
+            f"subscription type {name!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}"
+        )
     return name
 
 
@@ -42,7 +54,7 @@ class SubscribeOptions(NamedTuple):
     def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object,
                 priority_level: int) -> "SubscribeOptions":
         """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there is none."""
-        return cls(check_name("subscription", subscription), one_of("subscription_type", subscription_type, SUBSCRIPTION_TYPES),
+        return cls(check_name("subscription", subscription), served_type(subscription_type),
                    consumer_name or uuid.uuid4().hex[:10], one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
 
     def properties(self) -> dict[str, str]:
@@ -77,14 +89,14 @@ class Membership:
         for partition in self._partitions:
             self._channel.attach(self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition))
         rows = [self.row("subscribe", partition, properties=self._options.properties()) for partition in self._partitions]
+        is_joined = False
         try:
-            refusals = [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]
-        except PulsarSparkError:
-            self.leave()
-            raise
-        if refusals:
-            self.leave()
-            raise refusals[0]
+            if refusals := [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]:
+                raise refusals[0]
+            is_joined = True
+        finally:
+            if not is_joined:  # refused, out of time, or interrupted
+                self.leave()
 
     def leave(self) -> None:
         """Close on every partition; what is pending here goes back."""

@@ -33,11 +33,12 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import Progress
 
-from pulsar_spark.client.frames.dead_letters import letter_topic, read_letters
+from pulsar_spark.client.frames.dead_letters import letter_topic, letter_topic_name, read_letters
 from pulsar_spark.client.frames.producer import DEFAULT_HASHING_SCHEME, publish, utc_now
 from pulsar_spark.client.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
 from pulsar_spark.client.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, checked_target, plan_letters
-from pulsar_spark.client.frames.retry_subscription import prepare_retry_topic
+from pulsar_spark.client.frames.reprocess_report import Reprocessed
+from pulsar_spark.client.frames.retry_subscription import prepare_retry_topic, warn_of_unread
 from pulsar_spark.client.frames.routing_columns import checked_scheme
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.protocol.publish_id import publish_id
@@ -54,59 +55,53 @@ MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000
 
 
-class Reprocessed(NamedTuple):
-    """What became of the letters a job matched. ``causes`` has the same counts by cause."""
-
-    job_id: str
-    topic: str
-    is_dry_run: bool
-    matched: int
-    """letters the conditions name"""
-    selected: int
-    """letters among them to be sent; the others are in the ``left`` counts"""
-    sent: int
-    """letters sent, in this run and earlier ones of the job; of a dry run 0"""
-    dropped_by_fix: int
-    left_by_guard: int
-    """sent back as often as allowed"""
-    taken_before: int
-    """sent, or chosen, by another job"""
-    without_origin: int
-    """do not say where they came from"""
-    causes: dict[str, dict[str, int]]
-
-
-def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
-                           where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None, keys: Sequence[str] | None = None,
-                           fix: Fix | None = None, to: str = ORIGIN, rate: float | None = None, max_replays: int = MAX_REPLAYS, limit: int | None = None,
-                           dry_run: bool = False, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
-                           timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep) -> Reprocessed:
+def reprocess_dead_letters(
+    spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
+    where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None,
+    keys: Sequence[str] | None = None, fix: Fix | None = None, to: str = SUBSCRIPTION, rate: float | None = None,
+    max_replays: int = MAX_REPLAYS, limit: int | None = None, dry_run: bool = False,
+    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
+    timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep,
+) -> Reprocessed:
     """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
 
-    **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but ``sent_by``), written at or after *since* and
-    before *until*, with one of *keys*, *limit* of them at most; not those another job has chosen, nor those sent back *max_replays* times before.
+    **Which letters**: those where the SQL text *where* is true (over the columns of :func:`dead_letters` but
+    ``sent_by``), written at or after *since* and before *until*, with one of *keys*, *limit* of them at most; not those
+    another job has chosen, nor those sent back *max_replays* times before.
 
-    **Where to**: "origin", the topic they first came from, into the partition they had; "subscription", the retry letter topic of the subscription they died
-    on, which only its consumers read (those that retry; it is made, and subscribed, if missing, which needs a broker); "topic:<name>", any topic.
+    **Where to**: "subscription", the retry letter topic of the subscription they died on, which only its consumers read
+    (those with ``retry_enable``; it is made, and subscribed, if missing, which needs a broker); "origin", the topic
+    they first came from, into the partition they had, so that every subscription of it gets them again; "topic:<name>",
+    any topic.
 
-    **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and without what the letter said of its own way
-    (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters
-    as a DataFrame and returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with one chunk of at most
-    *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed anew. *rate* caps messages a second.
+    **What is sent**: payload, key, ordering key, event time and properties, with DEAD_LETTER_REPLAYS counted up and
+    without what the letter said of its own way (cause, attempts, RECONSUMETIMES, DELAY_TIME); REAL_TOPIC,
+    REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters as a DataFrame and
+    returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with
+    one chunk of at most *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed
+    anew. *rate* caps messages a second.
 
-    **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the same (*since* and *until* may move on: the
-    selection was made at the first run). A scheduled job gives each run an id of its own, such as its date.
+    **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the
+    same (*since* and *until* may move on: the selection was made at the first run). A scheduled job gives each run an
+    id of its own, such as its date.
 
-    *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at some 200 bytes a letter.
+    Where no message has died yet there is nothing to do, and nothing is recorded: the report is all zeros.
+
+    *dry_run* records and sends nothing; the report says what would be selected. The selection is made on the driver, at
+    some 200 bytes a letter.
     """
     check_delta(spark)
     check_name("job id", job_id)
     _check_numbers(rate=rate, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
     checked_scheme(hashing_scheme)
     layout = Layout(root)
-    letters_in = letter_topic(layout, topic, subscription)
+    target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
+    if letters_in is None:
+        return Reprocessed(
+            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={}
+        )
     settings = {"where": where if isinstance(where, str) or where is None else str(where), "keys": sorted(keys) if keys is not None else None,
-                "to": checked_target(to), "max_replays": max_replays, "limit": limit}
+                "to": target, "max_replays": max_replays, "limit": limit}
     job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
     selecting = _Selection(where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate))))
     if dry_run:
@@ -114,6 +109,8 @@ def reprocess_dead_letters(spark: SparkSession, root: str | os.PathLike, topic: 
     job.choose(selecting)
     job.prepare(timeout)
     job.send(rate, wait)
+    if target == SUBSCRIPTION:
+        job.look_for_readers()
     return job.report()
 
 
@@ -212,6 +209,10 @@ class _Run:
                     sent += len(claims)
                 progress.advance(task, len(claims))
 
+    def look_for_readers(self) -> None:
+        """Say so where nobody reads what was sent to subscriptions."""
+        warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
+
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
         identity = int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10]) >> 6
@@ -250,7 +251,14 @@ class _Run:
         for counts in causes.values():
             totals.update(counts)
         names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes, **{name: totals[name] for name in names})
+        return Reprocessed(
+            job_id=self._job_id,
+            topic=str(self._topic.name),
+            is_dry_run=is_dry_run,
+            causes=causes,
+            destinations=dict(Counter(claim.destination for claim in self._claims)),
+            **{name: totals[name] for name in names},
+        )
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

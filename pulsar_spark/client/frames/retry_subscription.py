@@ -1,11 +1,15 @@
-"""A retry letter topic with its subscription, so that what is published there is waited for."""
+"""A retry letter topic with its subscription, so that what is published there is waited for, and read."""
+import logging
 import uuid
+from collections.abc import Iterable
 
 from pulsar_spark.client.channel import Channel
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
+
+log = logging.getLogger(__name__)
 
 
 def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: float) -> None:
@@ -24,3 +28,14 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
                 raise reply.error
     finally:
         channel.stop(timeout)
+
+
+def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
+    """Log a warning for each (retry letter topic, subscription) that nobody reads now: only consumers that retry do."""
+    latest = read_latest(layout).consumers
+    connected = {(key.topic_id, key.subscription) for key, consumers in latest.items() if consumers}
+    for name, subscription in sorted(sent):
+        found, _ = resolve_topic(layout, name)
+        if (found.topic_id, subscription) not in connected:
+            log.warning("no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
+                        "or for a DataFrame consumer of that topic", subscription, name)

@@ -31,14 +31,52 @@ CASES = [
         | 1 | 1@1 1@2 |                              | A 0       | 1@2   | A 8     |
         | 2 |         |                              | A 1       | none  | A 7     |
     """),
-    Case("in order of position when due", source="4.7, 4.8", says="""
-        What is due goes before what is new, by position, as far as permits go.""", table="""
+    Case("what is due goes before what is new", source="4.7, 4.8", says="""
+        As far as permits go.""", table="""
         | s | publish     | requests                     | delivered | waits   | permits |
         | 0 | 1@3 1@2 1@2 | A subscribe Shared; A flow 3 |           | 0@3 1@2 2@2 | A 3 |
         | 1 |             |                              |           | 0@3 1@2 2@2 | A 3 |
         | 2 | 1*2         |                              | A 1-3     | 0@3     | A 0     |
         | 3 |             |                              |           | 0@3     | A 0     |
         | 4 |             | A flow 2                     | A 0 4     | none    | A 0     |
+    """),
+    Case("in order of deliver time", source="0.21, 5.3, golden i1", says="""
+        Where more is due than permits allow, it goes by deliver time, and of one time by position.""", table="""
+        | s | publish             | requests                     | delivered | waits                   | permits |
+        | 0 | 1@4 1@3 1@4 1@2 1@3 | A subscribe Shared; A flow 9 |           | 0@4 1@3 2@4 3@2 4@3     | A 9     |
+        | 1 |                     | A close; B subscribe Shared  |           | 0@4 1@3 2@4 3@2 4@3     | B 0     |
+        | 5 |                     | B flow 2                     | B 1 3     | 0@4 2@4 4@3             | B 0     |
+        | 6 |                     | B flow 2                     | B 0 4     | 2@4                     | B 0     |
+        | 7 | 1@9                 | B flow 2                     | B 2       | 5@9                     | B 1     |
+    """),
+    Case("what comes back goes before what is due", source="design 4, step 6; 4.7, 0.21", says="""
+        An entry that was given back has been waited for already: it goes first, by position, whatever its deliver time was.
+        What has come due goes next, in order of deliver time, and what was never met last.""", table="""
+        | s | publish       | requests                                 | delivered   | waits       | replay  | permits |
+        | 0 | 1@2 1@3 1@2 1 | A subscribe Shared; A flow 9             | A 3         | 0@2 1@3 2@2 | 0-2     | A 8     |
+        | 1 |               | A close; B subscribe Shared              |             | 0@2 1@3 2@2 | 0-3     | B 0     |
+        | 4 | 1             | B flow 1                                 | B 3         | 0@2 1@3 2@2 | 0-2     | B 0     |
+        | 5 |               | B flow 1                                 | B 0         | 1@3 2@2     | 1-2     | B 0     |
+        | 6 |               | B nack 0; B flow 1                       | B 0+1       | 1@3 2@2     | 1-2     | B 0     |
+        | 7 |               | B flow 2                                 | B 1-2       | none        | none    | B 0     |
+        | 8 |               | B flow 2                                 | B 4         | none        | none    | B 1     |
+    """),
+    Case("ranges of one deliver time are dealt out in part", source="0.21, 5.3", says="""
+        A run of entries of one time is split where permits end; what is left of it waits in its place, before what is due later
+        and lies before it.""", table="""
+        | s | publish     | requests                     | delivered | waits               | permits |
+        | 0 | 1@3 1*3@2 1@2 | A subscribe Shared; A flow 9 |         | 0@3 1@2 2@2 3@2 4@2 | A 9     |
+        | 1 |             | A close; B subscribe Shared  |           | 0@3 1@2 2@2 3@2 4@2 | B 0     |
+        | 4 |             | B flow 2                     | B 1-2     | 0@3 3@2 4@2         | B 0     |
+        | 5 |             | B flow 2; B nack 1           | B 1+1 3   | 0@3 4@2             | B 0     |
+        | 6 |             | B flow 2                     | B 0 4     | none                | B 0     |
+    """),
+    Case("several consumers share what is due first", source="0.21, 2.14", says="""
+        What the permits of all together allow goes by deliver time; who of them gets which is as ever.""", table="""
+        | s | publish             | requests                                                                | delivered | waits                   |
+        | 0 | 1@4 1@3 1@4 1@2 1@3 | A subscribe Shared; A flow 9                                            |           | 0@4 1@3 2@4 3@2 4@3     |
+        | 1 |                     | A close; B subscribe Shared; C subscribe Shared                         |           | 0@4 1@3 2@4 3@2 4@3     |
+        | 5 |                     | B flow 1; C flow 2                                                      | B+C 1 3-4 | 0@4 2@4                 |
     """),
     Case("each subscription by itself", source="0.24", says="""
         A deliver time is the entry's; what one subscription has waited for another need not have met.""", table="""

@@ -29,15 +29,26 @@ CASES = [
         | 3 |         | A seek 77; A flow 9             |           | A     | 2           | 3    |
         | 4 | 1       |                                 | A 3       |       | 2           | 4    |
     """),
-    Case("seek by time", source="PersistentTopic.resetCursor", says="""
-        The first entry published at that time or later is the next; behind all of them when none is.""", table="""
-        | s | publish | requests                        | delivered | reset |
-        | 0 | 1*2     | A subscribe Exclusive; A flow 9 | A 0-1     |       |
-        | 1 |         |                                 |           |       |
-        | 2 | 1*2     |                                 | A 2-3     |       |
-        | 3 |         | A seek second 1; A flow 9       | A 2-3     | A     |
-        | 4 |         | A seek second 0; A flow 9       | A 0-3     | A     |
-        | 5 |         | A seek second 3; A flow 9       |           | A     |
+    Case("seek by time", source="PersistentTopic.resetCursor, 3.26", says="""
+        The first entry published at that time or later is the next; behind all of them when none is. Mark-delete is before it.""", table="""
+        | s | publish | requests                        | delivered | reset | mark-delete | read |
+        | 0 | 1*2     | A subscribe Exclusive; A flow 9 | A 0-1     |       | -1          | 2    |
+        | 1 |         |                                 |           |       | -1          | 2    |
+        | 2 | 1*2     |                                 | A 2-3     |       | -1          | 4    |
+        | 3 |         | A seek second 1; A flow 9       | A 2-3     | A     | 1           | 4    |
+        | 4 |         | A seek second 0; A flow 9       | A 0-3     | A     | -1          | 4    |
+        | 5 |         | A seek second 3; A flow 9       |           | A     | 3           | 4    |
+    """),
+    Case("seek leaves mark-delete before what was sought", source="3.26", says="""
+        Whatever the target is, forward or back, over what is acknowledged or pending: the backlog begins with the entry sought.""",
+         table="""
+        | s | publish | requests                               | delivered | reset | mark-delete | read | acked | pending |
+        | 0 | 1*6     | A subscribe Shared; A flow 4; A ack 4  | A 0-3     |       | -1          | 5    | 4     | A 0-3   |
+        | 1 |         | A seek 4                               |           | A     | 3           | 4    | none  | none    |
+        | 2 |         | A flow 1                               | A 4       |       | 3           | 5    | none  | A 4     |
+        | 3 |         | A seek 5; A flow 9                     | A 5       | A     | 4           | 6    | none  | A 5     |
+        | 4 |         | A seek 0                               |           | A     | -1          | 0    | none  | none    |
+        | 5 |         | A seek latest                          |           | A     | 5           | 6    | none  | none    |
     """),
     Case("skip counts what is left", source="3.27", says="""
         Entries acknowledged before do not count; what is skipped is acknowledged, also where it is pending.""", table="""

@@ -1,0 +1,39 @@
+"""What the broker set aside because it failed on it: see it, have it tried again, drop it."""
+from pulsar_spark.admin.requester import Requester, require_root
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+
+
+class SetAsideVerbs:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with what was set aside."""
+
+    layout: Layout
+    _requester: Requester
+
+    def set_aside(self) -> list[dict]:
+        """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each,
+        oldest first."""
+        require_root(self.layout)
+        return [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
+                 "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id,
+                 "topic": entry.topic,
+                 "partition": entry.partition, "subscription": entry.subscription,
+                 "requestsVersion": entry.requests_version}
+                for entry in read_latest(self.layout).set_aside.values()]
+
+    def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
+        """Have one tried again, or all of them; how many were. :class:`UnknownError` says which failed again."""
+        return self._ask_about("retry_set_aside", entry_id, all_entries)
+
+    def drop_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
+        """Drop one request, or all requests; how many were. A topic or a subscription is deleted instead."""
+        return self._ask_about("drop_set_aside", entry_id, all_entries)
+
+    def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:
+        if (entry_id is None) != all_entries:
+            raise InvalidConfiguration(f"id {entry_id!r}: name one that is set aside, or ask for all, not both")
+        require_root(self.layout)
+        replies = self._requester.ask([{"kind": kind, "properties": {"all": "true"} if all_entries
+                                        else {"id": entry_id}}])
+        return int(replies[0]["text"])

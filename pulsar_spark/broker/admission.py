@@ -1,0 +1,52 @@
+"""The door: what a row of ``requests`` must be before anything is looked up for it. What is refused here has changed
+nothing.
+
+Anybody who may write to the table may write any row, so a row is taken for what it says only once names follow the
+grammar, ids are there where something will be called by them, and numbers lie where tables and calendars hold them. A
+topic is known by its full name alone, whichever of Pulsar's spellings asks. A request may say until when it holds
+(property ``valid_until_ms``, by the clock of who asks): one that is met later is refused, because whoever asked was
+told that it failed.
+"""
+from pulsar_spark.broker.desk import MOST, number_of
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.schemas import VALID_UNTIL
+
+MAX_ID_LENGTH = 1000
+MOST_DELAY_MS = 10 ** 14
+"""Three thousand years: added to any clock it is still a time that calendars know."""
+
+
+def admitted(request: Request, *, now: int) -> Request:
+    """*request* with its topic's full name, met at *now* (microseconds, the machine's clock); else an error by name."""
+    if request.topic is not None:
+        request = request._replace(topic=str(parse_topic_name(request.topic)))
+    if VALID_UNTIL in request.properties:
+        _check_in_time(request, now)
+    for name in ("client_id", "consumer_id", "subscription"):
+        _check_id(request, name, is_needed=request.kind == "subscribe")
+    if request.ack_set is not None and None in request.ack_set:
+        raise InvalidMessage(f"{request.kind}: the ack set has a word that is null: give whole numbers")
+    if request.kind == "flow" and not (request.permits is not None and 0 < request.permits <= MOST):
+        raise InvalidConfiguration(f"permits {request.permits!r}: a flow asks for 1 message or more, at most {MOST}")
+    if (request.delay_ms or 0) > MOST_DELAY_MS:
+        raise InvalidConfiguration(f"{request.kind}: delay_ms {request.delay_ms!r} is above {MOST_DELAY_MS}")
+    return request
+
+
+def _check_in_time(request: Request, now: int) -> None:
+    until = number_of(request, VALID_UNTIL, least=0)
+    if now > until * 1000:
+        raise Timeout(f"{request.kind}: the request held until {until} ms since 1970 and was met {now // 1000 - until} "
+                      "ms later, so it was not carried out: ask again; if it always comes too late, compare the clocks "
+                      "of the two machines")
+
+
+def _check_id(request: Request, name: str, *, is_needed: bool) -> None:
+    value = getattr(request, name)
+    if is_needed and not value:
+        raise InvalidConfiguration(f"{request.kind}: {name} {value!r}: give one")
+    if value is not None and len(value) > MAX_ID_LENGTH:
+        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} has {len(value)} characters: "
+                                   f"use at most {MAX_ID_LENGTH}")

@@ -1,0 +1,90 @@
+"""What an operator reads of a broker: a line a minute of what happened, and a line for each refusal.
+
+A minute without a round or a refusal has no line. Refusals that are alike (same error, subscription and consumer) have
+one line a minute, and the next one says how many more there were; the minute's line counts them all. Rounds are told as
+they come, the time by whoever looks often; nothing here waits.
+"""
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from pulsar_spark.broker.drafts import Refusal, RoundResult
+
+LINE_SECONDS = 60.0
+MOST_REFUSALS = 20
+"""Lines about refusals a minute, at most; the others are counted."""
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """One broker's. *clock* counts seconds and never goes back."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._since = clock()
+        self._counts, self._seconds = Counter(), []
+        self._refused: Counter = Counter()
+
+    def note(self, result: RoundResult, seconds: float) -> None:
+        """A round that took so many seconds; one that committed nothing counts only for what it refused."""
+        for refusal in result.refusals:
+            self._note_refusal(refusal)
+        self._counts["refused"] += len(result.refusals)
+        if result.is_committed:
+            self._seconds.append(seconds)
+            self._counts.update(
+                delivered=result.delivered_messages, acknowledged=result.acknowledged_entries, letters=result.letters
+            )
+
+    def look(self) -> None:
+        """Write the line of the minute, if one is over."""
+        if self._clock() - self._since >= LINE_SECONDS:
+            self.end_minute()
+
+    def end_minute(self) -> None:
+        """Write what was not written yet, and begin anew."""
+        seconds, counts, elapsed = sorted(self._seconds), self._counts, self._clock() - self._since
+        suppressed = {key: count - 1 for key, count in self._refused.items() if count > 1}
+        self._since, self._counts, self._seconds, self._refused = self._clock(), Counter(), [], Counter()
+        for (error, topic, subscription, consumer), count in suppressed.items():
+            log.warning(
+                "refused %d times more: %s, subscription %r of %s, consumer %r",
+                count,
+                error,
+                subscription,
+                topic,
+                consumer,
+            )
+        if not seconds and not counts["refused"]:
+            return
+        p99_ms = round(1000 * seconds[(len(seconds) * 99 - 1) // 100]) if seconds else 0
+        facts = {
+            "seconds": round(elapsed),
+            "rounds": len(seconds),
+            **{name: counts[name] for name in ("delivered", "acknowledged", "refused", "letters")},
+            "round_p99_ms": p99_ms,
+        }
+        log.info(
+            "%d s: %d rounds, %d messages delivered, %d entries acknowledged, %d requests refused, %d letters, "
+            "99 %% of rounds within %d ms",
+            *facts.values(),
+            extra=facts,
+        )
+
+    def _note_refusal(self, refusal: Refusal) -> None:
+        key = refusal.error, refusal.topic, refusal.subscription, refusal.consumer
+        if key in self._refused or len(self._refused) < MOST_REFUSALS:
+            self._refused[key] += 1
+        if self._refused[key] == 1:
+            log.warning(
+                "refused %s: subscription %r of %s, partition %s, consumer %r: %s: %s",
+                refusal.kind,
+                refusal.subscription,
+                refusal.topic,
+                refusal.partition,
+                refusal.consumer,
+                refusal.error,
+                refusal.text,
+                extra=refusal._asdict(),
+            )

@@ -1,0 +1,127 @@
+"""What letters a round asks for, row by row: of which messages, into which topic.
+
+A row is kept apart from the others wherever it fails: what is wrong with it, or with its topic, is its own
+:class:`Left`. Only faults of the whole root, such as a full disk, are nobody's own (:func:`raise_of_root`).
+"""
+from collections.abc import Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from pulsar_spark.broker.waiting_letters import Left
+from pulsar_spark.errors import InvalidTopicName
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.letters import ReconsumeLater, dead_letter_topic, letters_in, reconsume_later_of
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import Topic, resolve_topic
+
+
+class Order(NamedTuple):
+    """A ``letter`` or ``waiting_letter`` row: letters of the messages it names, into *partitions* of *topic*. ``asked``
+    is None for entries given back too often."""
+
+    fact: dict
+    topic: Topic
+    partitions: list[int]
+    initial_subscription: str | None
+    asked: ReconsumeLater | None
+    batch_indexes: frozenset[int] | None
+
+    @property
+    def key(self) -> CursorKey:
+        return CursorKey(self.fact["topic_id"], self.fact["partition"], self.fact["subscription"])
+
+    @property
+    def messages(self) -> int:
+        """How many letters that is."""
+        return letters_in(self.fact)
+
+    def names(self, index: int) -> bool:
+        """Is message *index* of its entries meant? -1 outside a batch."""
+        return self.batch_indexes is None or max(index, 0) in self.batch_indexes
+
+    def left(self, error: Exception | None, first: int | None = None, last: int | None = None,
+             index: int | None = None) -> Left:
+        """That its letters were not written: all of them, of entries *first*..*last*, or of message *index* of entry
+        *first*."""
+        one = index is not None and index >= 0
+        return Left(self.fact, self.fact["first"] if first is None else first, self.fact["last"] if last is None
+                    else last,
+                    list(ack_sets.of_indexes([index])) if one else self.fact["ack_set"], error)
+
+    def left_at(self, places: list[tuple[int, int]], error: Exception | None) -> list[Left]:
+        """That the letters of these (position, index) were not written; entries that go as a whole are joined."""
+        whole = self.messages // (self.fact["last"] - self.fact["first"] + 1)
+        found: list[Left] = []
+        for position, same in groupby(places, key=lambda place: place[0]):
+            indexes = [index for _, index in same]
+            each = self.left(error, position, position)
+            if len(indexes) < whole:
+                each = each._replace(ack_set=list(ack_sets.of_indexes(max(index, 0) for index in indexes)))
+            if found and len(indexes) == whole and found[-1][3:] == each[3:] and found[-1].last + 1 == position:
+                found[-1] = found[-1]._replace(last=position)
+            else:
+                found.append(each)
+        return found
+
+
+def raise_of_root(error: Exception) -> None:
+    """Raise what concerns the whole root; return for the rest, which a letter may have by itself."""
+    if isinstance(error, MemoryError) or is_fault_of_disk(error):
+        raise error
+
+
+def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[Left]]:
+    """The orders behind letter rows, whose topics are made if they are missing; and the rows that cannot be done. Where
+    a topic, or one of its partitions, cannot be had, the others of that topic wait a round, so that its commits hold
+    the same letters if it can be had after a crash."""
+    found: dict[str, tuple[Topic, list[int]] | Exception] = {}
+    orders, left, failed = [], [], set()
+    for fact in facts:
+        try:
+            name, *said = _said(fact)
+        except Exception as error:
+            raise_of_root(error)
+            left.append(_left(fact, error))
+            continue
+        if name not in found:
+            found[name] = _resolved(layout, name)
+        if isinstance(found[name], Exception):
+            left.append(_left(fact, found[name]))
+            failed.add(_partitioned(name))
+        else:
+            orders.append((name, Order(fact, *found[name], *said)))
+    beside = {name for name in found if failed and _partitioned(name) in failed}
+    left += [order.left(None) for name, order in orders if name in beside]
+    return [order for name, order in orders if name not in beside], left
+
+
+def _said(fact: dict) -> tuple[str, str | None, ReconsumeLater | None, frozenset[int] | None]:
+    """Topic, initial subscription, request and batch indexes of a row."""
+    said = dict(fact["properties"] or [])
+    asked = reconsume_later_of(said) if fact.get("request_id") else None
+    name = asked.letter_topic if asked else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"],
+                                                                                               fact["subscription"])
+    batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
+    return name, said.get("initial_subscription_name"), asked, batch_indexes
+
+
+def _left(fact: dict, error: Exception) -> Left:
+    return Left(fact, fact["first"], fact["last"], fact["ack_set"], error)
+
+
+def _resolved(layout: Layout, name: str) -> tuple[Topic, list[int]] | Exception:
+    try:
+        return resolve_topic(layout, name, create=True)
+    except Exception as error:
+        raise_of_root(error)
+        return error
+
+
+def _partitioned(name: str) -> str:
+    try:
+        return str(parse_topic_name(name).partitioned_topic)
+    except InvalidTopicName:
+        return name

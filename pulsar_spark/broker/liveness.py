@@ -1,0 +1,66 @@
+"""Which clients are gone, seen before their leases end.
+
+Rule: PersistentSubscription.addConsumer asks whether the holder's connection lives, and a connection that broke closes its consumers; here a lock that the
+client's process held is free (storage.presence). A look costs some ten microseconds a client, and there are at most :data:`MOST_LOOKS` in
+:data:`LOOK_SECONDS`: all of a thousand clients in a second. A client without such a file, or of another machine, is left to its lease. A request that a client
+made before it went may be read after that was seen: so whoever went is remembered for a while.
+"""
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.presence import is_gone, is_watched, present_clients, remove_old
+
+LOOK_SECONDS = 0.05
+MOST_LOOKS = 50
+TIDY_SECONDS = 60.0
+REMEMBERED_SECONDS = 30.0
+
+
+class Liveness:
+    """The clients of one bundle; *clock* in seconds."""
+
+    def __init__(self, layout: Layout, clock: Callable[[], float] = time.monotonic):
+        self._layout, self._clock = layout, clock
+        self._next_look = self._next_tidying = float("-inf")
+        self._queue: deque[str] = deque()
+        self._is_watched: dict[str, bool] = {}
+        self._went: OrderedDict[str, float] = OrderedDict()
+
+    def gone(self, connected: Collection[str]) -> list[str]:
+        """Those of the *connected* clients that are known to be gone, after looking at some of them where it is time to."""
+        if self._clock() >= self._next_look:
+            self._look(connected)
+        return [client_id for client_id in connected if client_id in self._went] if self._went else []
+
+    def look_at(self, clients: Iterable[str]) -> list[str]:
+        """Those of *clients*, of the first of them where they are many, that are gone: asked at once, as somebody is to be refused for their sake."""
+        return [client_id for client_id in list(dict.fromkeys(clients))[:MOST_LOOKS] if self._is_gone(client_id)]
+
+    def _is_gone(self, client_id: str) -> bool:
+        if client_id not in self._went and is_gone(self._layout, client_id):
+            self._went[client_id] = self._clock()
+        return client_id in self._went
+
+    def _look(self, connected: Collection[str]) -> None:
+        self._next_look = self._clock() + LOOK_SECONDS
+        if not self._queue:
+            self._is_watched = {client_id: self._is_watched[client_id] for client_id in connected if client_id in self._is_watched}
+            self._queue.extend(client_id for client_id in connected if self._is_watched.get(client_id, True))
+            self._tidy(connected)
+        for _ in range(min(MOST_LOOKS, len(self._queue))):
+            client_id = self._queue.popleft()
+            if not self._is_gone(client_id) and client_id not in self._is_watched:
+                self._is_watched[client_id] = is_watched(self._layout, client_id)
+        while self._went and next(iter(self._went.values())) <= self._clock() - REMEMBERED_SECONDS:
+            self._went.popitem(last=False)
+
+    def _tidy(self, connected: Collection[str]) -> None:
+        """Now and then look at the files of all other clients too, so that none is left behind."""
+        if self._clock() >= self._next_tidying:
+            self._next_tidying = self._clock() + TIDY_SECONDS
+            others = [client_id for client_id in present_clients(self._layout) if client_id not in connected]
+            for client_id in others:
+                remove_old(self._layout, client_id)
+            self._queue.extend(others)

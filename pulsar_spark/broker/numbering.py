@@ -1,0 +1,96 @@
+"""Numbering what was published to a topic since the last look, commit by commit, and saying what else happened to its
+table.
+
+A topic is a Delta table, so people write to it. Rows that are no publish are passed over and named; commits that remove
+or rewrite rows are named, so that readers look where the rows are now. What cannot be read, or asks for a feature this
+release does not know, stops the topic, and that alone: what was numbered stays deliverable, what comes behind waits,
+until the commit is mended (``pulsar-spark topics mend``) or the table no longer asks for the feature.
+"""
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.condition import check_features, stopped_text
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.ledgers import foreign_files, ledger_rows, note_rows, number_commit
+from pulsar_spark.storage.log import Commit
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.bundle import TopicState
+
+log = logging.getLogger(__name__)
+
+
+def number_topic(state: "TopicState") -> list[dict]:
+    """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or
+    None."""
+    rows, before, state.error, state.stopped_at = [], state.error, None, None
+    try:
+        for commit in state.log.commits(state.version):
+            check_features(state.topic, commit)
+            rows += _number(state, commit)
+            state.version = commit.version
+    except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic
+        if is_fault_of_disk(broken):
+            raise
+        if not isinstance(broken, CorruptState):
+            log.exception("topic %s cannot be numbered", state.topic.name)
+            broken = CorruptState(f"{type(broken).__name__}: {broken}")
+        state.error = stopped_text(state.topic, broken)
+        state.stopped_at = _stamp(state)
+        if state.error != before:
+            log.error("%s", state.error)
+    return rows
+
+
+def may_go_on(state: "TopicState") -> bool:
+    """Whether a topic that is stopped is worth another look: the commit that stopped it was replaced, or others
+    followed."""
+    return _stamp(state) != state.stopped_at
+
+
+def _stamp(state: "TopicState") -> tuple:
+    try:
+        found = os.stat(state.log.folder / f"{state.version + 1:020d}.json")
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size, state.log.latest(state.version + 1)
+
+
+def _number(state: "TopicState", commit: Commit) -> list[dict]:
+    name, topic = str(state.topic.name), state.topic
+    rows = []
+    if commit.version > state.last_ledger_id:
+        ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
+        numbered = number_commit(topic.path, commit, ends, state.publish_ids, topic.partitions)
+        for partition, runs in numbered.items():
+            for run in runs:
+                state.ledgers(partition).add(run)
+        foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
+        if foreign:  # a file that is added again, with other statistics say, is still the one that was published
+            published = {run.path for ledgers in state.partitions.values() for run in ledgers.runs}
+            foreign = [file for file in foreign if file.path not in published]
+        rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
+        if foreign:
+            log.warning(
+                "topic %s: commit %d added %d rows that are no publish, and nobody is sent them: 'pulsar-spark topics mend %s' removes them",
+                name,
+                commit.version,
+                sum(file.rows for file in foreign),
+                name,
+            )
+    if commit.removed and not commit.trimmed:
+        log.warning(
+            "topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody",
+            name,
+            commit.version,
+            commit.operation or "no operation named",
+        )
+    for partition, ledger_id in commit.trimmed.items():
+        if partition in topic.partition_indexes:
+            state.trimmed[partition] = max(
+                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
+            )
+    return rows

@@ -1,0 +1,63 @@
+"""Requests as a round takes them: read from their commits, and told from what cannot be read, which is set aside."""
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.broker.drafts import Request, requests_of
+from pulsar_spark.storage.requests import RequestCommit, read_request_commit, read_requests
+from pulsar_spark.storage.set_aside import REQUEST, SetAside
+
+
+class Asked(NamedTuple):
+    """Requests in order, the last version they were read from, and what could not be read up to there."""
+
+    requests: list[Request]
+    version: int
+    unreadable: list[SetAside]
+
+
+def read_asked(path: Path, *, after: int) -> Asked:
+    """What was asked above version *after*."""
+    asked = Asked([], after, [])
+    for commit in read_requests(path, after=after):
+        asked = _with(asked, commit)
+    return asked
+
+
+def read_again(path: Path, entry: SetAside) -> Asked:
+    """What an entry that was set aside asks: one request, or a whole commit; unreadable again, or not there any more,
+    it is given as such."""
+    last = entry.requests_version if entry.last is None else entry.last
+    asked = Asked([], last, [])
+    for version in range(entry.requests_version, last + 1):
+        asked = _with(asked, read_request_commit(path, version))
+    return asked._replace(requests=[request for request in asked.requests if entry.first in (None, request.row)])
+
+
+def _with(asked: Asked, commit: RequestCommit) -> Asked:
+    if commit.failure is not None:
+        unreadable = [_unreadable(commit.failure, commit.version, last=commit.until)]
+        return Asked(asked.requests, commit.last_version, asked.unreadable + unreadable)
+    try:
+        found, unreadable = requests_of(commit.rows), []
+    except Exception:  # some text in it is none: row by row it can be said which
+        found, unreadable = _row_by_row(commit.rows, commit.version)
+    requests = [request._replace(requests_version=commit.version, row=row) if request.row is None
+                else request._replace(requests_version=commit.version)
+                for row, request in enumerate(found)]
+    return Asked(asked.requests + requests, commit.version, asked.unreadable + unreadable)
+
+
+def _row_by_row(rows: pa.Table, version: int) -> tuple[list[Request], list[SetAside]]:
+    found, unreadable = [], []
+    for row in range(rows.num_rows):
+        try:
+            found += [request._replace(row=row) for request in requests_of(rows.slice(row, 1))]
+        except Exception as failure:  # whatever is in the row: it is recorded, and asked of people
+            unreadable.append(_unreadable(failure, version, first=row))
+    return found, unreadable
+
+
+def _unreadable(failure: Exception, version: int, **place: int | None) -> SetAside:
+    return SetAside(REQUEST, type(failure).__name__, str(failure), requests_version=version, **place)

@@ -1,0 +1,156 @@
+"""Running a round again without what made it fail.
+
+A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is
+known where a unit was being worked on (see isolation), and is set aside; a unit costs one more run. Where no unit is
+named, the requests are: trials, which do all but commit, find the shortest row of them that fails, whose last one it
+is. Where the round fails without any request, it is nobody's: it is said once and tried again after pauses that grow.
+
+Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
+broker's own that breaks its promises, stop the broker: nothing may be guessed there.
+"""
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JNetworkError
+
+from pulsar_spark.broker.drafts import Request, RoundResult
+from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
+from pulsar_spark.errors import BrokerFenced, CorruptState
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.set_aside import SetAside
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.rounds import Rounds
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+ON_PURPOSE = (BrokerFenced, CorruptState, Py4JNetworkError)
+"""These stop the broker: it was taken over, its own tables break their promises, or Spark is gone."""
+
+log = logging.getLogger(__name__)
+
+
+def is_fault(failure: Exception) -> bool:
+    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
+    return isinstance(failure, ConnectionError | Py4JNetworkError) or is_fault_of_disk(failure)
+
+
+class Recovery:
+    """Of one :class:`~pulsar_spark.broker.rounds.Rounds`."""
+
+    def __init__(self, rounds: "Rounds", clock: Callable[[], float] = time.monotonic):
+        self._rounds, self._clock = rounds, clock
+        self._pause, self._quiet_until = 0.0, 0.0
+        self._is_reload_due = False
+        self._leases: dict[str, int] = {}
+
+    def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
+        """See :meth:`Rounds.run`. While it pauses nothing is done, and nothing is committed."""
+        if self.is_waiting:
+            return RoundResult(False)
+        try:
+            return self._run(requests, requests_version, unreadable)
+        except ON_PURPOSE:
+            self._is_reload_due = True
+            raise
+        except Exception as failure:  # nobody's: it is logged with its traceback, and the round waits
+            self._is_reload_due = True
+            if is_fault(failure):
+                raise
+            self._wait(failure)
+            return RoundResult(False)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._clock() < self._quiet_until
+
+    def _run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside]) -> RoundResult:
+        rounds, broken = self._rounds, {}
+        if self._is_reload_due:
+            self._reload_if_due()
+            done = rounds.bundle.requests_version  # a commit may have succeeded though it was not heard of
+            requests = [request for request in requests if request.requests_version is None
+                        or request.requests_version > done]
+            unreadable = [entry for entry in unreadable if entry.requests_version > done]
+        for entry in unreadable:
+            self._set_aside(entry, broken)
+        before = rounds.bundle.round
+        while True:
+            self._leases = dict(rounds.bundle.leases)
+            try:
+                result = rounds.attempt(requests, requests_version, broken)
+                self._pause = 0.0
+                return result
+            except ON_PURPOSE:
+                raise
+            except Exception as failure:  # isolated: whatever it is, it is logged with its traceback and recorded
+                self._is_reload_due = True
+                if is_fault(failure):
+                    raise
+                self._find_out(failure, requests, requests_version, broken)
+                if rounds.bundle.round > before:
+                    return RoundResult(True)
+
+    def _find_out(self, failure: Exception, requests: list[Request], requests_version: int,
+                  broken: dict[str, SetAside]) -> None:
+        """Find what is to blame, and note it in *broken*; the failure is raised when nothing is."""
+        self._reload_if_due()
+        if isinstance(failure, PlannerFailed):
+            raise failure
+        causes = failure.causes if isinstance(failure, Broken) else self._narrowed(failure, requests, requests_version,
+                                                                                   broken)
+        entries = [(unit.set_aside(cause, self._rounds.bundle.now.wall), cause) for unit, cause in causes]
+        entries = [(entry, cause) for entry, cause in entries if entry.id not in broken]
+        for entry, cause in entries:
+            self._set_aside(entry, broken, cause)
+        if not entries:
+            raise failure
+
+    def _narrowed(self, failure: Exception, requests: list[Request], requests_version: int,
+                  broken: dict[str, SetAside]) -> list:
+        """The request to blame for a failure in which no unit was named, with its cause; none where the round fails
+        without any."""
+        at_most, passing = len(requests), 0
+        if not requests or self._trial(requests[:0], requests_version, broken) is not None:
+            return []
+        while at_most - passing > 1:
+            middle = (passing + at_most) // 2
+            failed = self._trial(requests[:middle], requests_version, broken)
+            if isinstance(failed, Broken):
+                return failed.causes
+            passing, at_most = (passing, middle) if failed else (middle, at_most)
+        return [(of_request(requests[at_most - 1]), failure)]
+
+    def _trial(self, requests: list[Request], requests_version: int, broken: dict[str, SetAside]) -> Exception | None:
+        """What the round fails with over these requests, None for nothing."""
+        try:
+            self._rounds.attempt(requests, requests_version, broken, is_trial=True)
+        except Exception as failure:  # it is the question
+            if is_fault(failure):
+                raise
+            return failure
+        finally:
+            self._is_reload_due = True
+            self._reload_if_due()
+        return None
+
+    def _set_aside(self, entry: SetAside, broken: dict[str, SetAside], cause: Exception | None = None) -> None:
+        if entry.round_time is None:
+            entry = entry._replace(round_time=self._rounds.clock.look().wall)
+        broken[entry.id] = entry
+        log.error("%s is set aside (%s: %s); everything else goes on; see 'pulsar-spark set-aside list'", entry.id,
+                  entry.error, entry.text[:1000],
+                  exc_info=cause)
+
+    def _reload_if_due(self) -> None:
+        if self._is_reload_due:
+            self._rounds.reload(self._leases)
+            self._is_reload_due = False
+
+    def _wait(self, failure: Exception) -> None:
+        if not self._pause:
+            log.error("a round fails, whatever is asked; it is tried again after pauses of up to %g s",
+                      LONGEST_PAUSE_SECONDS, exc_info=failure)
+        self._pause = min(2 * self._pause or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        self._quiet_until = self._clock() + self._pause

@@ -1,0 +1,34 @@
+"""Brokers of one process: a notebook's cell that starts one is run again, and the first would keep the second waiting
+for ever.
+
+The newer one replaces the older one on the same root: it is told to stop, finishes its round, and gives the lease back.
+"""
+import logging
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from pulsar_spark.errors import PulsarSparkError
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.runner import Broker
+
+log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_started: weakref.WeakValueDictionary[str, "Broker"] = weakref.WeakValueDictionary()
+
+
+def replace_former(broker: "Broker") -> None:
+    """Stop the broker that this process started on the same root before, if there is one, and wait until it has
+    stopped."""
+    root = str(broker.layout.root)
+    with _lock:
+        former, _started[root] = _started.get(root), broker
+    if former is None or former is broker or former.is_stopping:
+        return
+    log.info("broker %s of this process is replaced by %s", former.broker_id, broker.broker_id)
+    former.stop()
+    try:
+        former.wait()
+    except PulsarSparkError as failed:
+        log.warning("broker %s had failed: %s", former.broker_id, failed)

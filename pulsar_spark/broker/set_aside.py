@@ -1,0 +1,88 @@
+"""Requests about what was set aside: try it again, or drop it.
+
+A request that is tried again is read from its commit and taken as if it had just come. A topic or a subscription that
+is tried again is served from this round on. What fails once more is set aside once more, and the retry is answered with
+``UnknownError``. Only requests can be dropped: a topic that nobody can mend is deleted, a subscription unsubscribed.
+What consumers held that left meanwhile comes back when the subscription is served again.
+"""
+from collections.abc import Callable
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.desk import Desk
+from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.isolation import of_request
+from pulsar_spark.broker.reading import read_again
+from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
+from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+
+
+def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:
+    """Is the request one of *entries*?"""
+    return bool(entries) and of_request(request).set_aside(UnknownError(), 0).id in entries
+
+
+class SetAsideRequests(Desk):
+    """*broken* are the entries made in this very run of the round: what is among them has just failed. *take* takes a
+    request in."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, broken: dict[str, SetAside], take: Callable[[Request], None]):
+        super().__init__(bundle, draft)
+        self._broken, self._take = broken, take
+
+    def retry(self, request: Request) -> str:
+        """Try one entry again, or all of them; how many were."""
+        entries = self._entries(request)
+        failed = [entry for entry in entries if not self._retry(entry)]
+        if failed:
+            raise UnknownError(f"{len(entries) - len(failed)} of {len(entries)} tried again; failed again: "
+                               + "; ".join(f"{entry.id} ({entry.error}: {entry.text})"
+                                           for entry in (self._broken.get(entry.id, entry) for entry in failed))[:2000])
+        return str(len(entries))
+
+    def drop(self, request: Request) -> str:
+        """Drop one request that was set aside, or all; how many were."""
+        entries = self._entries(request)
+        if request.properties.get("all") == "true":
+            entries = [entry for entry in entries if entry.status == REQUEST]
+        for entry in entries:
+            if entry.status != REQUEST:
+                raise NotAllowedError(f"{entry.id!r} is no request: retry it, or delete the {entry.status}")
+        for entry in entries:
+            self.forget(entry)
+        return str(len(entries))
+
+    def _entries(self, request: Request) -> list[SetAside]:
+        if request.properties.get("all") == "true":
+            return list(self.bundle.set_aside.values())
+        wanted = request.properties.get("id")
+        if wanted not in self.bundle.set_aside:
+            raise InvalidConfiguration(f"nothing is set aside as {shown(wanted)}: see 'pulsar-spark set-aside list'")
+        return [self.bundle.set_aside[wanted]]
+
+    def _retry(self, entry: SetAside) -> bool:
+        """Try it again; False where it has just failed again."""
+        if entry.id in self._broken:
+            return False
+        if entry.status == REQUEST:
+            return self._retry_request(entry)
+        self.forget(entry)
+        for state in self.bundle.topics.values():
+            if entry.status == TOPIC and str(state.topic.name) == entry.topic:
+                state.error = None
+        for cursor in self.bundle.cursors.values():
+            if cursor.topic == entry.topic and (entry.status == TOPIC or (
+                    entry.status == SUBSCRIPTION and cursor.key[1:] == (entry.partition, entry.subscription))):
+                self.draft.of(cursor).left |= cursor.unacked.keys() - cursor.consumers.keys()
+        return True
+
+    def _retry_request(self, entry: SetAside) -> bool:
+        if entry.requests_version is None:
+            raise NotAllowedError(f"{entry.id!r} does not say where its request lies: drop it")
+        asked = read_again(self.bundle.layout.broker_table("requests"), entry)
+        if asked.unreadable or not asked.requests:
+            return False
+        self.forget(entry)
+        for request in asked.requests:
+            if not is_entry(request, self._broken):
+                self._take(request)
+        return not any(is_entry(request, self._broken) for request in asked.requests)

@@ -1,0 +1,43 @@
+"""Requests about letters that wait: try them again now, or drop them.
+
+Which ones is said by topic and subscription (null = all), or by the name of one (``properties``: letter =
+"round-number"). The answer is how many messages they stand for. A letter that is dropped is gone: its message was
+acknowledged when it died.
+"""
+from pulsar_spark.broker.desk import Desk
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
+from pulsar_spark.protocol.letters import letters_in
+from pulsar_spark.storage.cursor_ledger import WaitingKey
+
+
+class WaitingLetterRequests(Desk):
+    """Retry and drop."""
+
+    def retry(self, request: Request) -> str:
+        keys = self._asked(request)
+        self.bundle.waiting_letters.try_again(keys, self.draft.now)
+        return self._messages(keys)
+
+    def drop(self, request: Request) -> str:
+        if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
+            raise InvalidConfiguration("drop_waiting_letters: name a topic or a letter, or say that all are meant "
+                                       "with all=true")
+        keys = self._asked(request)
+        text = self._messages(keys)
+        self.bundle.waiting_letters.drop(keys)
+        return text
+
+    def _asked(self, request: Request) -> list[WaitingKey]:
+        rows = self.bundle.waiting_letters.rows
+        named = request.properties.get("letter")
+        if named is not None:
+            found = [key for key in rows if str(key) == named]
+            if not found:
+                raise InvalidMessage(f"no letter {named!r} waits: see pulsar-spark dlq waiting")
+            return found
+        return [key for key, row in rows.items() if request.topic in (None, row["topic"])
+                and request.subscription in (None, row["subscription"])]
+
+    def _messages(self, keys: list[WaitingKey]) -> str:
+        return str(sum(letters_in(self.bundle.waiting_letters.rows[key]) for key in keys))

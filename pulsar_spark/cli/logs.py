@@ -1,0 +1,140 @@
+"""Logging of commands and jobs, to standard error: level and format by option or environment variable, as text for
+people or a line of JSON a record.
+
+The package itself only writes to loggers of its modules' names; what becomes of that is said here, or by the program
+that uses the package. What a record was given as ``extra`` are fields of its JSON; payloads are never among them.
+"""
+import argparse
+import json
+import logging
+import os
+import traceback
+from datetime import datetime, timezone
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.errors import InvalidConfiguration
+
+LEVEL_VARIABLE, FORMAT_VARIABLE = "PULSAR_SPARK_LOG_LEVEL", "PULSAR_SPARK_LOG_FORMAT"
+PACKAGE = "pulsar_spark"
+_OWN_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+class LogLevel(StrEnum):
+    """From what level on records are shown."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class LogFormat(StrEnum):
+    """How records look."""
+
+    text = "text"
+    json = "json"
+
+
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        "--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False, help="Log from this level on."
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        envvar=FORMAT_VARIABLE,
+        show_envvar=True,
+        case_sensitive=False,
+        help="Log as text, or as a line of JSON a record.",
+    ),
+]
+
+
+def set_up_logging(
+    level: str | None = None, format: str | None = None, *, default_level: str = LogLevel.warning
+) -> None:
+    """Log to standard error. What is not given comes from the environment, else the level is *default_level* and the
+    format text.
+
+    Of other packages only warnings are shown; of py4j nothing, which logs with a traceback whatever it raises.
+    """
+    level = _chosen(LogLevel, level, LEVEL_VARIABLE, default_level)
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        JsonFormatter()
+        if _chosen(LogFormat, format, FORMAT_VARIABLE, LogFormat.text) is LogFormat.json
+        else TextFormatter()
+    )
+    handler.set_name(PACKAGE)
+    root = logging.getLogger()
+    root.handlers = [kept for kept in root.handlers if kept.get_name() != PACKAGE] + [handler]
+    logging.getLogger(PACKAGE).setLevel(level.value.upper())
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--log-level`` and ``--log-format``, for a job."""
+    for name, members, variable in (
+        ("--log-level", LogLevel, LEVEL_VARIABLE),
+        ("--log-format", LogFormat, FORMAT_VARIABLE),
+    ):
+        parser.add_argument(
+            name, type=str.lower, choices=[member.value for member in members], help=f"also by the variable {variable}"
+        )
+
+
+def set_up_job_logging(given: argparse.Namespace) -> None:
+    """Logging as a job was told: from "info" on, unless it was told otherwise."""
+    set_up_logging(given.log_level, given.log_format, default_level=LogLevel.info)
+
+
+def _chosen(members: type[StrEnum], given: str | None, variable: str, default: str) -> StrEnum:
+    text = given or os.environ.get(variable) or default
+    try:
+        return members(text.lower())
+    except ValueError:
+        raise InvalidConfiguration(
+            f"{variable}={text!r}: give one of {', '.join(member.value for member in members)}"
+        ) from None
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-31T12:00:00.123Z INFO pulsar_spark.broker.runner: message``, then the traceback, if there is one. A
+    message stays one line, whatever is in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage().translate(_CONTROLS)}"
+        return line + (f"\n{_traceback(record)}" if record.exc_info else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, exception, and the record's extra fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        facts |= {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
+        if record.exc_info:
+            facts["exception"] = _traceback(record)
+        return json.dumps(facts, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    return "".join(traceback.format_exception(*record.exc_info)).rstrip()

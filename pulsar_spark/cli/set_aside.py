@@ -1,0 +1,34 @@
+"""``pulsar-spark set-aside ...``: requests, topics and subscriptions on which the broker failed; everything else goes
+on meanwhile."""
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, admin, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True)
+Id = Annotated[str | None, typer.Argument(help="As 'set-aside list' shows it.")]
+All = Annotated[bool, typer.Option("--all", help="All of them.")]
+
+
+@app.command("list")
+def list_(root: Root, as_json: Json = False):
+    """List what is set aside, and why."""
+    found = admin(root).set_aside()
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["id", "error", "cause", "since"],
+                    [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found])
+
+
+@app.command()
+def retry(root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30):
+    """Have one tried again, or all of them; what fails again stays set aside."""
+    typer.echo(f"tried {admin(root, timeout).retry_set_aside(entry_id, all_entries=all_entries)} again")
+
+
+@app.command()
+def drop(root: Root, entry_id: Id = None, all_entries: All = False, timeout: TimeoutSeconds = 30):
+    """Drop one request that is set aside, or all requests."""
+    typer.echo(f"dropped {admin(root, timeout).drop_set_aside(entry_id, all_entries=all_entries)}")

@@ -1,0 +1,183 @@
+"""What the lines of a commit file mean: Delta's actions, as far as we follow them, each checked before it is believed.
+
+Anybody may write to a topic's table, so a line may be anything. Whatever is not what the Delta protocol says ("Delta
+Log Entries", "Actions", "Per-file Statistics") is :class:`CorruptState` for the reader of that log, never another
+exception. What is right, but asks for a feature this release does not know, such as deletion vectors, is told by
+:attr:`Commit.asks_for`: whether it matters is the reader's to say.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+
+ENGINE = "pulsar_spark"
+TRIMMED = "trimmed/"
+"""Transaction of a commit that trims a topic: this and the partition; its version is the last ledger that is gone."""
+
+READER_VERSION, WRITER_FEATURES_VERSION = 1, 7
+KNOWN_FEATURES = frozenset(("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"))
+"""Table features that ask nothing of who appends whole files and reads them: those of writer version 4, by name."""
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """One ``add`` action. Without statistics ``rows`` is 0, and says nothing."""
+
+    path: str
+    size: int
+    rows: int
+    partition_values: dict[str, str | None]
+    min_values: dict
+    max_values: dict
+    null_counts: dict
+    has_statistics: bool = True
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One version. ``added`` holds data-changing adds only; ``removed`` counts data-changing removes; ``asks_for``
+    names a feature we do not know."""
+
+    version: int
+    added: tuple[AddedFile, ...]
+    removed: int
+    transactions: dict[str, int] = field(default_factory=dict)
+    is_overwrite: bool = False
+    operation: str = ""
+    asks_for: str | None = None
+
+    @property
+    def trimmed(self) -> dict[int, int]:
+        """Of each partition that was trimmed by it the last ledger that is gone."""
+        found = {
+            re.fullmatch(f"{TRIMMED}(-1|[0-9]{{1,5}})", app_id): ledger_id
+            for app_id, ledger_id in self.transactions.items()
+        }
+        return {int(match[1]): ledger_id for match, ledger_id in found.items() if match}
+
+
+def parse_commit(version: int, text: bytes, table: object) -> Commit:
+    """The commit of *version* from the bytes of its file; :class:`CorruptState`, which names *table*, for what is
+    none."""
+    try:
+        return _commit(version, parse_actions(text))
+    except (ValueError, KeyError, TypeError, RecursionError) as broken:
+        raise CorruptState(
+            f"{table}: commit {version} is not a Delta commit ({type(broken).__name__}: {broken}); {DOCTOR}"
+        ) from broken
+
+
+def parse_actions(text: bytes) -> list[dict]:
+    """The actions of a commit's file, a line each. ValueError, with the cause in words, for one that is empty, as a
+    power loss leaves it, cut off, or no commit at all; TypeError for a line that is no object."""
+    actions = [_object(json.loads(line), "a line") for line in text.decode().split("\n") if line.strip("\0 \t\r")]
+    if not actions:
+        raise ValueError(f"it holds nothing in {len(text)} bytes, as after a power loss")
+    _check_whole(actions)
+    return actions
+
+
+def _check_whole(actions: list[dict]) -> None:
+    """Commits of ours say how many files they name, so that one that was cut off between two lines is known."""
+    info = actions[0].get("commitInfo")
+    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
+        return
+    metrics = info.get("operationMetrics")
+    said = metrics.get("numFiles") if isinstance(metrics, dict) else None
+    found = sum("add" in action or "remove" in action for action in actions)
+    if said is not None and said != str(found):
+        raise ValueError(f"it says {said} files and names {found}: it was cut off")
+
+
+def _commit(version: int, actions: list[dict]) -> Commit:
+    added, removed, transactions, is_overwrite, operation, asks_for = [], 0, {}, False, "", None
+    for action in actions:
+        if "add" in action:
+            add = _object(action["add"], "add")
+            if add.get("deletionVector") is not None:
+                asks_for = "deletion vectors"
+            if add.get("dataChange", True):
+                added.append(added_file(add))
+        elif "remove" in action:
+            remove = _object(action["remove"], "remove")
+            _text(remove["path"], "path")
+            removed += bool(remove.get("dataChange", True))
+        elif "txn" in action:
+            transaction = _object(action["txn"], "txn")
+            transactions[_text(transaction["appId"], "appId")] = _number(
+                transaction["version"], "version", least=-_MOST
+            )
+        elif "commitInfo" in action:
+            info = _object(action["commitInfo"], "commitInfo")
+            operation = str(info.get("operation") or "")[:100]
+            is_overwrite = (
+                _object(info.get("operationParameters") or {}, "operationParameters").get("mode") == "Overwrite"
+            )
+        elif "protocol" in action:
+            asks_for = asks_for or _unknown_feature(_object(action["protocol"], "protocol"))
+        elif "metaData" in action:
+            _text(_object(action["metaData"], "metaData")["schemaString"], "schemaString")
+    return Commit(version, tuple(added), removed, transactions, is_overwrite, operation, asks_for)
+
+
+def _unknown_feature(protocol: dict) -> str | None:
+    reader = _number(protocol["minReaderVersion"], "minReaderVersion")
+    writer = _number(protocol["minWriterVersion"], "minWriterVersion")
+    features = {
+        _text(name, "a feature") for key in ("readerFeatures", "writerFeatures") for name in protocol.get(key) or ()
+    }
+    if reader == 3 or writer == WRITER_FEATURES_VERSION:
+        unknown = sorted(features - KNOWN_FEATURES)
+        return f"table feature {unknown[0]}" if unknown else None
+    return (
+        f"reader version {reader}"
+        if reader > READER_VERSION
+        else f"writer version {writer}"
+        if writer > WRITER_FEATURES_VERSION
+        else None
+    )
+
+
+def added_file(add: dict) -> AddedFile:
+    """The file an ``add`` action tells of; ValueError, KeyError or TypeError for one that tells nonsense."""
+    stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
+    bounds = [
+        _object({} if stats.get(name) is None else stats[name], name)
+        for name in ("minValues", "maxValues", "nullCount")
+    ]
+    values = _object({} if add.get("partitionValues") is None else add["partitionValues"], "partitionValues")
+    for value in values.values():
+        if value is not None:
+            _text(value, "a partition value")
+    has_statistics = stats.get("numRecords") is not None
+    rows = _number(stats["numRecords"], "numRecords") if has_statistics else 0
+    return AddedFile(
+        unquote(_text(add["path"], "path")),
+        _number(add["size"], "size"),
+        rows,
+        values,
+        *bounds,
+        has_statistics=has_statistics,
+    )
+
+
+def _object(value: object, what: str) -> dict:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} is {value!r:.60}, not an object")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {value!r:.60}, not a text")
+    return value
+
+
+def _number(value: object, what: str, least: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
+        raise TypeError(f"{what} is {value!r:.60}, not a whole number of {least} or more")
+    return value

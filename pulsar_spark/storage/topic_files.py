@@ -1,0 +1,189 @@
+"""Where the rows of a publish are now: the one place that is asked before a file of a topic is read.
+
+A run of ``ledgers`` names the file that was published. Nearly always that file is still the table's, and nothing but
+two stats is spent to know it. But a topic is a Delta table: DELETE, UPDATE, MERGE and RESTORE take files out of it and
+put others in their place, though the old ones lie on the disk until VACUUM. So the log is followed for commits that
+remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and
+trimming move or end rows without changing any, so nobody needs to know before the file is gone.
+
+A file that is the table's and is not there was taken by hand: its rows are lost. Rows whose file is no longer the
+table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
+"""
+
+import os
+import threading
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.storage.commits import partition_values
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
+
+MOST_LOOKS = 5000
+"""Commits that are looked through for removes; where there are more, the table is opened instead."""
+_REMEMBERED = 1024
+_known: OrderedDict[str, "TopicFiles"] = OrderedDict()
+_lock = threading.Lock()
+T = TypeVar("T")
+
+
+class _Snapshot(NamedTuple):
+    """The files of one version of the table, with the bounds of their publish ids (null where nobody knows them)."""
+
+    version: int
+    paths: pa.Array
+    lowest: pa.Array
+    highest: pa.Array
+
+    def holds(self, path: str) -> bool:
+        return pc.index(self.paths, path).as_py() >= 0
+
+    def files_with(self, publish_id: str, partition: str | None) -> list[str]:
+        """The files that may hold rows of a publish."""
+        may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
+        found = self.paths.filter(
+            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
+        ).to_pylist()
+        return [path for path in found if partition_values(path).get("partition") == partition]
+
+
+class TopicFiles:
+    """The files of one topic's table; safe for threads."""
+
+    def __init__(self, table: str | os.PathLike):
+        self._table, self._log = Path(table), TableLog(table)
+        self._lock = threading.Lock()
+        self._forget()
+
+    def holders(self, path: str, publish_id: str, ledger_id: int) -> list[str]:
+        """The files that hold what publish commit *ledger_id* put into file *path*: mostly that, after rows were
+        removed or rewritten perhaps others, or none."""
+        with self._lock:
+            self._follow(ledger_id)
+            if bisect_right(self._removing, ledger_id) == len(self._removing):
+                return [path]
+            return self._holders(path, publish_id, self._removing[-1])
+
+    def holders_now(self, path: str, publish_id: str) -> list[str]:
+        """The same for a file that is not where it should be: of the table as it is at this moment. *path* among them
+        means that it is lost."""
+        with self._lock:
+            self._follow(self._log.latest())
+            return self._holders(path, publish_id, self._seen)
+
+    def _holders(self, path: str, publish_id: str, version: int) -> list[str]:
+        if self._snapshot is None or self._snapshot.version < version:
+            self._snapshot = _snapshot(self._table, self._seen)
+        if self._snapshot.holds(path):
+            return [path]
+        return self._snapshot.files_with(publish_id, partition_values(path).get("partition"))
+
+    def _forget(self) -> None:
+        self._life: tuple[int, int] | None = None
+        self._from = self._seen = -1
+        self._removing: list[int] = []
+        self._snapshot: _Snapshot | None = None
+
+    def _follow(self, ledger_id: int) -> None:
+        """Know all commits behind *ledger_id* that remove, up to the latest."""
+        try:
+            life = self._log.life()
+        except FileNotFoundError as gone:
+            raise TopicNotFound(f"the topic at {str(self._table)!r} was deleted") from gone
+        if self._from < 0 or (life != self._life and None not in (life, self._life)):
+            self._forget()
+            self._from = self._seen = ledger_id
+        self._life = life
+        if ledger_id < self._from:
+            self._look(range(ledger_id + 1, self._from + 1))
+            self._from = ledger_id
+        if self._log.has(self._seen + 1):
+            self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
+
+    def _look(self, versions: range) -> int:
+        """Note the commits among *versions* that remove rows; the last one that can be read. A commit that log clean-up
+        took may have been one."""
+        if len(versions) > MOST_LOOKS:
+            insort(self._removing, versions[-1])
+            return versions[-1]
+        for version in versions:
+            try:
+                if not self._log.may_remove(version):
+                    continue
+                commit = self._log.commit(version)
+            except FileNotFoundError:
+                insort(self._removing, version)
+                continue
+            except CorruptState:
+                return version - 1
+            if (commit.removed or commit.is_overwrite) and not commit.trimmed:
+                insort(self._removing, version)
+        return versions[-1]
+
+
+def files_of(table: str | os.PathLike) -> TopicFiles:
+    """What this process knows of the files of the topic at *table*."""
+    with _lock:
+        found = _known.setdefault(str(table), TopicFiles(table))
+        _known.move_to_end(str(table))
+        while len(_known) > _REMEMBERED:
+            _known.popitem(last=False)
+        return found
+
+
+def read_where(
+    table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]
+) -> tuple[list[T], list[str]]:
+    """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises
+    FileNotFoundError for a file that is gone."""
+    files = files_of(table)
+    holders = files.holders(path, publish_id, ledger_id)
+    found, lost = _read_each(holders, read)
+    if lost:
+        holders = files.holders_now(path, publish_id)
+        found, lost = _read_each(holders, read)
+    return found, lost
+
+
+def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], list[str]]:
+    found, lost = [], []
+    for holder in holders:
+        try:
+            found.append(read(holder))
+        except FileNotFoundError:
+            lost.append(holder)
+    return found, lost
+
+
+def live_files(table: str | os.PathLike) -> list[str]:
+    """Paths of all files of the table as it is now."""
+    return _snapshot(table, None).paths.to_pylist()
+
+
+def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
+    try:
+        opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
+        files = pa.table(opened.get_add_actions(flatten=True))
+    except TableNotFoundError as gone:
+        raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
+    except DeltaError as broken:
+        raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken
+    unknown = pa.nulls(files.num_rows, pa.string())
+    lowest, highest = (
+        files[f"{bound}.publish_id"].combine_chunks().cast(pa.string())
+        if f"{bound}.publish_id" in files.column_names
+        else unknown
+        for bound in ("min", "max")
+    )
+    return _Snapshot(
+        opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest
+    )

@@ -1,0 +1,89 @@
+"""``doctor``, ``repair``, ``durability`` and ``broker status`` as commands: what they print, and their exit codes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import pulsar_spark
+from pulsar_spark.cli import app
+from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.tables import AppendTable
+
+
+@pytest.fixture
+def run(layout):
+    def run(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, [*arguments, "--root", str(layout.root)])
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.output
+
+    return run
+
+
+def test_doctor_and_repair(run, layout):
+    assert run("doctor").strip() == "sound"
+    table = layout.broker_table("requests")
+    version = AppendTable(table).append(REQUESTS.rows([dict(request_id="r")]))
+    commit = table / "_delta_log" / f"{version:020d}.json"
+    commit.write_text("")
+    [finding] = json.loads(run("doctor", "--json", code=1))
+    assert (finding["kind"], finding["table"], finding["command"]) == (
+        "broken_commit",
+        "requests",
+        "pulsar-spark repair",
+    )
+    assert "pulsar-spark repair" in re.sub(r"[\s│]+", " ", run("doctor", code=1))
+    assert "would be mended" in run("repair", "--dry-run")
+    [mended] = json.loads(run("repair", "requests", "--json"))
+    assert mended["is_done"] and len(mended["files"]) == 1
+    assert run("repair").strip() == "nothing to mend"
+    (table / mended["files"][0]).unlink()
+    commit.write_text("")
+    assert "--forget" in run("repair", code=1)
+    assert "lost" in run("repair", "--forget")
+    assert run("doctor").strip() == "sound"
+
+
+def test_durability(run):
+    assert run("durability", "get").strip() == "fsync"
+    run("durability", "set", "none")
+    assert json.loads(run("durability", "get", "--json")) == {"durability": "none"}
+
+
+def test_broker_status_has_an_exit_code(run, layout):
+    assert "no broker" in run("broker", "status", code=3)
+    assert json.loads(run("broker", "status", "--json", code=3)) == {}
+    lease = BundleLease(layout, "somebody")
+    lease.take()
+    assert "somebody serves" in run("broker", "status")
+    found = json.loads(run("broker", "status", "--json"))
+    assert found["broker_id"] == "somebody" and 0 < found["lease_ms"] <= 10_000
+    lease.let_go()
+    run("broker", "status", code=3)
+
+
+def test_a_broker_without_a_root_is_wrong_usage(monkeypatch):
+    monkeypatch.delenv("PULSAR_SPARK_ROOT", raising=False)
+    done = CliRunner().invoke(app, ["broker"])
+    assert done.exit_code == 2 and "--root" in done.output
+
+
+def test_every_command_that_a_message_names_is_there():
+    package, named = Path(pulsar_spark.__file__).parent, 0
+    for path in package.rglob("*.py"):
+        text = path.read_text()
+        assert not re.search(r"run doctor\b", text), f"{path}: say which command"
+        for words in re.findall(r"pulsar-spark ((?:[a-z]+[ '`.,:;)\"])+)", text):
+            words = re.findall(r"[a-z]+", words)
+            group = typer.main.get_command(app).commands
+            assert words[0] in group, f"{path} names 'pulsar-spark {' '.join(words)}'"
+            inner = getattr(group[words[0]], "commands", {})
+            is_alone = len(words) == 1 or words[0] == "broker"
+            assert not inner or is_alone or words[1] in inner, f"{path} names 'pulsar-spark {' '.join(words)}'"
+            named += 1
+    assert named > 10

@@ -1,0 +1,123 @@
+"""Logging of commands and jobs: level and format by option, by variable, and what a line looks like."""
+import argparse
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pulsar_spark.broker import runner
+from pulsar_spark.cli import app
+from pulsar_spark.cli.logs import LEVEL_VARIABLE, add_logging_arguments, set_up_job_logging, set_up_logging
+from pulsar_spark.errors import InvalidConfiguration
+
+PROJECT = Path(__file__).parents[2]
+log = logging.getLogger("pulsar_spark.anything")
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch) -> Iterator[None]:
+    """Logging as it was."""
+    root, package, py4j = logging.getLogger(), logging.getLogger("pulsar_spark"), logging.getLogger("py4j")
+    handlers, levels = list(root.handlers), (package.level, py4j.level)
+    monkeypatch.delenv("PULSAR_SPARK_LOG_LEVEL", raising=False)
+    monkeypatch.delenv("PULSAR_SPARK_LOG_FORMAT", raising=False)
+    yield
+    root.handlers = handlers
+    package.setLevel(levels[0]), py4j.setLevel(levels[1])
+
+
+def fail() -> None:
+    try:
+        raise KeyError("cause")
+    except KeyError:
+        log.exception("it failed\nforged line", extra={"messages": 3})
+
+
+def test_text_is_a_line_with_its_traceback_behind(capsys):
+    set_up_logging("info", "text")
+    log.debug("not shown")
+    fail()
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ERROR pulsar_spark\.anything: it failed\\x0aforged line", first
+    )
+    assert rest[0].startswith("Traceback") and rest[-1] == "KeyError: 'cause'"
+
+
+def test_json_is_an_object_a_line(capsys):
+    set_up_logging("debug", "json")
+    log.debug("shown, %s", "é\n")
+    fail()
+    shown, failed = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (shown["level"], shown["logger"], shown["message"]) == ("DEBUG", "pulsar_spark.anything", "shown, é\n")
+    assert (failed["messages"], failed["exception"].splitlines()[-1]) == (3, "KeyError: 'cause'")
+    assert set(shown) == {"time", "level", "logger", "message"}
+
+
+def test_variables_are_the_default_and_options_go_before(capsys, monkeypatch):
+    monkeypatch.setenv("PULSAR_SPARK_LOG_LEVEL", "ERROR")
+    monkeypatch.setenv("PULSAR_SPARK_LOG_FORMAT", "json")
+    set_up_logging()
+    log.warning("not shown")
+    set_up_logging("warning")
+    log.warning("shown once, though logging was set up twice")
+    assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == [
+        "shown once, though logging was set up twice"]
+
+
+def test_a_variable_that_names_no_level_is_refused_by_name(monkeypatch):
+    monkeypatch.setenv(LEVEL_VARIABLE, "loud")
+    with pytest.raises(
+        InvalidConfiguration, match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"
+    ):
+        set_up_logging()
+
+
+def test_what_py4j_logs_is_not_shown_for_it_is_raised_as_well(capsys):
+    set_up_logging("debug")
+    logging.getLogger("py4j.clientserver").error("There was an exception")
+    logging.getLogger("another").warning("shown")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_job_takes_the_options_and_says_info_without_them(capsys):
+    parser = argparse.ArgumentParser()
+    add_logging_arguments(parser)
+    set_up_job_logging(parser.parse_args([]))
+    log.info("it serves")
+    set_up_job_logging(parser.parse_args(["--log-level", "warning", "--log-format", "json"]))
+    log.info("not shown")
+    assert capsys.readouterr().err.splitlines()[0].endswith("INFO pulsar_spark.anything: it serves")
+
+
+@pytest.mark.parametrize("given", [["--log-level", "info", "--log-format", "json"], ["--log-format", "JSON"]])
+def test_the_broker_says_that_it_starts_and_stops_and_what_its_package_says(monkeypatch, given):
+    def run_broker(root, **options):
+        logging.getLogger("pulsar_spark.broker.runner").info("broker x stands by")
+
+    monkeypatch.setattr(runner, "run_broker", run_broker)
+    done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
+    assert [json.loads(line)["message"] for line in done.stderr.splitlines()] == [
+        "broker of root there starts", "broker x stands by", "broker of root there stopped"]
+    assert done.stdout == ""
+
+
+def test_an_option_that_names_no_level_is_wrong_usage():
+    assert CliRunner().invoke(app, ["broker", "--root", "there", "--log-level", "loud"]).exit_code == 2
+
+
+def test_the_package_configures_nothing_by_itself():
+    check = (
+        "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.client.frames, pulsar_spark.broker.runner; "
+        "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,63 @@
+"""Programs that use the client, as processes of their own: what a signal does to them, how they end, what they say."""
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_SECONDS = 60
+
+
+class Program:
+    """``Program(source, service_url)``: *source* runs with ``pulsar`` and ``url`` defined; what it prints is read line by line."""
+
+    def __init__(self, source: str, service_url: str, *, cwd: str | os.PathLike | None = None):
+        head = "import os, sys, threading, time, signal\nimport pulsar_spark as pulsar\nurl = sys.argv[1]\n"
+        self.process = subprocess.Popen([sys.executable, "-u", "-c", head + textwrap.dedent(source), service_url], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, cwd=cwd, env=dict(os.environ, PYTHONPATH=str(ROOT)), start_new_session=True)
+        self._seen = b""
+
+    def __enter__(self) -> "Program":
+        return self
+
+    def __exit__(self, *failure) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def say(self, line: str) -> None:
+        """Wait until the program has printed *line*."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while line.encode() not in self._seen.split(b"\n")[:-1]:
+                assert selector.select(max(0.0, deadline - time.monotonic())), f"{line!r} was not printed: {self._seen!r}"
+                read = os.read(self.process.stdout.fileno(), 65536)
+                assert read, f"{line!r} was not printed: {self._seen!r} {self.process.communicate()[1].decode()}"
+                self._seen += read
+
+    def wait_in_a_call(self) -> None:
+        """Wait until every thread of the program waits, half a second long: it is inside the call then."""
+        since, deadline = time.monotonic(), time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < min(deadline, since + 0.5):
+            state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            since = since if state == "S" else time.monotonic()
+            time.sleep(0.05)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> tuple[int, list[str], str]:
+        """Exit code, lines printed and standard error, when it has ended by itself."""
+        out, error = self.process.communicate(timeout=DEADLINE_SECONDS)
+        return self.process.returncode, (self._seen + out).decode().splitlines(), error.decode()
+
+
+def run(source: str, service_url: str, **options) -> tuple[int, list[str], str]:
+    """Run a program to its end."""
+    with Program(source, service_url, **options) as program:
+        return program.end()

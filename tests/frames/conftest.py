@@ -1,0 +1,21 @@
+"""A DataFrame consumer without Spark (see ``plain``)."""
+import pytest
+
+from pulsar_spark.client.frames import call, consumer
+from pulsar_spark.storage.topics import create_topic
+from tests.frames.plain import EagerBroker, positions
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """No session is asked for, and a function gets the positions instead of messages."""
+    monkeypatch.setattr(consumer, "check_delta", lambda spark: None)
+    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery: positions(delivery))
+
+
+@pytest.fixture
+def eager(plain, tmp_path):
+    """An eager broker with a topic "t"."""
+    with EagerBroker(tmp_path / "root") as broker:
+        create_topic(broker.layout, "t")
+        yield broker

@@ -1,0 +1,29 @@
+"""Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the
+place of its frame."""
+from tests.client.fake_broker import FakeBroker
+
+
+class Seconds:
+    """A clock that stands still until it is told otherwise."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class EagerBroker(FakeBroker):
+    """Hands out at once what is given back, whatever the delay."""
+
+    def _negative_ack(self, cursor, request, properties, facts) -> None:
+        super()._negative_ack(cursor, {**request, "delay_ms": 0}, properties, facts)
+
+
+def positions(delivery) -> list[tuple[int, int, int]]:
+    """Partition, position and redelivery count of what was delivered."""
+    return [(held.partition, position, held.redelivery_count) for held in delivery.ranges
+            for position in range(held.first, held.last + 1)]

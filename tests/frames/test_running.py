@@ -1,0 +1,122 @@
+"""A consumer's end and its rerun, as a notebook has them: nothing hangs, nothing is left behind, no error is hidden."""
+import logging
+import threading
+
+import pytest
+
+from pulsar_spark.client.frames import active_consumptions, consume, membership
+from pulsar_spark.client.frames.consumption import Consumption
+from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, OperationNotSupported, Timeout
+from tests.client.waiting import eventually
+
+
+def nothing(messages, delivery) -> None:
+    """Acknowledge everything."""
+
+
+def run(broker, name: str | None = None, subscription_type: str = "Exclusive", **options) -> Consumption:
+    return consume(None, broker.layout.root, "t", "s", nothing, consumer_name=name, subscription_type=subscription_type,
+                   **options)
+
+
+@pytest.mark.parametrize("subscription_type", ["Exclusive", "Failover", "Shared"])
+def test_a_cell_run_again_replaces_the_consumer_of_that_name(eager, subscription_type):
+    first = run(eager, "mine", subscription_type)
+    second = run(eager, "mine", subscription_type)
+    assert not first.is_active and first.exception() is None
+    assert second.is_active and active_consumptions() == [second]
+    second.stop(10)
+    assert active_consumptions() == []
+
+
+def test_without_a_name_the_refusal_says_who_holds_the_subscription(eager):
+    with run(eager) as first:
+        with pytest.raises(
+            ConsumerBusy, match=f"It is consumer '{first.consumer_name}' of this process.*active_consumptions"
+        ):
+            run(eager)
+        with pytest.raises(ConsumerBusy):
+            run(eager, "another")
+        assert first.is_active
+    assert active_consumptions() == []
+
+
+def test_consumers_of_other_subscriptions_and_names_are_left_alone(eager):
+    with run(eager, "a", "Shared") as first, run(eager, "b", "Shared"), consume(
+            None, eager.layout.root, "t", "other", nothing, consumer_name="a") as other:
+        assert len(active_consumptions()) == 3 and first.is_active and other.is_active
+
+
+def test_the_users_exception_comes_through_and_the_consumer_is_gone(eager):
+    with pytest.raises(KeyError, match="mine"), run(eager) as consumption:
+        raise KeyError("mine")
+    assert not consumption.is_active and len(eager.asked("close")) == 1
+
+
+def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeypatch, caplog):
+    monkeypatch.setattr("pulsar_spark.client.frames.consumption.STOP_SECONDS", 0.2)
+    release, called = threading.Event(), threading.Event()
+
+    def stuck(messages, delivery):
+        called.set()
+        release.wait(30)
+
+    import pulsar_spark as pulsar
+    client = pulsar.Client(f"delta:{eager.layout.root}")
+    client.create_producer("t").send(b"x")
+    client.close()
+    with pytest.raises(KeyError), consume(None, eager.layout.root, "t", "s", stuck) as consumption:
+        assert called.wait(10)
+        raise KeyError
+    assert "its function has not returned within 0.2 s" in caplog.text
+    release.set()
+    assert consumption.await_termination(10)
+
+
+def test_an_interrupted_subscribe_leaves_nobody_who_holds_the_subscription(eager, monkeypatch):
+    """Ctrl-C in a cell that waits for a broker; the cell is run again afterwards."""
+    ask = membership.Channel.ask
+
+    def interrupted(self, rows, timeout, committed=None):
+        ask(self, rows, timeout, committed)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(membership.Channel, "ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(eager)
+    assert active_consumptions() == []
+    eventually(lambda: len(eager.asked("close")) == 1)
+    with run(eager) as consumption:
+        assert consumption.is_active
+
+
+def test_what_ends_a_consumer_is_logged_and_kept(eager, caplog):
+    caplog.set_level(logging.INFO, "pulsar_spark")
+    consumption = run(eager)
+    eager.drop(consumption._membership.consumer_id, "unsubscribed")
+    with pytest.raises(AlreadyClosed, match="was unsubscribed"):
+        consumption.await_termination(10)
+    assert isinstance(consumption.exception(), AlreadyClosed)
+    assert [record.levelno for record in caplog.records if "ended: " in record.message] == [logging.ERROR]
+
+
+def test_who_lost_what_it_held_says_so_and_goes_on(eager, caplog):
+    with run(eager, "mine") as consumption:
+        eager.drop(consumption._membership.consumer_id, "lease ended")
+        eventually(lambda: len(eager.asked("subscribe")) == 2)
+        assert consumption.is_active
+    assert "lost what it held (lease ended): it subscribes again" in caplog.text
+
+
+@pytest.mark.parametrize("given", ["KeyShared"])
+def test_a_type_that_is_not_served_is_refused_without_a_broker_and_makes_nothing(plain, tmp_path, given):
+    with pytest.raises(OperationNotSupported, match="use one of Exclusive, Failover, Shared"):
+        consume(None, tmp_path / "none", "t", "s", nothing, subscription_type=given)
+    assert not (tmp_path / "none").exists()
+
+
+def test_without_a_broker_it_is_a_timeout_and_nobody_is_left(plain, layout):
+    with pytest.raises(Timeout):
+        consume(None, layout.root, "t", "s", nothing, timeout=0.3)
+    assert active_consumptions() == []
