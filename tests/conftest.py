@@ -2,12 +2,17 @@
 
 Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no Java.
 """
+import os
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
+
+os.environ.setdefault(ENVIRONMENT, "none")
+"""No test but those of durability cuts the power."""
 
 START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
 

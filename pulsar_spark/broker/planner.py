@@ -12,6 +12,7 @@ has a session of its own, since Spark takes that choice from the session. Inputs
 plan of their own.
 """
 import threading
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,10 +64,16 @@ class _Mode:
     """Prepared plans, by the length of their file, with one way to evaluate expressions."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
-        self._folder, self._prepared = folder, {}
-        self._spark = spark.newSession()
-        for name, value in {**_of(spark), **settings}.items():
-            self._spark.conf.set(name, value)
+        self._application, self._folder, self._settings = spark, folder, settings
+        self._prepared: dict[int, DataFrame] = {}
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """A session of its own, made when it is needed."""
+        session = self._application.newSession()
+        for name, value in {**_of(self._application), **self._settings}.items():
+            session.conf.set(name, value)
+        return session
 
     def run(self, rows: pa.Table) -> pa.Table:
         parquet = to_parquet(rows)

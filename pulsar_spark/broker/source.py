@@ -1,14 +1,14 @@
 """The stream that the broker's query reads: a row for each log that moved, and one for the clock where something fell due.
 
-Spark asks a streaming source in a Python process of its own, and only the broker knows what it waits for (the versions it
-has consumed, the topics it knows, the next instant something is due). So the source asks the broker: over a socket in a
-private folder, with a line of JSON a question. The broker's :class:`Feed` answers as soon as there is something to do,
-or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark no micro-batch.
+Spark asks a streaming source in a Python process of its own, and only the broker knows what it waits for (the versions
+it has consumed, the topics it knows, the next instant something is due). So the source asks the broker: over a socket
+in a private folder, with a line of JSON a question. The broker's :class:`Feed` answers as soon as there is something to
+do, or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark no micro-batch.
 
 An offset is what a round has seen: the version of ``requests`` and the machine's clock, with the round's number and
-that of the answer, which makes each offset another one. It is there for people and listeners, who see from which version to which a micro-batch went; nothing is ever read again from
-it, because the broker's own truth says what is consumed (design 3.4, rule 3) and the checkpoint is made anew at each
-start.
+that of the answer, which makes each offset another one. It is there for people and listeners, who see from which
+version to which a micro-batch went; nothing is ever read again from it, because the broker's own truth says what is
+consumed (design 3.4, rule 3) and the checkpoint is made anew at each start.
 """
 import contextlib
 import json

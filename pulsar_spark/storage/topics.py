@@ -21,7 +21,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
 from pulsar_spark.storage import forks
-from pulsar_spark.storage.durability import DEFAULT, settings_path, write_durability
+from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
 
@@ -66,7 +66,7 @@ def _prepare_root(layout: Layout) -> None:
         if not create_table(path, spec):
             read_definition(path)
     if not settings_path(layout.root).exists():
-        write_durability(layout.root, DEFAULT)
+        write_durability(layout.root, durability_of_new_roots())
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:

@@ -11,8 +11,15 @@ from typer.testing import CliRunner
 import pulsar_spark
 from pulsar_spark.cli import app
 from pulsar_spark.schemas import REQUESTS
+from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.tables import AppendTable
+
+
+@pytest.fixture(autouse=True)
+def new_roots_are_durable(monkeypatch):
+    """As outside of tests."""
+    monkeypatch.delenv(ENVIRONMENT)
 
 
 @pytest.fixture
