@@ -74,3 +74,5 @@ def require_root(layout: Layout) -> None:
         read_definition(layout.broker_table(CURSOR_LEDGER.name))
     except FileNotFoundError:
         raise NotARoot(f"root {str(layout.root)!r} is not a root of pulsar_spark: create a topic or start a broker there, or give another root") from None
+    except OSError as error:
+        raise NotARoot(f"root {str(layout.root)!r} cannot be read: {error}; give another root") from error

@@ -4,6 +4,7 @@ A reader that knows version v asks whether ``v + 1`` exists (microseconds) and p
 look at its log version. Only commits are read, no checkpoints: who starts from nothing opens the table (see tables) or a projection instead.
 Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
 """
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.storage.actions import ENGINE, TRIMMED, AddedFile, Commit, parse_actions, parse_commit
 
 __all__ = ["ENGINE", "TRIMMED", "AddedFile", "Commit", "TableLog", "read_actions"]
+
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class TableLog:
@@ -45,7 +48,9 @@ class TableLog:
         if known < 0 or not self.has(known):
             try:
                 names = os.listdir(self.folder)
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno not in _NO_FOLDER:
+                    raise
                 return -1
             known = max((int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
         while known >= 0 and self.has(known + 1):
@@ -56,7 +61,9 @@ class TableLog:
         """The lowest version whose commit file still exists; -1 for no table."""
         try:
             return min((int(name[:20]) for name in os.listdir(self.folder) if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise
             return -1
 
     def commit(self, version: int) -> Commit:

@@ -26,7 +26,8 @@ FOREIGN_SECONDS = 24 * 60 * 60
 """How long the file of a client of another machine, or of an earlier boot, is kept: longer than any lease."""
 
 _CLIENT_ID = re.compile("[0-9A-Za-z-]{1,100}")
-_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Held for reading only, which is enough for a lock and lets an operator make the file system read-only meanwhile."""
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _held: weakref.WeakSet = weakref.WeakSet()
 
@@ -69,7 +70,7 @@ class Presence:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if os.fstat(file).st_nlink:
-                    os.write(file, json.dumps({**machine(), "pid": os.getpid()}).encode())
+                    self._path.write_text(json.dumps({**machine(), "pid": os.getpid()}))
                     self._file = file
             finally:
                 if self._file is None:

@@ -85,6 +85,7 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
         forks.use()
         DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
@@ -97,6 +98,8 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
         with append_lock(path):
             os.link(first, log_folder / first.name)
     except FileExistsError:
+        if TableLog(path).latest() < 0:
+            raise  # something else lies in the way
         return False
     finally:
         shutil.rmtree(draft, ignore_errors=True)

@@ -237,17 +237,17 @@ def test_an_idle_broker_has_news_when_a_client_went(tmp_path):
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.round([ON.subscribe("A", "Exclusive", client="client")], 0)
-    idle = Broker(None, engine.layout.root, now=lambda: engine.rounds.bundle.clock)
+    idle = Broker(None, engine.layout.root, now=lambda: engine.rounds.bundle.now.wall)
     idle.rounds, idle._requests_log = engine.rounds, TableLog(engine.layout.broker_table("requests"))
     engine.rounds.bundle.has_news = lambda: False
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
-    assert not idle._has_news()
+    assert not idle._look()
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
     leave(engine.layout, "client")
-    assert idle._has_news()
+    assert idle._look()
     engine.round([], 1)
     assert engine.state(TOPIC, -1, "s")["consumers"] == {}
-    assert not idle._has_news()
+    assert not idle._look()
 
 
 def test_a_refusal_looks_at_the_holder_first(tmp_path):

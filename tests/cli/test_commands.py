@@ -11,7 +11,7 @@ from pulsar_spark.cli import app
 PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
 ONLY_DO = {"topics create", "topics delete", "topics unload", "subscriptions create", "subscriptions delete",
            "subscriptions skip", "subscriptions clear-backlog", "subscriptions expire", "subscriptions seek",
-           "policies set", "policies remove", "durability set", "broker", "demo"}
+           "policies set", "policies remove", "durability set", "set-aside retry", "set-aside drop", "broker", "demo"}
 """Commands that answer with no more than a line: the others show something."""
 
 

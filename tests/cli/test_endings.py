@@ -113,7 +113,7 @@ def test_long_work_is_shown_on_a_terminal_and_nowhere_else(monkeypatch, is_termi
 
 def test_skip_says_how_many_there_were(monkeypatch):
     from pulsar_spark.admin import Admin
-    for told, said in ((0, "skipped 0"), (3, "skipped 3"), (None, "skipped 5")):
+    for told, said in ((0, "skipped 0"), (3, "skipped 3")):
         monkeypatch.setattr(Admin, "skip_messages", lambda self, topic, subscription, messages, told=told: told)
         done = CliRunner().invoke(
             app, ["subscriptions", "skip", "t", "-s", "s", "-n", "5", "--root", "there"], catch_exceptions=False

@@ -6,11 +6,10 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker.drafts import requests_of
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.cli import app
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.storage.requests import read_requests
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -47,9 +46,8 @@ def serving(engine):
 
     def serve():
         while not stop.wait(0.01):
-            rows, version = read_requests(engine.layout.broker_table("requests"),
-                                          after=engine.rounds.bundle.requests_version)
-            engine.rounds.run(requests_of(rows), version)
+            engine.rounds.run(*read_asked(engine.layout.broker_table("requests"),
+                                          after=engine.rounds.bundle.requests_version))
 
     thread = threading.Thread(target=serve)
     thread.start()
