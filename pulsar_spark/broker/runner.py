@@ -74,11 +74,13 @@ class Broker:
     given back.
 
     At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
-    nothing new; 0 = no limit.
+    nothing new; 0 = no limit. With *available_now* it ends by itself when nothing is left to do and nobody is
+    connected any more: what waits for its time is left to the next run.
     """
 
     def __init__(self, spark: SparkSession, root: str | os.PathLike, *, now: Callable[[], int] = now_micros,
-                 on_round: Callable[[RoundResult, float], None] | None = None, max_unacked_messages_per_broker: int = 0):
+                 on_round: Callable[[RoundResult, float], None] | None = None, max_unacked_messages_per_broker: int = 0,
+                 available_now: bool = False):
         if max_unacked_messages_per_broker < 0:
             raise InvalidConfiguration(f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit")
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
@@ -97,6 +99,7 @@ class Broker:
         self._journal = Journal()
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
         self._has_more = False
+        self._available_now = available_now
 
     def __enter__(self) -> "Broker":
         self.start()
@@ -208,9 +211,11 @@ class Broker:
             moved = [Moved("fault", 0, 1)]
         finally:
             self._batch.release()
-        if not moved:
-            return None
         bundle = self.rounds.bundle
+        if not moved:
+            if self._available_now and not any(cursor.consumers for cursor in bundle.cursors.values()):
+                self._stopping.set()
+            return None
         requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
         return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self.now() // 1000})
 
@@ -280,15 +285,18 @@ def _changed(folder: Path) -> float:
 
 
 def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None,
-               max_unacked_messages_per_broker: int = 0) -> None:
-    """Serve *root* until SIGTERM or SIGINT; blocks. :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
+               max_unacked_messages_per_broker: int = 0, available_now: bool = False) -> None:
+    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
+
+    :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
     from pulsar_spark.storage.session import spark_session  # here: it finds Java, which a caller with a session of its own has
 
     with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
         session = spark or spark_session("pulsar-spark broker", for_rounds=True)
     if spark is None:
         leave_streams_to_us(session)
-    broker = Broker(session, root, on_round=on_round, max_unacked_messages_per_broker=max_unacked_messages_per_broker)
+    broker = Broker(session, root, on_round=on_round, available_now=available_now,
+                    max_unacked_messages_per_broker=max_unacked_messages_per_broker)
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():

@@ -23,6 +23,8 @@ def broker(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
+    available_now: Annotated[bool, typer.Option("--available-now", help=(
+        "End when nothing is left to do and nobody is connected: a broker that a scheduler runs."))] = False,
     max_unacked: Annotated[
         int,
         typer.Option(
@@ -53,7 +55,8 @@ def broker(
         log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages,
                  extra={"seconds": seconds, "delivered": result.delivered_messages})
 
-    run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked)
+    run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked,
+               available_now=available_now)
     log.info("broker of root %s stopped", root)
 
 

@@ -1,0 +1,111 @@
+"""A micro-batch is a round: what the query's source says, what Spark shows of it, and a broker that ends by itself."""
+import threading
+
+import pytest
+from pyspark.sql.streaming import StreamingQueryListener
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.broker.source import Feed, Moved, News, RoundReader
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from tests.broker.plain_broker import PlainBroker, eventually
+from tests.requests import On
+from tests.spark_engine import new_engine
+
+TOPIC = "persistent://public/default/t"
+
+
+def test_a_feed_answers_when_there_is_something_to_do_and_each_offset_is_another():
+    answers = [News([Moved("requests", 3, 5)], {"round": 7}), News([Moved("clock", 1, 1)], {"round": 7})]
+    asked = []
+
+    def look():
+        asked.append(1)
+        return answers.pop(0) if len(asked) > 3 and answers else None
+
+    stopping = threading.Event()
+    feed = Feed(look, stopping)
+    try:
+        reader = RoundReader(feed.path)
+        rows, first = reader.read(reader.initialOffset())
+        assert list(rows) == [("requests", 3, 5)] and first == {"round": 7, "number": 1} and len(asked) == 4
+        rows, second = reader.read(first)
+        assert list(rows) == [("clock", 1, 1)] and second == {"round": 7, "number": 2}
+        stopping.set()
+        rows, last = reader.read(second)
+        assert list(rows) == [] and last == second, "an offset that stays costs no micro-batch"
+    finally:
+        feed.close()
+
+
+def test_a_feed_whose_socket_is_gone_ends_its_reader(tmp_path):
+    feed = Feed(lambda: None, threading.Event())
+    feed.close()
+    with pytest.raises(OSError):
+        RoundReader(feed.path).read({})
+
+
+def commits(layout: Layout) -> int:
+    return TableLog(layout.broker_table("cursor_ledger")).latest()
+
+
+def test_a_broker_for_now_ends_when_nothing_is_left_and_nobody_is_connected(tmp_path):
+    engine = new_engine(None, tmp_path / "root")
+    engine.create_topic(TOPIC)
+    engine.publish(TOPIC, -1, [1, 1])
+    pulsar.Client(f"delta:{engine.layout.root}").close()
+    on = On(TOPIC)
+    engine.round([on.subscribe("c", lease_ms=2000), on.flow("c", 10)], 0)
+    with PlainBroker(engine.layout.root, available_now=True) as broker:
+        eventually(lambda: broker.rounds.bundle.leases, 10)
+        assert not broker.is_stopping, "somebody is connected"
+        eventually(lambda: broker.is_stopping, 20)
+    bundle = broker.rounds.bundle
+    assert [len(cursor.consumers) for cursor in bundle.cursors.values()] == [0]
+    assert bundle.topics[TOPIC].end_position(-1) == 2 and not bundle.has_news()
+
+
+class Told(StreamingQueryListener):
+    def __init__(self):
+        self.progress = []
+
+    def onQueryStarted(self, event):
+        pass
+
+    def onQueryProgress(self, event):
+        self.progress.append(event.progress)
+
+    def onQueryTerminated(self, event):
+        pass
+
+
+def test_spark_shows_rounds(spark, tmp_path):
+    """One micro-batch a round, one commit or none a micro-batch; progress says which logs moved, and how long it took."""
+    layout, told = Layout(tmp_path / "root"), Told()
+    rounds = []
+    spark.streams.addListener(told)
+    try:
+        with Broker(spark.newSession(), layout.root, on_round=lambda result, seconds: rounds.append(result)) as broker:
+            client = pulsar.Client(f"delta:{layout.root}")
+            producer = client.create_producer("t")
+            consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+            for number in range(5):
+                producer.send(b"%d" % number)
+                message = consumer.receive(timeout_millis=60_000)
+                assert message.data() == b"%d" % number
+                consumer.acknowledge(message)
+            client.close()
+            eventually(lambda: broker.rounds.bundle.requests_version
+                       == TableLog(layout.broker_table("requests")).latest(), 60)
+            batches = [each for each in broker._stream._query.recentProgress if each["numInputRows"]]
+    finally:
+        spark.streams.removeListener(told)
+    assert len(rounds) == commits(layout) - 1, "the first commit takes the bundle over"
+    assert len(batches) >= len(rounds) and len(batches) <= len(rounds) + 10
+    offsets = [each["sources"][0]["endOffset"] for each in batches]
+    assert all(earlier["requests"] <= later["requests"] and earlier["clock"] <= later["clock"]
+               for earlier, later in zip(offsets, offsets[1:]))
+    assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()
+    assert all(each["durationMs"]["addBatch"] >= 0 for each in batches)
+    eventually(lambda: sum(progress.numInputRows for progress in told.progress), 30)
