@@ -11,6 +11,7 @@ seconds, so it is run once in the background before it is needed; a round that c
 has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of :data:`LENGTHS` get a
 plan of their own.
 """
+import logging
 import threading
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,7 @@ COMPILED_FROM = 500
 
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+log = logging.getLogger(__name__)
 
 
 class Planner:
@@ -42,22 +44,39 @@ class Planner:
         self.folder = folder
         self._interpreted = _Mode(spark, folder / "interpreted", _INTERPRETED)
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
-        self._is_compiled = threading.Event()
+        self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
 
     def run(self, work: Work) -> list[list[Range]]:
         """The new ranges of each cursor of *work*, by position."""
         rows = pa.Table.from_pylist(work.rows, schema=SCHEMA)
-        mode = self._compiled if rows.num_rows >= COMPILED_FROM and self._is_compiled.is_set() else self._interpreted
+        mode = self._interpreted
+        if rows.num_rows >= COMPILED_FROM:
+            if self._is_compiled.is_set():
+                mode = self._compiled
+            else:
+                self.compile_soon()
         return _ranges_by_cursor(mode.run(rows), len(work.cursors))
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plan, so that the first round need not; prepare the compiled one in the background."""
+        """Build and run the smallest prepared plan, so that the first round need not."""
         self._interpreted.run(SCHEMA.empty_table())
-        threading.Thread(target=self._compile, name="pulsar-spark-compile", daemon=True).start()
 
-    def _compile(self) -> None:
-        self._compiled.run(SCHEMA.empty_table())
-        self._is_compiled.set()
+    def compile_soon(self) -> None:
+        """Prepare the compiled plan in the background, unless that is under way."""
+        if not self._is_compiling.locked():
+            threading.Thread(target=self.compile, name="pulsar-spark-compile", daemon=True).start()
+
+    def compile(self) -> None:
+        """Prepare the compiled plan."""
+        if not self._is_compiling.acquire(blocking=False):
+            return
+        try:
+            self._compiled.run(SCHEMA.empty_table())
+            self._is_compiled.set()
+        except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
+            log.debug("the compiled plan could not be prepared", exc_info=True)
+        finally:
+            self._is_compiling.release()
 
 
 class _Mode:

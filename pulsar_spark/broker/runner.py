@@ -126,6 +126,7 @@ class Broker:
                 self._remove_what_others_left()
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
+                    self._planner.compile_soon()
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
         except BaseException:

@@ -36,10 +36,11 @@ def is_spark_gone(error: BaseException) -> bool:
 
 
 def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end: what there is to say of that,
-    a line, is said here."""
+    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what there
+    is to say of that, a line, is said here."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel("org.apache.spark.sql.execution.streaming", log4j.Level.OFF)
+    for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 class Stream:

@@ -38,6 +38,7 @@ class Bench:
         self.say("preparing the round's plan")
         planner = Planner(spark_session(master=master, for_rounds=True), self.folder / "inputs")
         planner.warm_up()
+        planner.compile()
         return planner
 
     def new_folder(self, name: str) -> Path:

@@ -19,6 +19,9 @@ class PlainPlans(PlainPlanner):
     def warm_up(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def compile_soon(self) -> None:
+        """There is nothing to compile."""
+
 
 class PlainStream:
     def __init__(self, look: Callable, run_batch: Callable, stopping: threading.Event):
