@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -53,7 +54,7 @@ from pulsar_spark.storage.topics import prepare_root
 STOP_SECONDS = 60.0
 STALE_SECONDS = 600.0
 """A checkpoint in which nothing has changed for so long is nobody's: a query writes one every few seconds."""
-MAY_PASS = (OSError, PulsarSparkError, PySparkException, DeltaError)
+MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
 """As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
 

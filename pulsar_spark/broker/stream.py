@@ -121,7 +121,7 @@ class Stream:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
-        except PySparkException as failed:
+        except (PySparkException, Py4JJavaError) as failed:  # as the latter come the errors of the disk
             log.info(
                 "broker %s could not start another query yet: %s",
                 self._broker_id,
