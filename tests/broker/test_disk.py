@@ -17,8 +17,9 @@ from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
-from tests.broker.plain_broker import BATCH_THREAD, PlainBroker, eventually
+from tests.client.waiting import eventually
 from tests.faults import FULL, READ_ONLY, faults
+from tests.plain_broker import BATCH_THREAD, PlainBroker
 from tests.requests import On
 
 TOPIC = "persistent://public/default/t"

@@ -12,8 +12,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
-from tests.broker.plain_broker import eventually
 from tests.broker.test_process import PATIENCE_MS, BrokerProcess
+from tests.client.waiting import eventually
 
 pytestmark = pytest.mark.spark
 SPARKS_OWN = ("WARN", "Setting", "To adjust", "Using", "WARNING: ", "resolving ")

@@ -16,7 +16,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, staging_folder
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from tests.broker.plain_broker import PlainBroker
+from tests.plain_broker import PlainBroker
 from tests.power import recorded
 
 TOPIC = "persistent://public/default/t"

@@ -6,7 +6,8 @@ import pytest
 from deltalake import write_deltalake
 
 import pulsar_spark as pulsar
-from tests.tables.conftest import SHARED, eventually, receive
+from tests.client.waiting import eventually
+from tests.tables.conftest import SHARED, receive
 
 
 def backlog(root) -> int:

@@ -15,7 +15,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
-from tests.tables.conftest import eventually, receive
+from tests.client.waiting import eventually
+from tests.tables.conftest import receive
 
 FOREIGN = pa.table({"payload": [b"mine"], "partition_key": ["k"]})
 
@@ -23,7 +24,9 @@ FOREIGN = pa.table({"payload": [b"mine"], "partition_key": ["k"]})
 def without_not_null(root, topic="t") -> None:
     """The table as earlier releases made it."""
     path = create_topic(Layout(root.folder), topic).path / "_delta_log" / f"{0:020d}.json"
-    path.write_text(path.read_text().replace('\\"nullable\\":false', '\\"nullable\\":true'))
+    fresh = path.with_name(".first")  # the broker may look at any moment, and half a file stops the topic
+    fresh.write_text(path.read_text().replace('\\"nullable\\":false', '\\"nullable\\":true'))
+    fresh.replace(path)
 
 
 def append(root, rows=FOREIGN, topic="t") -> None:

@@ -7,7 +7,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage.log import TableLog
-from tests.tables.conftest import SHARED, eventually, receive
+from tests.client.waiting import eventually
+from tests.tables.conftest import SHARED, receive
 
 
 def lose(root, version: int, topic="t") -> str:
