@@ -91,16 +91,8 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
             action = mend(parse_actions(line)[0])
             check_statistics(topic.path, parse_commit(version, json.dumps(action).encode(), topic.path))
             return action
-        except (
-            CorruptState,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OSError,
-            pa.ArrowException,
-        ):
+        except (CorruptState, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError,
+                pa.ArrowException):
             continue
     return None
 
@@ -110,25 +102,18 @@ def _with_true_statistics(topic: Topic, action: dict) -> dict:
     path = unquote(action["add"]["path"])
     stats = file_statistics(pq.read_metadata(topic.path / path))
     values = partition_values(path)
-    return {
-        "add": {
-            "path": action["add"]["path"],
-            "partitionValues": values,
-            "size": os.path.getsize(topic.path / path),
-            "modificationTime": os.stat(topic.path / path).st_mtime_ns // 1_000_000,
-            "dataChange": True,
-            "stats": json.dumps(stats),
-        }
-    }
+    return {"add": {"path": action["add"]["path"], "partitionValues": values,
+                    "size": os.path.getsize(topic.path / path),
+                    "modificationTime": os.stat(topic.path / path).st_mtime_ns // 1_000_000, "dataChange": True,
+                    "stats": json.dumps(stats)}}
 
 
 def _replace(topic: Topic, path: Path, text: bytes, kept: list[dict]) -> None:
     folder = damaged_folder(topic)
     folder.mkdir(exist_ok=True)
     (folder / f"{path.name}.{uuid.uuid4().hex}").write_bytes(text)
-    actions = [action for action in kept if "commitInfo" in action] or [
-        {"commitInfo": {"operation": "MEND", "operationParameters": {}}}
-    ]
+    actions = [action for action in kept if "commitInfo" in action] or [{"commitInfo": {"operation": "MEND",
+                                                                                        "operationParameters": {}}}]
     actions += [action for action in kept if "commitInfo" not in action]
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     fresh.write_text("\n".join(map(json.dumps, actions)) + "\n")
@@ -141,21 +126,15 @@ def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: boo
         return []
     table = open_as_far_as_it_goes(topic.path)
     names = {file.path for file in foreign}
-    removes = [
-        {"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
-        for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        if unquote(row["path"]) in names
-    ]
+    removes = [{"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
+               for row in pa.table(table.get_add_actions(flatten=True)).to_pylist() if unquote(row["path"]) in names]
     gone = {unquote(remove["path"]) for remove in removes}
     if removes and not dry_run:
         log = TableLog(topic.path)
         while not commit(topic.path, log.latest() + 1, [], {}, removes):
             continue
-    return [
-        Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
-        for file in foreign
-        if file.path in gone
-    ]
+    return [Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
+            for file in foreign if file.path in gone]
 
 
 def _values(topic: Topic, row: dict) -> dict[str, str | None]:

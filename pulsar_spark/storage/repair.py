@@ -63,9 +63,8 @@ class _Group(NamedTuple):
     written: float
 
 
-def repair_root(
-    layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
-) -> list[Mended]:
+def repair_root(layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False,
+                dry_run: bool = False) -> list[Mended]:
     """Mend what can be mended, of one table (a topic's full name or a broker's table) or all. *files* are the data
     files of the one commit that is broken.
 
@@ -73,14 +72,12 @@ def repair_root(
     broker serves the root."""
     holder = BundleLease(layout, "repair").holder()
     if holder is not None and not dry_run:
-        raise NotAllowedError(
-            f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves {str(layout.root)!r}: stop it first"
-        )
+        raise NotAllowedError(f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
+                              f"{str(layout.root)!r}: stop it first")
     chosen = [found for found in tables_of(layout) if table is None or table == found[0]]
     if not chosen:
-        raise InvalidConfiguration(
-            f"table {table!r}: give a topic's full name, such as 'persistent://public/default/t', or requests, cursor_ledger, ledgers"
-        )
+        raise InvalidConfiguration(f"table {table!r}: give a topic's full name, such as "
+                                   "'persistent://public/default/t', or requests, cursor_ledger, ledgers")
     done = [mended for name, path, topic in chosen for mended in _Table(name, path, topic).mend(files, forget, dry_run)]
     if table in (None, LEDGERS.name) and all(mended.is_done for mended in done) and not dry_run:
         done += _number_again(layout)
@@ -98,22 +95,16 @@ class _Table:
         with append_lock(self.path) if not dry_run else contextlib.nullcontext():
             broken = [version for version, _ in broken_commits(self.path)]
             if broken and broken[0] == 0:
-                yield Mended(
-                    self.name,
-                    0,
-                    False,
-                    "the first commit defines the table and is in no other file: restore it from a backup, or delete the folder",
-                )
+                yield Mended(self.name, 0, False, "the first commit defines the table and is in no other file: restore "
+                                                  "it from a backup, or delete the folder")
                 return
             if files and len(broken) != 1:
-                raise InvalidConfiguration(
-                    f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken commits, name files for one at a time"
-                )
+                raise InvalidConfiguration(f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
+                                           "commits, name files for one at a time")
             groups = self._groups(set(broken)) if broken else []
             for version in broken:
-                chosen, why = (
-                    (_Group(None, tuple(files), 0), "") if files else self._choose(version, groups, len(broken))
-                )
+                chosen, why = ((_Group(None, tuple(files), 0), "") if files
+                               else self._choose(version, groups, len(broken)))
                 groups = [group for group in groups if group is not chosen]
                 yield self._replace(version, chosen, why, forget, dry_run)
             if not broken:
@@ -121,14 +112,10 @@ class _Table:
 
     def _groups(self, broken: set[int]) -> list[_Group]:
         """What no commit names, oldest first; without what a retry wrote again and was committed."""
-        named = set(named_files(self.path, broken)) | {
-            file.path for version in self._readable(broken) for file in self.log.commit(version).added
-        }
-        known = {
-            file.min_values.get(self.identity)
-            for version in self._readable(broken)
-            for file in self.log.commit(version).added
-        }
+        named = set(named_files(self.path, broken)) | {file.path for version in self._readable(broken)
+                                                       for file in self.log.commit(version).added}
+        known = {file.min_values.get(self.identity) for version in self._readable(broken)
+                 for file in self.log.commit(version).added}
         found: dict[object, list[str]] = {}
         for file in sorted(self.path.rglob("*.parquet")):
             name = str(file.relative_to(self.path))
@@ -136,19 +123,13 @@ class _Table:
                 continue
             with contextlib.suppress(pa.ArrowInvalid, OSError):
                 found.setdefault(self._identity_of(file, name), []).append(name)
-        groups = [
-            _Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
-            for identity, names in found.items()
-            if self.identity is None or identity not in known
-        ]
+        groups = [_Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
+                  for identity, names in found.items() if self.identity is None or identity not in known]
         return sorted(groups, key=lambda group: group.written)
 
     def _readable(self, broken: set[int]) -> Iterator[int]:
-        return (
-            version
-            for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
-            if version not in broken and self.log.has(version)
-        )
+        return (version for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
+                if version not in broken and self.log.has(version))
 
     def _identity_of(self, file: Path, name: str) -> object:
         """The one value of the identity column, or, in a table without such a column, the file itself; ArrowInvalid for
@@ -206,23 +187,12 @@ class _Table:
 
     def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Mended:
         if group is None and not forget:
-            return Mended(
-                self.name,
-                version,
-                False,
-                f"commit {version}: {why}"
-                + (
-                    ""
-                    if "--file" in why
-                    else "; 'pulsar-spark repair --forget' puts a commit without rows in its place, and readers go on behind it"
-                ),
-            )
+            remedy = "" if "--file" in why else ("; 'pulsar-spark repair --forget' puts a commit without rows in its "
+                                                 "place, and readers go on behind it")
+            return Mended(self.name, version, False, f"commit {version}: {why}{remedy}")
         files = () if group is None else group.files
-        said = (
-            "mended: it names the files it named"
-            if group
-            else "replaced by a commit without rows: what it said is lost"
-        )
+        said = ("mended: it names the files it named" if group
+                else "replaced by a commit without rows: what it said is lost")
         if dry_run:
             return Mended(self.name, version, True, f"commit {version} would be {said}", files)
         adds = [file_add(self.path, name) for name in files] if group else self._empty_round(version)
@@ -237,11 +207,9 @@ class _Table:
         for before in range(version - 1, 0, -1):
             with contextlib.suppress(CorruptState, FileNotFoundError):
                 for row in read_round(self.path, before, kind="round").to_pylist():
-                    return write_files(
-                        self.path,
-                        rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
-                        is_partitioned=False,
-                    )
+                    return write_files(self.path,
+                                       rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
+                                       is_partitioned=False)
         return []
 
     def _transactions(self, version: int, group: _Group | None) -> dict[str, int]:
@@ -281,12 +249,8 @@ class _Table:
                 if file.exists():
                     os.replace(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
             open_table(self.path).create_checkpoint()
-        yield Mended(
-            self.name,
-            None,
-            True,
-            "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"),
-        )
+        yield Mended(self.name, None, True,
+                     "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"))
 
 
 def _number_again(layout: Layout) -> list[Mended]:
@@ -301,11 +265,8 @@ def _number_again(layout: Layout) -> list[Mended]:
     for name, table, topic in tables_of(layout):
         topic_id = read_definition(table).table_id if topic else None
         if topic_id in last and TableLog(table).earliest() == 0:
-            missing += [
-                row
-                for row in _numbered(name, table, topic_id, last[topic_id])
-                if (topic_id, row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
-            ]
+            missing += [row for row in _numbered(name, table, topic_id, last[topic_id])
+                        if (topic_id, row["partition"], row["ledger_id"], row["first_entry_id"]) not in known]
     if not missing:
         return []
     _append(path, LEDGERS, missing)
