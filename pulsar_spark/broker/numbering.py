@@ -12,10 +12,10 @@ import os
 from typing import TYPE_CHECKING
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.condition import check_features, stopped_text
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.ledgers import foreign_files, ledger_rows, note_rows, number_commit
-from pulsar_spark.storage.log import Commit
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.bundle import TopicState
@@ -53,7 +53,7 @@ def may_go_on(state: "TopicState") -> bool:
 
 def _stamp(state: "TopicState") -> tuple:
     try:
-        found = os.stat(state.log.folder / f"{state.version + 1:020d}.json")
+        found = os.stat(state.log.file(state.version + 1))
     except FileNotFoundError:
         return ()
     return found.st_ino, found.st_mtime_ns, found.st_size, state.log.latest(state.version + 1)

@@ -32,8 +32,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.actions import ENGINE
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.log import ENGINE
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
@@ -177,7 +178,7 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
         fresh.write_text(commit_text(adds, transactions, removes))
         if is_durable(table):
             sync_file(fresh)
-        version = _link(fresh, log_folder, versions, held)
+        version = _link(fresh, TableLog(table), versions, held)
     finally:
         if version is None:
             remove_files(table, adds)
@@ -204,14 +205,28 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def _link(fresh: Path, log_folder: Path, versions: Iterable[int],
+def replace_commit(table: Path, version: int, text: str) -> None:
+    """Put *text* in the place of a commit that is broken or missing, in one step: a crash or power loss leaves either.
+
+    What was there stays beside it, under a hidden name that nobody reads. For callers that hold the table alone."""
+    log = TableLog(table)
+    target, fresh = log.file(version), log.folder / f".{uuid.uuid4().hex}.tmp"
+    fresh.write_text(text)
+    sync_file(fresh)
+    if target.exists():
+        os.link(target, target.with_name(f".{target.name}.broken-{time.time_ns()}"))
+    os.replace(fresh, target)
+    sync_folder(log.folder)
+
+
+def _link(fresh: Path, log: TableLog, versions: Iterable[int],
           held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
     """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
     have them, is none."""
     for version in versions:
         try:
             with held():
-                os.link(fresh, log_folder / f"{version:020d}.json")
+                os.link(fresh, log.file(version))
             return version
         except FileExistsError:
             if _is_linked(fresh):

@@ -15,7 +15,6 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
-from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import NO_POSITION, check_statistics, foreign_files, ledgers_of_topic, note_rows, number_commit
 from pulsar_spark.storage.log import TableLog
@@ -102,16 +101,10 @@ def _foreign_file(note: dict) -> ForeignFile:
     return ForeignFile(note["ledger_id"], note["path"], note["first_entry_id"], note["partition"])
 
 
-def numbered_until(latest: LatestRows, topic: Topic) -> int:
-    """The last version of the topic's table that a broker has followed; 0 for none."""
-    return min((row["ledger_id"] for (topic_id, _), row in latest.topics.items() if topic_id == topic.topic_id),
-               default=0)
-
-
 def _notes(layout: Layout, topic: Topic) -> pa.Table:
     wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("first_position") == NO_POSITION)
     names = ["ledger_id", "path", "first_entry_id", "partition"]
-    if not (layout.broker_table(LEDGERS.name) / "_delta_log").is_dir():
+    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return LEDGERS.schema.empty_table().select(names)
     return dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
 
@@ -142,7 +135,7 @@ def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: di
 def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
     """The publishes up to version *numbered*: a broker may be ahead of that by now, and what it numbered is no copy of
     itself."""
-    if not (layout.broker_table(LEDGERS.name) / "_delta_log").is_dir():
+    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return set()
     wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("ledger_id") <= numbered)
     rows = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=["publish_id"], filter=wanted)

@@ -118,7 +118,7 @@ def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
             log.commit(version)
         except CorruptState as broken:
             yield version, f"cannot be read ({broken.__cause__})"
-    newest = max((int(file.name[:20]) for file in log.folder.glob("*.json") if file.name[:20].isdigit()), default=-1)
+    newest = max(log.versions(), default=-1) if log.exists() else -1
     if newest > log.latest():
         yield from ((version, "is missing from the log") for version in range(log.latest() + 1, newest)
                     if not log.has(version))
@@ -132,9 +132,9 @@ def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
         return {file["path"]: file["size_bytes"]
                 for file in pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()}
     except DeltaError:
-        for file in sorted(log.folder.glob("*.json")):
-            if file.name[:20].isdigit() and int(file.name[:20]) not in without:
-                for action in read_actions(file):
+        for version in sorted(log.versions()):
+            if version not in without:
+                for action in read_actions(log.file(version)):
                     if "add" in action:
                         files[action["add"]["path"]] = action["add"]["size"]
                     elif "remove" in action:
@@ -195,9 +195,8 @@ def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows
     except CorruptState as broken:
         yield Finding("ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None,
                       f"topic {name!r}: {broken}", REPAIR)
-    numbered = min((row["ledger_id"] for (owner, _), row in latest.topics.items() if owner == topic_id), default=0)
     try:
-        for commit in TableLog(path).commits(numbered):
+        for commit in TableLog(path).commits(latest.numbered_until(topic_id)):
             number_commit(path, commit, {}, set())
     except UNREADABLE as broken:
         yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", None)

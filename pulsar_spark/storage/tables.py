@@ -28,10 +28,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.layout import LOCK, STAGED, beside
-from pulsar_spark.storage.log import AddedFile, Commit, TableLog, read_actions
+from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 
 FORMAT = "pulsar_spark"
@@ -88,7 +89,7 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
         forks.use()
         DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
-        first = draft / "_delta_log" / f"{0:020d}.json"
+        first = TableLog(draft).file(0)
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
             sync_file(first)
@@ -112,7 +113,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
         raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
     description = table_id = None
-    first = log.folder / f"{0:020d}.json"
+    first = log.file(0)
     if first.exists():
         try:
             for action in read_actions(first):
@@ -148,7 +149,11 @@ def _parse_definition(path, description: str | None, table_id: str) -> Definitio
 
 def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
     """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
-    seen = open_table(path).transaction_version(app_id)
+    return _has_transaction(open_table(path), app_id, version)
+
+
+def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
+    seen = table.transaction_version(app_id)
     return seen is not None and seen >= version
 
 
@@ -202,8 +207,7 @@ class AppendTable:
         self._update()
         table = open_table(self.path)
         self._known = table.version()
-        seen = table.transaction_version(app_id)
-        return seen is not None and seen >= version
+        return _has_transaction(table, app_id, version)
 
     def _is_new(self, seen: int, app_id: str, version: int) -> bool:
         commits = self._log.commits(seen, self._known)
