@@ -17,6 +17,7 @@ import uuid
 from pathlib import Path
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration
+from pulsar_spark.storage.layout import BUNDLES
 
 FSYNC, NONE = "fsync", "none"
 DURABILITIES = (FSYNC, NONE)
@@ -27,7 +28,7 @@ _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 def settings_path(root: str | os.PathLike) -> Path:
     """The file of a root's settings, beside its bundles."""
-    return Path(root) / "_bundles" / "settings.json"
+    return Path(root) / BUNDLES / "settings.json"
 
 
 def read_durability(root: str | os.PathLike) -> str:

@@ -6,6 +6,7 @@ Nobody has numbered anything behind such a commit, so no position changes. Forei
 that removes their files, which stay on the disk until ``vacuum``.
 """
 
+import itertools
 import json
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -110,9 +111,7 @@ def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: boo
                for row in pa.table(table.get_add_actions(flatten=True)).to_pylist() if unquote(row["path"]) in names]
     gone = {unquote(remove["path"]) for remove in removes}
     if removes and not dry_run:
-        log = TableLog(topic.path)
-        while not commit(topic.path, log.latest() + 1, [], {}, removes):
-            continue
+        commit(topic.path, itertools.count(TableLog(topic.path).latest() + 1), [], {}, removes)
     return [Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
             for file in foreign if file.path in gone]
 

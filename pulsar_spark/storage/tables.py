@@ -16,8 +16,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -257,10 +258,19 @@ def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in values])
-    arrays = [pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type) if field.name in values
-              else rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-              for field in wanted]
-    return pa.Table.from_arrays(arrays, schema=wanted)
+    return conform(rows, wanted, values)
+
+
+def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """*rows* with the columns and types of *schema*, whoever wrote them: those of *values* the same in every row, those
+    that are not there null."""
+    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field.name in values:
+            return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
+        return rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type)
+
+    names = set(rows.column_names)
+    return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
 
 
 def read_added(table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

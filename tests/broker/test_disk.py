@@ -10,6 +10,7 @@ from pulsar_spark.broker import patience
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.schemas import MESSAGES, REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -31,8 +32,7 @@ EVERY = int(os.environ.get("PULSAR_SPARK_FAULTS_EVERY", "5"))
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(patience, "LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
 
 
 def publish(layout: Layout, number: int, entries: int) -> None:

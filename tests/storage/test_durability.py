@@ -10,8 +10,9 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState, InvalidConfiguration
 from pulsar_spark.schemas import MESSAGES, REQUESTS
-from pulsar_spark.storage.commits import StagedFile, file_statistics
+from pulsar_spark.storage.commits import StagedFile
 from pulsar_spark.storage.durability import DEFAULT, read_durability, settings_path, write_durability
+from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, staging_folder

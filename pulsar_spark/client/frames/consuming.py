@@ -23,8 +23,8 @@ from pulsar_spark.client.frames.backoff import Backoff
 from pulsar_spark.client.frames.call import Caller, ConsumeFunction
 from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, subtract
 from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions
-from pulsar_spark.client.frames.presence import Presence, presence
 from pulsar_spark.client.frames.progress import Progress, fields, told
+from pulsar_spark.client.frames.remaining import Remaining, remaining
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.storage.layout import Layout
@@ -151,7 +151,7 @@ class Consuming:
         self._ask_for_more(delivery)
         ranges = tuple(part for held in delivery.ranges
                        for part in subtract(held, self._given_back.get(held.partition, [])))
-        found = presence(self._topic, self._ledgers, ranges)
+        found = remaining(self._topic, self._ledgers, ranges)
         self._tell_missing(found)
         if not found.ranges:
             return
@@ -168,7 +168,7 @@ class Consuming:
         self._progress.note(delivery, reply, time.monotonic() - began, error or found.error, self._backoff.failures, pause,
                             deleted=found.deleted_messages)
 
-    def _tell_missing(self, found: Presence) -> None:
+    def _tell_missing(self, found: Remaining) -> None:
         """Acknowledge what was deleted; what is lost is an error, and waits."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is None:
