@@ -4,6 +4,7 @@ A reader that knows version v asks whether ``v + 1`` exists (microseconds) and p
 look at its log version. Only commits are read, no checkpoints: who starts from nothing opens the table (see tables) or a projection instead.
 Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
 """
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,9 +52,15 @@ class TableLog:
         return known
 
     def versions(self) -> list[int]:
-        """The versions whose commit files exist, in no order; FileNotFoundError without a table."""
-        return [int(name[:20]) for name in os.listdir(self.folder)
-                if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+        """The versions whose commit files exist, in no order; FileNotFoundError without a table, also where a file or a
+        link to nowhere, stands in the place of one of its folders."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or self.exists():
+                raise
+            raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
+        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
     def earliest(self) -> int:
         """The lowest version whose commit file still exists; -1 for no table."""

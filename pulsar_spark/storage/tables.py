@@ -87,6 +87,7 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
+        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         forks.use()
         DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
