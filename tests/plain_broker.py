@@ -1,41 +1,58 @@
-"""A broker in a thread of the test's process, without Spark: the real rounds over the real requests, planned by
-:class:`PlainPlanner`."""
-
+"""A broker as it runs, but for Spark: the query is a thread that calls one batch after the other, the plan is made
+without it."""
 import contextlib
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.broker.drafts import requests_of
-from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.requests import read_requests
-from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.broker import runner
 from tests.plain_planner import PlainPlanner
 
+BATCH_THREAD = "plain batches"
 
-class PlainBroker:
-    """``with PlainBroker(root) as broker``; rounds run until the end of the block, whose end raises what ended them."""
 
-    def __init__(self, root):
-        self.layout = Layout(root)
-        prepare_root(self.layout)
-        self.rounds = Rounds(load_bundle(self.layout), PlainPlanner().run, lambda: time.time_ns() // 1000, "plain")
-        self.rounds.take_over()
-        self._stop, self._pause = threading.Event(), threading.Lock()
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+class PlainPlans(PlainPlanner):
+    def __init__(self, folder: Path):
+        self.folder = folder
 
-    def __enter__(self) -> "PlainBroker":
+    def warm_up(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def compile_soon(self) -> None:
+        """There is nothing to compile."""
+
+
+class PlainStream:
+    def __init__(self, look: Callable, run_batch: Callable, stopping: threading.Event):
+        self._look, self._run_batch, self._stopping = look, run_batch, stopping
+        self._thread = threading.Thread(target=self._run, name=BATCH_THREAD, daemon=True)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            if self._look() is None:
+                self._stopping.wait(0.005)
+            else:
+                self._run_batch(None, 0)
+
+    def start(self) -> None:
         self._thread.start()
-        return self
 
-    def __exit__(self, *failure) -> None:
-        self._stop.set()
-        self._thread.join()
-        if self._failed is not None:
-            raise self._failed
+    def supervise(self) -> None:
+        self._stopping.wait()
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join(30)
+
+
+class PlainBroker(runner.Broker):
+    """``with PlainBroker(root) as broker``; the end of the block raises what ended it."""
+
+    def __init__(self, root, **options):
+        super().__init__(None, root, **options)
+        self._planner = PlainPlans(self._planner.folder)
+        self._stream = PlainStream(self._look, self._run_batch, self._stopping)
+        self._pause = threading.Lock()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -43,15 +60,6 @@ class PlainBroker:
         with self._pause:
             yield
 
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(0.005):
-                with self._pause:
-                    self._round()
-        except BaseException as failed:
-            self._failed = failed
-            raise
-
-    def _round(self) -> None:
-        rows, version = read_requests(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
-        self.rounds.run(requests_of(rows), version)
+    def _run_round(self) -> None:
+        with self._pause:
+            super()._run_round()

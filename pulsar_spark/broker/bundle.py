@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.clock import Instant, to_micros
 from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -349,8 +349,3 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
 def _lease_ms(text: str | None) -> int:
     """The lease a consumer asked for, a day at most: an earlier release let longer ones through."""
     return min(int(text), MAX_LEASE_MS) if re.fullmatch("[0-9]{1,18}", text or "") else DEFAULT_LEASE_MS
-
-
-def to_micros(instant) -> int:
-    """Microseconds since 1970 of an aware datetime."""
-    return round(instant.timestamp() * 1_000_000)

@@ -14,6 +14,7 @@ own clock goes on from where it was, and every round's row keeps both, so that a
   being late by that much would be for good.
 """
 from collections.abc import Callable
+from datetime import datetime
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
@@ -28,6 +29,11 @@ class Instant(NamedTuple):
 
     own: int
     wall: int
+
+
+def to_micros(instant: datetime) -> int:
+    """Microseconds since 1970 of an aware datetime."""
+    return round(instant.timestamp() * 1_000_000)
 
 
 class BundleClock:

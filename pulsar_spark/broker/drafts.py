@@ -126,17 +126,8 @@ class RoundDraft:
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
         """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
-        self.refusals.append(
-            Refusal(
-                request.kind,
-                type(refused).__name__,
-                str(refused),
-                request.topic,
-                request.partition,
-                request.subscription,
-                consumer,
-            )
-        )
+        self.refusals.append(Refusal(request.kind, type(refused).__name__, str(refused), request.topic,
+                                     request.partition, request.subscription, consumer))
 
     @property
     def has_facts(self) -> bool:

@@ -25,6 +25,7 @@ DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subsc
 
 MOST_HOLDERS = 3
 
+
 class Members(Desk):
     """Requests about consumers."""
 

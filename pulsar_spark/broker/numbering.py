@@ -12,10 +12,10 @@ import os
 from typing import TYPE_CHECKING
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.condition import check_features, stopped_text
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.ledgers import foreign_files, ledger_rows, note_rows, number_commit
-from pulsar_spark.storage.log import Commit
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.bundle import TopicState
@@ -53,7 +53,7 @@ def may_go_on(state: "TopicState") -> bool:
 
 def _stamp(state: "TopicState") -> tuple:
     try:
-        found = os.stat(state.log.folder / f"{state.version + 1:020d}.json")
+        found = os.stat(state.log.file(state.version + 1))
     except FileNotFoundError:
         return ()
     return found.st_ino, found.st_mtime_ns, found.st_size, state.log.latest(state.version + 1)
@@ -74,13 +74,9 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
             foreign = [file for file in foreign if file.path not in published]
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
-            log.warning(
-                "topic %s: commit %d added %d rows that are no publish, and nobody is sent them: 'pulsar-spark topics mend %s' removes them",
-                name,
-                commit.version,
-                sum(file.rows for file in foreign),
-                name,
-            )
+            log.warning("topic %s: commit %d added %d rows that are no publish, and nobody is sent them: "
+                        "'pulsar-spark topics mend %s' removes them",
+                        name, commit.version, sum(file.rows for file in foreign), name)
     if commit.removed and not commit.trimmed:
         log.warning(
             "topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody",
@@ -90,7 +86,6 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
         )
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
-            state.trimmed[partition] = max(
-                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
-            )
+            state.trimmed[partition] = max(state.first_position(partition),
+                                           state.ledgers(partition).first_behind(ledger_id))
     return rows

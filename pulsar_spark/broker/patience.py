@@ -5,9 +5,10 @@ import logging
 import threading
 import time
 
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.faults import is_fault_of_disk
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0
+PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=200, max_delay_ms=5_000)
 log = logging.getLogger(__name__)
 
 
@@ -23,13 +24,8 @@ class Waits:
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()
-                log.error(
-                    "broker %s waits: %s (%s: %s); it tries again by itself",
-                    self._broker_id,
-                    what,
-                    type(cause).__name__,
-                    cause,
-                )
+                log.error("broker %s waits: %s (%s: %s); it tries again by itself", self._broker_id, what,
+                          type(cause).__name__, cause)
             self._waiting.add(id(patience))
 
     def end(self, patience: "Patience") -> None:
@@ -44,8 +40,11 @@ class Patience:
 
     def __init__(self, stopping: threading.Event, waits: Waits, what: str):
         self._stopping, self._waits, self._what = stopping, waits, what
-        self._pause = FIRST_SECONDS
-        self.is_waiting = False
+        self._failures = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._failures > 0
 
     def bear(self, fault: BaseException) -> None:
         """Pause before the next attempt, less where the broker stops meanwhile; *fault* itself is raised if waiting
@@ -57,13 +56,12 @@ class Patience:
     def pause(self, cause: object) -> None:
         """The same for whatever *cause*."""
         if not self.is_waiting:
-            self.is_waiting = True
             self._waits.begin(self, self._what, cause)
-        self._stopping.wait(self._pause)
-        self._pause = min(2 * self._pause, LONGEST_SECONDS)
+        self._failures += 1
+        self._stopping.wait(PAUSES.delay_ms(self._failures - 1) / 1000)
 
     def end(self) -> None:
         """The attempt succeeded."""
         if self.is_waiting:
-            self.is_waiting, self._pause = False, FIRST_SECONDS
+            self._failures = 0
             self._waits.end(self)

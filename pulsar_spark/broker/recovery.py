@@ -18,13 +18,14 @@ from py4j.protocol import Py4JNetworkError
 from pulsar_spark.broker.drafts import Request, RoundResult
 from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.rounds import Rounds
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
 ON_PURPOSE = (BrokerFenced, CorruptState, Py4JNetworkError)
 """These stop the broker: it was taken over, its own tables break their promises, or Spark is gone."""
 
@@ -41,7 +42,7 @@ class Recovery:
 
     def __init__(self, rounds: "Rounds", clock: Callable[[], float] = time.monotonic):
         self._rounds, self._clock = rounds, clock
-        self._pause, self._quiet_until = 0.0, 0.0
+        self._failures, self._quiet_until = 0, 0.0
         self._is_reload_due = False
         self._leases: dict[str, int] = {}
 
@@ -80,7 +81,7 @@ class Recovery:
             self._leases = dict(rounds.bundle.leases)
             try:
                 result = rounds.attempt(requests, requests_version, broken)
-                self._pause = 0.0
+                self._failures = 0
                 return result
             except ON_PURPOSE:
                 raise
@@ -149,8 +150,8 @@ class Recovery:
             self._is_reload_due = False
 
     def _wait(self, failure: Exception) -> None:
-        if not self._pause:
+        if not self._failures:
             log.error("a round fails, whatever is asked; it is tried again after pauses of up to %g s",
-                      LONGEST_PAUSE_SECONDS, exc_info=failure)
-        self._pause = min(2 * self._pause or FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        self._quiet_until = self._clock() + self._pause
+                      PAUSES.max_delay_ms / 1000, exc_info=failure)
+        self._quiet_until = self._clock() + PAUSES.delay_ms(self._failures) / 1000
+        self._failures += 1

@@ -23,8 +23,9 @@ from pulsar_spark.broker.source import FORMAT, Feed, News, register_source
 from pulsar_spark.errors import UnknownError
 
 LOOK_SECONDS = 0.3
-STEADY_SECONDS = 15.0
-"""A query that has run so long has outlived what ended the one before."""
+STEADY_BATCHES, STEADY_SECONDS = 2, 15.0
+"""A query that has come so far, or has waited so long, has outlived what ended the one before: Spark writes to the
+checkpoint before and behind each micro-batch."""
 SIGNAL_SECONDS = 2.0
 """How long after Spark is gone the signal that ended both may take to be handled here."""
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class Stream:
                  run_batch: Callable[[DataFrame, int], None], stopping: threading.Event, waits: Waits,
                  fail: Callable[[Exception], None]):
         self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
-        self._run_batch, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
+        self._run, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
+        self._batches = 0
         self._changing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._feed: Feed | None = None
@@ -69,7 +71,11 @@ class Stream:
             moved = self._spark.readStream.format(FORMAT).option("path", self._feed.path).load()
             self._query = (moved.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
                            .queryName(f"broker-{checkpoint.name}").trigger(processingTime="0 seconds").start())
-            self._started = time.monotonic()
+            self._started, self._batches = time.monotonic(), 0
+
+    def _run_batch(self, moved: DataFrame, batch_id: int) -> None:
+        self._batches += 1
+        self._run(moved, batch_id)
 
     def stop(self) -> None:
         """End the query; no other follows once the broker is stopping."""
@@ -98,7 +104,7 @@ class Stream:
             while not self._stopping.wait(LOOK_SECONDS):
                 query = self._query
                 if query is not None and query.isActive:
-                    if time.monotonic() - self._started > STEADY_SECONDS:
+                    if self._batches >= STEADY_BATCHES or time.monotonic() - self._started > STEADY_SECONDS:
                         patience.end()
                     continue
                 why = None if query is None else query.exception()
@@ -111,19 +117,13 @@ class Stream:
             if not is_spark_gone(failure):
                 self._fail(failure)
             elif not self._stopping.wait(SIGNAL_SECONDS):
-                self._fail(
-                    UnknownError(
-                        f"Spark has ended while broker {self._broker_id} served: look at Spark's own log and start the broker again"
-                    )
-                )
+                self._fail(UnknownError(f"Spark has ended while broker {self._broker_id} served: look at Spark's own log "
+                                        "and start the broker again"))
 
     def _replace(self, patience: Patience, why: PySparkException | None) -> None:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
         except (PySparkException, Py4JJavaError) as failed:  # as the latter come the errors of the disk
-            log.info(
-                "broker %s could not start another query yet: %s",
-                self._broker_id,
-                str(failed).strip().partition("\n")[0],
-            )
+            log.info("broker %s could not start another query yet: %s", self._broker_id,
+                     str(failed).strip().partition("\n")[0])

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.clock import Instant, to_micros
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import letters_in
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
@@ -47,7 +47,6 @@ class Left(NamedTuple):
         before = (self.fact["first"], self.fact["last"], self.fact["ack_set"])
         return self.fact["kind"] == WAITING and (self.first, self.last, self.ack_set) == before
 
-
     @property
     def messages(self) -> int:
         """How many letters that is."""
@@ -75,7 +74,7 @@ class WaitingLetters:
         self._changed: dict[WaitingKey, dict] = {}
         self._counted: set[CursorKey] = set()
         for key, row in (latest.waiting_letters if latest else {}).items():
-            self.rows[key] = row | {name: row[name] and round(row[name].timestamp() * 1_000_000) for name in _TIMES}
+            self.rows[key] = row | {name: row[name] and to_micros(row[name]) for name in _TIMES}
         for key, row in (latest.letterless if latest else {}).items():
             self.letterless[key], self._topics[key] = row["msg_out_counter"], row["topic"]
 

@@ -39,27 +39,16 @@ class LogFormat(StrEnum):
     json = "json"
 
 
-LogLevelOption = Annotated[
-    LogLevel | None,
-    typer.Option(
-        "--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False, help="Log from this level on."
-    ),
-]
-LogFormatOption = Annotated[
-    LogFormat | None,
-    typer.Option(
-        "--log-format",
-        envvar=FORMAT_VARIABLE,
-        show_envvar=True,
-        case_sensitive=False,
-        help="Log as text, or as a line of JSON a record.",
-    ),
-]
+LogLevelOption = Annotated[LogLevel | None,
+                           typer.Option("--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False,
+                                        help="Log from this level on.")]
+LogFormatOption = Annotated[LogFormat | None,
+                            typer.Option("--log-format", envvar=FORMAT_VARIABLE, show_envvar=True, case_sensitive=False,
+                                         help="Log as text, or as a line of JSON a record.")]
 
 
-def set_up_logging(
-    level: str | None = None, format: str | None = None, *, default_level: str = LogLevel.warning
-) -> None:
+def set_up_logging(level: str | None = None, format: str | None = None, *,
+                   default_level: str = LogLevel.warning) -> None:
     """Log to standard error. What is not given comes from the environment, else the level is *default_level* and the
     format text.
 
@@ -67,11 +56,8 @@ def set_up_logging(
     """
     level = _chosen(LogLevel, level, LEVEL_VARIABLE, default_level)
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonFormatter()
-        if _chosen(LogFormat, format, FORMAT_VARIABLE, LogFormat.text) is LogFormat.json
-        else TextFormatter()
-    )
+    is_json = _chosen(LogFormat, format, FORMAT_VARIABLE, LogFormat.text) is LogFormat.json
+    handler.setFormatter(JsonFormatter() if is_json else TextFormatter())
     handler.set_name(PACKAGE)
     root = logging.getLogger()
     root.handlers = [kept for kept in root.handlers if kept.get_name() != PACKAGE] + [handler]
@@ -81,13 +67,10 @@ def set_up_logging(
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
     """``--log-level`` and ``--log-format``, for a job."""
-    for name, members, variable in (
-        ("--log-level", LogLevel, LEVEL_VARIABLE),
-        ("--log-format", LogFormat, FORMAT_VARIABLE),
-    ):
-        parser.add_argument(
-            name, type=str.lower, choices=[member.value for member in members], help=f"also by the variable {variable}"
-        )
+    for name, members, variable in (("--log-level", LogLevel, LEVEL_VARIABLE),
+                                    ("--log-format", LogFormat, FORMAT_VARIABLE)):
+        parser.add_argument(name, type=str.lower, choices=[member.value for member in members],
+                            help=f"also by the variable {variable}")
 
 
 def set_up_job_logging(given: argparse.Namespace) -> None:
@@ -118,12 +101,8 @@ class JsonFormatter(logging.Formatter):
     """One object a line: time, level, logger, message, exception, and the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        facts = {"time": _time(record), "level": record.levelname, "logger": record.name,
+                 "message": record.getMessage()}
         facts |= {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
         if record.exc_info:
             facts["exception"] = _traceback(record)
@@ -131,9 +110,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _time(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    instant = datetime.fromtimestamp(record.created, timezone.utc)
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _traceback(record: logging.LogRecord) -> str:

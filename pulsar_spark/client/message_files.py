@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from pulsar_spark.client.ledgers import Run
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.published import Missing, lost_entries, missing_of, once
+from pulsar_spark.storage.published import Missing, entries_of, lost_error, missing_of, once
+from pulsar_spark.storage.tables import conform
 from pulsar_spark.storage.topic_files import files_of, read_where
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 
@@ -78,7 +79,8 @@ class MessageFiles:
             if not isinstance(rows, Missing):
                 yield rows
             elif rows.is_lost:
-                raise lost_entries(topic_path, partition, file.ledger_id, rows.whole or [(entry, entry) for entry in rows.parts], rows.lost)
+                entries = rows.whole or [(entry, entry) for entry in rows.parts]
+                raise lost_error(topic_path, partition, file.ledger_id, entries, rows.lost)
 
     def read_and_tell(self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int) -> "Iterator[pa.Table | Missing]":
         """The blocks of :meth:`read_entries`, and behind them what is missing, if anything is."""
@@ -117,8 +119,9 @@ class MessageFiles:
                     yield from self._groups(path, file, first, last)
                 return
         searched.is_elsewhere = True
-        found, searched.lost = read_where(topic_path, run.path, run.publish_id, run.ledger_id,
-                                 lambda holder: self._rows_of(f"{topic_path}/{holder}", run.publish_id, first, last))
+        found, searched.lost = read_where(
+            topic_path, run.path, run.publish_id, run.ledger_id,
+            lambda holder: self._rows_of(f"{topic_path}/{holder}", run.publish_id, first, last))
         if rows := [part for parts in found for part in parts]:
             yield _in_order(once(pa.concat_tables(rows)))
 
@@ -128,7 +131,7 @@ class MessageFiles:
                 key = (path, group)
                 rows = self._cached(key)
                 if rows is None:
-                    rows = _in_order(_conform(file.read_row_group(group)))
+                    rows = _in_order(conform(file.read_row_group(group), _SCHEMA))
                     self._keep(key, rows)
                 yield rows
 
@@ -139,10 +142,8 @@ class MessageFiles:
             for group in range(file.metadata.num_row_groups):
                 of_group = file.metadata.row_group(group)
                 if _may_hold(of_group, "publish_id", publish_id, publish_id) and _may_hold(of_group, "entry_id", first, last):
-                    rows = _conform(file.read_row_group(group), _WITH_PUBLISH_ID)
-                    entry_ids = rows.column("entry_id")
-                    inside = pc.and_(pc.greater_equal(entry_ids, first), pc.less_equal(entry_ids, last))
-                    found.append(rows.filter(pc.and_(inside, pc.equal(rows.column("publish_id"), publish_id))).select(_SCHEMA.names))
+                    rows = conform(file.read_row_group(group), _WITH_PUBLISH_ID)
+                    found.append(entries_of(rows, publish_id, first, last).select(_SCHEMA.names))
         return found
 
     def _cached(self, key: tuple[str, int]) -> _Rows | None:
@@ -169,13 +170,6 @@ def _may_hold(group: pq.RowGroupMetaData, name: str, first: int | str, last: int
             statistics = column.statistics
             return statistics is None or not statistics.has_min_max or (statistics.min <= last and statistics.max >= first)
     return False
-
-
-def _conform(rows: pa.Table, schema: pa.Schema = _SCHEMA) -> pa.Table:
-    """*rows* with the columns and types of messages, whoever wrote them."""
-    names = set(rows.column_names)
-    arrays = [rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type) for field in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _in_order(rows: pa.Table) -> _Rows:

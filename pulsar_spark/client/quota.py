@@ -20,10 +20,11 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES, REFUSE, TOPIC_STOPPED
 from pulsar_spark.schemas import CURSOR_LEDGER
-from pulsar_spark.storage.condition import check_not_stopped, numbered_until
+from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import Commit, TableLog
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
 
@@ -92,7 +93,8 @@ class BacklogQuota:
         """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be mended since."""
         is_said = self._policies.get((self._name, TOPIC_STOPPED)) is not None
         try:
-            self._followed = check_not_stopped(self._topic, numbered_until(read_latest(self._layout), self._topic) if is_said else self._followed)
+            known = read_latest(self._layout).numbered_until(self._topic.topic_id) if is_said else self._followed
+            self._followed = check_not_stopped(self._topic, known)
         except TopicStopped as stopped:
             return str(stopped)
         return None

@@ -17,7 +17,7 @@ from pulsar_spark.client.inbox import Reply
 from pulsar_spark.client.ledgers import Run
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
-from pulsar_spark.storage.published import Missing, lost_entries
+from pulsar_spark.storage.published import Missing, lost_error
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -220,7 +220,8 @@ class PartitionSubscription:
             permits = self._permits_for(messages)
         if missing.is_lost:
             self._flow(permits)
-            yield lost_entries(self.topic.path, self.partition, run.ledger_id, missing.whole or [(entry, entry) for entry in parts], missing.lost)
+            entries = missing.whole or [(entry, entry) for entry in parts]
+            yield lost_error(self.topic.path, self.partition, run.ledger_id, entries, missing.lost)
             return
         self._channel.submit([self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole])
         for entry, indexes in parts.items():

@@ -11,19 +11,17 @@ of 60 commits and 200 to 500 ms on one of 300 to 800, and a broker makes that ma
 of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left out is what appends of ours never
 need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is
 refused. Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table.
-Source: the Delta protocol, "Delta Log Entries", "Actions", "Per-file Statistics".
+Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
 import contextlib
 import json
 import logging
 import os
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,23 +30,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
+from pulsar_spark.storage.actions import ENGINE
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.log import ENGINE
+from pulsar_spark.storage.file_statistics import file_statistics, statistics
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
 CHECKPOINT_EVERY = 100
-_STATISTICS_TEXT = 256
 _ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
 _PARTITION = "partition"
-_MICROSECONDS = pa.timestamp("us", tz="UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
-_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1) - 999
 _checkpointing = threading.Lock()
 log = logging.getLogger(__name__)
 
@@ -177,7 +172,7 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
         fresh.write_text(commit_text(adds, transactions, removes))
         if is_durable(table):
             sync_file(fresh)
-        version = _link(fresh, log_folder, versions, held)
+        version = _link(fresh, TableLog(table), versions, held)
     finally:
         if version is None:
             remove_files(table, adds)
@@ -204,14 +199,28 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def _link(fresh: Path, log_folder: Path, versions: Iterable[int],
+def replace_commit(table: Path, version: int, text: str) -> None:
+    """Put *text* in the place of a commit that is broken or missing, in one step: a crash or power loss leaves either.
+
+    What was there stays beside it, under a hidden name that nobody reads. For callers that hold the table alone."""
+    log = TableLog(table)
+    target, fresh = log.file(version), log.folder / f".{uuid.uuid4().hex}.tmp"
+    fresh.write_text(text)
+    sync_file(fresh)
+    if target.exists():
+        os.link(target, target.with_name(f".{target.name}.broken-{time.time_ns()}"))
+    os.replace(fresh, target)
+    sync_folder(log.folder)
+
+
+def _link(fresh: Path, log: TableLog, versions: Iterable[int],
           held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
     """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
     have them, is none."""
     for version in versions:
         try:
             with held():
-                os.link(fresh, log_folder / f"{version:020d}.json")
+                os.link(fresh, log.file(version))
             return version
         except FileExistsError:
             if _is_linked(fresh):
@@ -230,52 +239,6 @@ def _is_linked(fresh: Path) -> bool:
         return False
 
 
-def statistics(rows: pa.Table) -> dict:
-    """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and texts.
-
-    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies outside what they say. Every text has them,
-    because ``deltalake`` takes a column with nulls counted but no bounds for one that matches no filter.
-    """
-    least, greatest, nulls = {}, {}, {}
-    for field, column in zip(rows.schema, rows.columns):
-        if pa.types.is_nested(field.type):
-            continue
-        nulls[field.name] = column.null_count
-        is_text = pa.types.is_string(field.type)
-        if column.null_count == rows.num_rows or not (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text):
-            continue
-        is_instant = pa.types.is_timestamp(field.type)
-        bounds = pc.min_max(column.cast(_MICROSECONDS).cast(pa.int64()) if is_instant else column).as_py()
-        low, high = (_datetime(bounds[name]) if is_instant else bounds[name] for name in ("min", "max"))
-        least[field.name], greatest[field.name] = _at_most(low), _at_least(high)
-    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def file_statistics(footer: pq.FileMetaData) -> dict:
-    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer nothing is said, not even its nulls."""
-    least, greatest, nulls = {}, {}, {}
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    for number in range(footer.num_columns):
-        column = footer.schema.column(number)
-        found = [group.column(number).statistics for group in groups]
-        if "." in column.path or any(each is None or not each.has_null_count for each in found):
-            continue
-        nulls[column.path] = sum(each.null_count for each in found)
-        bounds = [_bounds(each, column.logical_type.type) for each in found if each.has_min_max]
-        if bounds and None not in bounds:
-            least[column.path] = _at_most(min(low for low, _ in bounds))
-            greatest[column.path] = _at_least(max(high for _, high in bounds))
-    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _bounds(found: pq.Statistics, logical_type: str) -> tuple | None:
-    """Least and greatest value of integers, instants (whose year Python may not know) and texts."""
-    if logical_type == "TIMESTAMP":
-        return _datetime(found.min_raw), _datetime(found.max_raw)
-    is_bounded = isinstance(found.min, int | str) and not isinstance(found.min, bool)
-    return (found.min, found.max) if is_bounded else None
-
-
 def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str, str], pa.Table]]:
     if not is_partitioned:
         yield "", {}, rows
@@ -283,27 +246,6 @@ def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str
     data = rows.drop_columns([_PARTITION])
     for value in pc.unique(rows[_PARTITION]).to_pylist():
         yield f"{_PARTITION}={value}/", {_PARTITION: str(value)}, data.filter(pc.equal(rows[_PARTITION], value))
-
-
-def _at_most(value: int | str | datetime) -> int | str:
-    if isinstance(value, str):
-        return value[:_STATISTICS_TEXT]
-    return _instant(value) if isinstance(value, datetime) else value
-
-
-def _at_least(value: int | str | datetime) -> int | str:
-    if isinstance(value, str):
-        return value if len(value) <= _STATISTICS_TEXT else value[:_STATISTICS_TEXT] + chr(sys.maxunicode)
-    return _instant(value + timedelta(microseconds=999)) if isinstance(value, datetime) else value
-
-
-def _datetime(micros: int) -> datetime:
-    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later ones."""
-    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
-
-
-def _instant(value: datetime) -> str:
-    return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _start_checkpoint(table: Path) -> None:

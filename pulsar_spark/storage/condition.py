@@ -15,7 +15,6 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
-from pulsar_spark.storage.cursor_ledger import LatestRows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import NO_POSITION, check_statistics, foreign_files, ledgers_of_topic, note_rows, number_commit
 from pulsar_spark.storage.log import TableLog
@@ -56,42 +55,28 @@ def check_features(topic: Topic, commit: Commit) -> None:
             f"commit {commit.version} asks for {commit.asks_for}, and the table cannot be opened ({broken})"
         ) from broken
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if (
-        protocol.min_reader_version > READER_VERSION
-        and (protocol.min_reader_version < 3 or features - KNOWN_FEATURES)
-        or features - KNOWN_FEATURES
-    ):
-        raise TopicStopped(
-            f"commit {commit.version} asks for {commit.asks_for}, which this release cannot read: take the feature out of the table "
-            "(ALTER TABLE ... DROP FEATURE in Spark), then the topic goes on by itself"
-        )
+    if features - KNOWN_FEATURES or READER_VERSION < protocol.min_reader_version < 3:
+        raise TopicStopped(f"commit {commit.version} asks for {commit.asks_for}, which this release cannot read: take "
+                           "the feature out of the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic goes "
+                           "on by itself")
 
 
 def stopped_text(topic: Topic, error: CorruptState) -> str:
     """What to say of a topic that *error* stopped."""
-    remedy = (
-        "" if isinstance(error, TopicStopped) else f": 'pulsar-spark topics mend {topic.name}' takes it out of the way"
-    )
+    remedy = ("" if isinstance(error, TopicStopped)
+              else f": 'pulsar-spark topics mend {topic.name}' takes it out of the way")
     return f"topic {str(topic.name)!r} is stopped: {error}{remedy}"
 
 
 def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     """The condition of a topic whose commits up to *numbered* a broker has followed."""
     notes = _notes(layout, topic)
-    foreign = {
-        (row["ledger_id"], row["path"]): ForeignFile(
-            row["ledger_id"], row["path"], row["first_entry_id"], row["partition"]
-        )
-        for row in notes.to_pylist()
-        if row["path"]
-    }
+    foreign = {(row["ledger_id"], row["path"]): _foreign_file(row) for row in notes.to_pylist() if row["path"]}
     is_rewritten = bool(pc.any(pc.is_null(notes["path"])).as_py())
     unnumbered: Counter[int] = Counter()
     published: set[str] = set()
-    publish_ids, error = (
-        _publish_ids(layout, topic, numbered) if TableLog(topic.path).has(numbered + 1) else set(),
-        None,
-    )
+    error: str | None = None
+    publish_ids = _publish_ids(layout, topic, numbered) if TableLog(topic.path).has(numbered + 1) else set()
     try:
         for commit in TableLog(topic.path).commits(numbered):
             check_features(topic, commit)
@@ -99,16 +84,10 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             for partition, runs in numbered_now.items():
                 published |= {run.path for run in runs}
                 unnumbered[partition] += sum(run.entries * run.batch_size for run in runs)
-            for row in note_rows(
-                str(topic.name),
-                topic.topic_id,
-                commit,
-                foreign_files(topic.path, commit, bool(numbered_now), topic.partitions),
-            ):
+            for row in note_rows(str(topic.name), topic.topic_id, commit,
+                                 foreign_files(topic.path, commit, bool(numbered_now), topic.partitions)):
                 if row.get("path"):
-                    foreign[commit.version, row["path"]] = ForeignFile(
-                        commit.version, row["path"], row["first_entry_id"], row["partition"]
-                    )
+                    foreign[commit.version, row["path"]] = _foreign_file(row)
             is_rewritten |= bool(commit.removed) and not commit.trimmed
     except CorruptState as broken:
         error = stopped_text(topic, broken)
@@ -118,17 +97,14 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     return Condition(numbered, error, tuple(foreign.values()), is_rewritten, unnumbered)
 
 
-def numbered_until(latest: LatestRows, topic: Topic) -> int:
-    """The last version of the topic's table that a broker has followed; 0 for none."""
-    return min(
-        (row["ledger_id"] for (topic_id, _), row in latest.topics.items() if topic_id == topic.topic_id), default=0
-    )
+def _foreign_file(note: dict) -> ForeignFile:
+    return ForeignFile(note["ledger_id"], note["path"], note["first_entry_id"], note["partition"])
 
 
 def _notes(layout: Layout, topic: Topic) -> pa.Table:
     wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("first_position") == NO_POSITION)
     names = ["ledger_id", "path", "first_entry_id", "partition"]
-    if not (layout.broker_table(LEDGERS.name) / "_delta_log").is_dir():
+    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return LEDGERS.schema.empty_table().select(names)
     return dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
 
@@ -138,25 +114,19 @@ def foreign_paths(layout: Layout, topic: Topic) -> set[str]:
     return {path for path in _notes(layout, topic)["path"].to_pylist() if path}
 
 
-def count_deleted(
-    layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
-) -> dict[int, int]:
+def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int],
+                  stored: dict[int, int]) -> dict[int, int]:
     """Messages of each partition that were published, from position *firsts* on, and are in the table no more; *stored*
     is how many it has."""
     if not condition.is_rewritten:
         return dict.fromkeys(topic.partition_indexes, 0)
     wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("first_position") > NO_POSITION)
-    runs = dataset_of(layout.broker_table(LEDGERS.name)).to_table(
-        columns=["partition", "first_position", "entries", "batch_size"], filter=wanted
-    )
+    names = ["partition", "first_position", "entries", "batch_size"]
+    runs = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
     deleted = {}
     for partition in topic.partition_indexes:
-        here = runs.filter(
-            pc.and_(
-                pc.equal(runs["partition"], partition),
-                pc.greater_equal(runs["first_position"], firsts.get(partition, 0)),
-            )
-        )
+        here = runs.filter(pc.and_(pc.equal(runs["partition"], partition),
+                                   pc.greater_equal(runs["first_position"], firsts.get(partition, 0))))
         published = pc.sum(pc.multiply(here["entries"], here["batch_size"].cast(pa.int64()))).as_py() or 0
         deleted[partition] = max(0, published + condition.unnumbered.get(partition, 0) - stored.get(partition, 0))
     return deleted
@@ -165,7 +135,7 @@ def count_deleted(
 def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
     """The publishes up to version *numbered*: a broker may be ahead of that by now, and what it numbered is no copy of
     itself."""
-    if not (layout.broker_table(LEDGERS.name) / "_delta_log").is_dir():
+    if not TableLog(layout.broker_table(LEDGERS.name)).exists():
         return set()
     wanted = (pc.field("topic_id") == topic.topic_id) & (pc.field("ledger_id") <= numbered)
     rows = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=["publish_id"], filter=wanted)

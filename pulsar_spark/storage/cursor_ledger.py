@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.storage.actions import AddedFile
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import AddedFile, TableLog
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
 
@@ -100,6 +101,10 @@ class LatestRows:
         for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
             if key in self.cursors:
                 self.pages[key].setdefault(page, []).extend(ranges)
+
+    def numbered_until(self, topic_id: str) -> int:
+        """The last version of a topic's table that a broker has followed; 0 for none."""
+        return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]

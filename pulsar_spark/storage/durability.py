@@ -18,6 +18,7 @@ import uuid
 from pathlib import Path
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration
+from pulsar_spark.storage.layout import BUNDLES
 
 FSYNC, NONE = "fsync", "none"
 DURABILITIES = (FSYNC, NONE)
@@ -29,7 +30,7 @@ _read: dict[str, tuple[tuple[int, int], str]] = {}
 
 def settings_path(root: str | os.PathLike) -> Path:
     """The file of a root's settings, beside its bundles."""
-    return Path(root) / "_bundles" / "settings.json"
+    return Path(root) / BUNDLES / "settings.json"
 
 
 def read_durability(root: str | os.PathLike) -> str:
@@ -69,9 +70,8 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
     """Set it, for every append from now on, of processes that run as well; :class:`InvalidConfiguration` for one there
     is not."""
     if value not in DURABILITIES:
-        raise InvalidConfiguration(
-            f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) or 'none' (it is quicker)"
-        )
+        raise InvalidConfiguration(f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) "
+                                   "or 'none' (it is quicker)")
     path = settings_path(root)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

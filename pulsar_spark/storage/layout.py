@@ -5,8 +5,9 @@ keeps small letters, digits, ``-`` and inner dots; every other byte is written `
 that differ only in case stay apart on file systems that do not tell case, and no name can climb out of the root or meet
 the broker's folder (``_b`` followed by a ``u`` is no escape).
 
-File systems end a name at 255 bytes and a path at 4,096. Beside a table lie files named after it (:func:`beside`), so a
-topic is made only where its name leaves room for them; a table that is there already under a longer one works as ever.
+File systems end a name at 255 bytes, and a path at 4,096, for which a root leaves room (storage.root). Beside a table
+lie files named after it (:func:`beside`), so a topic is made only where its name leaves room for them; a table that is
+there already under a longer one works as ever.
 """
 import contextlib
 import hashlib
@@ -20,15 +21,14 @@ from pulsar_spark.errors import InvalidTopicName, InvalidUrl
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.root import log, parse_root
 
+BUNDLES = "_bundles"
+"""Folder of a root beside those of tenants; no tenant's name is written like that."""
+
 DEFAULT_BUNDLE = "0x00000000_0xffffffff"
-MAX_FILE_NAME, MAX_PATH = 255, 4095
+MAX_FILE_NAME = 255
 LOCK, STAGED = ".lock", ".staged"
 MAX_TABLE_NAME = MAX_FILE_NAME - len(".") - max(map(len, (LOCK, STAGED)))
 """Bytes of a table's folder name, so that what lies beside it has a name, too."""
-
-_LONGEST_BELOW = 200
-"""Bytes of a path below a table's folder: commits, data files in a partition's folder, what Spark writes before it
-moves it."""
 
 _PLAIN = re.compile(r"[a-z0-9-]")
 _ESCAPE = re.compile(r"__|_([0-9a-f]{2})")
@@ -119,13 +119,9 @@ class Layout:
         encoded = encode_name(topic.local_name, most=MAX_TABLE_NAME)
         if len(encoded) > MAX_TABLE_NAME:
             raise _too_long(topic.local_name, encoded, MAX_TABLE_NAME)
-        too_many = len(os.fsencode(self.topic(topic))) + _LONGEST_BELOW - MAX_PATH
-        if too_many > 0:
-            raise InvalidTopicName(f"topic {str(topic)!r}: its files' paths would be up to {too_many} bytes too long: "
-                                   "use shorter names, or a root higher up")
 
     def bundle_folder(self) -> Path:
-        return self.root / "_bundles" / self.bundle
+        return self.root / BUNDLES / self.bundle
 
     def broker_table(self, table: str) -> Path:
         """Path of ``requests``, ``cursor_ledger`` or ``ledgers``."""

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import CorruptState, MessagesLost
 from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
 from pulsar_spark.schemas import LEDGERS, MESSAGES
+from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import AddedFile, Commit
 from pulsar_spark.storage.published import read_published
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_file

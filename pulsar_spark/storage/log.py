@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.storage.actions import ENGINE, TRIMMED, AddedFile, Commit, parse_actions, parse_commit
-
-__all__ = ["ENGINE", "TRIMMED", "AddedFile", "Commit", "TableLog", "read_actions"]
+from pulsar_spark.storage.actions import Commit, parse_actions, parse_commit
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -23,7 +21,8 @@ class TableLog:
     def __init__(self, table: str | os.PathLike):
         self.folder = Path(table) / "_delta_log"
 
-    def _file(self, version: int) -> Path:
+    def file(self, version: int) -> Path:
+        """The file of a commit, there or not."""
         return self.folder / f"{version:020d}.json"
 
     def exists(self) -> bool:
@@ -47,20 +46,30 @@ class TableLog:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
         if known < 0 or not self.has(known):
             try:
-                names = os.listdir(self.folder)
+                known = max(self.versions(), default=-1)
             except OSError as error:
                 if error.errno not in _NO_FOLDER:
                     raise
                 return -1
-            known = max((int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
         while known >= 0 and self.has(known + 1):
             known += 1
         return known
 
+    def versions(self) -> list[int]:
+        """The versions whose commit files exist, in no order; FileNotFoundError without a table, also where a file or a
+        link to nowhere, stands in the place of one of its folders."""
+        try:
+            names = os.listdir(self.folder)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or self.exists():
+                raise
+            raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
+        return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
+
     def earliest(self) -> int:
         """The lowest version whose commit file still exists; -1 for no table."""
         try:
-            return min((int(name[:20]) for name in os.listdir(self.folder) if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()), default=-1)
+            return min(self.versions(), default=-1)
         except OSError as error:
             if error.errno not in _NO_FOLDER:
                 raise
@@ -69,7 +78,7 @@ class TableLog:
     def commit(self, version: int) -> Commit:
         """The commit of one version; :class:`CorruptState` when it is missing or unreadable."""
         try:
-            text = self._file(version).read_bytes()
+            text = self.file(version).read_bytes()
         except FileNotFoundError as missing:
             raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was "
                                f"read; {DOCTOR}") from missing
@@ -77,7 +86,7 @@ class TableLog:
 
     def may_remove(self, version: int) -> bool:
         """Whether a commit may take files out, for the price of reading its bytes; FileNotFoundError when it is gone."""
-        return b'"remove"' in (text := self._file(version).read_bytes()) or b'"Overwrite"' in text
+        return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
         """The commits above *after*, in order, up to the latest or *until*."""

@@ -1,25 +1,22 @@
 """Taking out of the way what stops a topic, and what was added to it that is no publish.
 
-A commit that cannot be read, by Delta neither, is replaced by what can be read of it: the damaged file is kept beside
-the table first, then the one put in its place takes effect in a single rename, so a crash leaves either. An ``add``
-whose statistics are nonsense gets those of its file. Nobody has numbered anything behind such a commit, so no position
-changes. Foreign rows leave the table with one commit that removes their files, which stay on the disk until ``vacuum``.
+A commit that cannot be read, by Delta neither, is replaced by what can be read of it: the damaged file stays in the
+log under a hidden name, and a crash leaves either. An ``add`` whose statistics are nonsense gets those of its file.
+Nobody has numbered anything behind such a commit, so no position changes. Foreign rows leave the table with one commit
+that removes their files, which stay on the disk until ``vacuum``.
 """
 
+import itertools
 import json
-import os
-import uuid
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.actions import parse_actions, parse_commit
-from pulsar_spark.storage.commits import commit, file_statistics, partition_values
-from pulsar_spark.storage.condition import ForeignFile, numbered_until, read_condition
+from pulsar_spark.storage.commits import commit, file_add, replace_commit
+from pulsar_spark.storage.condition import ForeignFile, read_condition
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import check_statistics
@@ -41,18 +38,13 @@ class Mended(NamedTuple):
 def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[Mended]:
     """Mend what stops *topic* and remove foreign rows; what was done, or with *dry_run* would be. Nothing for a topic
     that is well."""
-    numbered = numbered_until(read_latest(layout), topic)
+    numbered = read_latest(layout).numbered_until(topic.topic_id)
     with append_lock(topic.path):
         mended = _mend_commits(topic, numbered, dry_run)
         if dry_run and mended:
             return mended
         foreign = read_condition(layout, topic, numbered).foreign
         return mended + _remove_foreign(topic, foreign, dry_run)
-
-
-def damaged_folder(topic: Topic) -> Path:
-    """Where commits that were mended are kept as they were found."""
-    return topic.path.with_name(f".{topic.path.name}.damaged")
 
 
 def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
@@ -62,11 +54,9 @@ def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
             if log.has(version):
                 check_statistics(topic.path, log.commit(version))
         except CorruptState as broken:
-            path = log.folder / f"{version:020d}.json"
-            text = path.read_bytes()
-            kept, dropped = _readable(topic, version, text)
+            kept, dropped = _readable(topic, version, log.file(version).read_bytes())
             if not dry_run:
-                _replace(topic, path, text, kept)
+                replace_commit(topic.path, version, _text_of(kept))
             mended.append(Mended(version, "commit", 0, f"{dropped} of {dropped + len(kept)} lines dropped: {broken}"))
     return mended
 
@@ -91,48 +81,24 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
             action = mend(parse_actions(line)[0])
             check_statistics(topic.path, parse_commit(version, json.dumps(action).encode(), topic.path))
             return action
-        except (
-            CorruptState,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OSError,
-            pa.ArrowException,
-        ):
+        except (CorruptState, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError,
+                pa.ArrowException):
             continue
     return None
 
 
 def _with_true_statistics(topic: Topic, action: dict) -> dict:
     """An ``add`` with the statistics that its file gives."""
-    path = unquote(action["add"]["path"])
-    stats = file_statistics(pq.read_metadata(topic.path / path))
-    values = partition_values(path)
-    return {
-        "add": {
-            "path": action["add"]["path"],
-            "partitionValues": values,
-            "size": os.path.getsize(topic.path / path),
-            "modificationTime": os.stat(topic.path / path).st_mtime_ns // 1_000_000,
-            "dataChange": True,
-            "stats": json.dumps(stats),
-        }
-    }
+    path = action["add"]["path"]
+    return {"add": file_add(topic.path, unquote(path)) | {"path": path}}
 
 
-def _replace(topic: Topic, path: Path, text: bytes, kept: list[dict]) -> None:
-    folder = damaged_folder(topic)
-    folder.mkdir(exist_ok=True)
-    (folder / f"{path.name}.{uuid.uuid4().hex}").write_bytes(text)
-    actions = [action for action in kept if "commitInfo" in action] or [
-        {"commitInfo": {"operation": "MEND", "operationParameters": {}}}
-    ]
+def _text_of(kept: list[dict]) -> str:
+    """What a commit's file holds of the actions that were *kept*: what was done comes first."""
+    actions = [action for action in kept if "commitInfo" in action]
+    actions = actions or [{"commitInfo": {"operation": "MEND", "operationParameters": {}}}]
     actions += [action for action in kept if "commitInfo" not in action]
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    fresh.write_text("\n".join(map(json.dumps, actions)) + "\n")
-    os.replace(fresh, path)
+    return "\n".join(map(json.dumps, actions)) + "\n"
 
 
 def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: bool) -> list[Mended]:
@@ -141,21 +107,13 @@ def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: boo
         return []
     table = open_as_far_as_it_goes(topic.path)
     names = {file.path for file in foreign}
-    removes = [
-        {"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
-        for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        if unquote(row["path"]) in names
-    ]
+    removes = [{"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
+               for row in pa.table(table.get_add_actions(flatten=True)).to_pylist() if unquote(row["path"]) in names]
     gone = {unquote(remove["path"]) for remove in removes}
     if removes and not dry_run:
-        log = TableLog(topic.path)
-        while not commit(topic.path, log.latest() + 1, [], {}, removes):
-            continue
-    return [
-        Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
-        for file in foreign
-        if file.path in gone
-    ]
+        commit(topic.path, itertools.count(TableLog(topic.path).latest() + 1), [], {}, removes)
+    return [Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
+            for file in foreign if file.path in gone]
 
 
 def _values(topic: Topic, row: dict) -> dict[str, str | None]:

@@ -38,15 +38,8 @@ class Missing(NamedTuple):
         return self.lost is not None
 
 
-def read_published(
-    table: str | os.PathLike,
-    path: str,
-    publish_id: str,
-    first: int,
-    last: int,
-    columns: list[str] | None = None,
-    ledger_id: int = 0,
-) -> pa.Table:
+def read_published(table: str | os.PathLike, path: str, publish_id: str, first: int, last: int,
+                   columns: list[str] | None = None, ledger_id: int = 0) -> pa.Table:
     """Entries *first*..*last* (ids) of *publish_id*, commit *ledger_id*, that were published in file *path*, in no
     order: these *columns*, or all.
 
@@ -56,9 +49,7 @@ def read_published(
     wanted = [*names, *(name for name in _PLACE if name not in names)]
 
     def read(holder: str) -> pa.Table:
-        rows = read_file(table, holder, MESSAGES.schema, wanted)
-        inside = pc.and_(pc.greater_equal(rows["entry_id"], first), pc.less_equal(rows["entry_id"], last))
-        return rows.filter(pc.and_(inside, pc.equal(rows["publish_id"], publish_id)))
+        return entries_of(read_file(table, holder, MESSAGES.schema, wanted), publish_id, first, last)
 
     found, lost = read_where(table, path, publish_id, ledger_id, read)
     rows = pa.concat_tables(found) if found else MESSAGES.schema.empty_table().select(wanted)
@@ -67,8 +58,14 @@ def read_published(
     if lost:
         gone = gaps(pc.unique(rows["entry_id"]).to_numpy(), first, last)
         if gone:
-            raise lost_entries(table, int(partition_values(path).get("partition", -1)), ledger_id, gone, lost[0])
+            raise lost_error(table, int(partition_values(path).get("partition", -1)), ledger_id, gone, lost[0])
     return rows.select(names)
+
+
+def entries_of(rows: pa.Table, publish_id: str, first: int, last: int) -> pa.Table:
+    """Those of *rows* that are entries *first*..*last* of a publish: a file may hold several."""
+    inside = pc.and_(pc.greater_equal(rows["entry_id"], first), pc.less_equal(rows["entry_id"], last))
+    return rows.filter(pc.and_(inside, pc.equal(rows["publish_id"], publish_id)))
 
 
 def once(rows: pa.Table) -> pa.Table:
@@ -89,16 +86,8 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
     return [(int(known[index]) + 1, int(known[index + 1]) - 1) for index in at]
 
 
-def missing_of(
-    table: str | os.PathLike,
-    partition: int,
-    file,
-    first: int,
-    last: int,
-    batch_size: int | None,
-    present: Iterable[tuple[np.ndarray, list]],
-    lost: list[str],
-) -> Missing | None:
+def missing_of(table: str | os.PathLike, partition: int, file, first: int, last: int, batch_size: int | None,
+               present: Iterable[tuple[np.ndarray, list]], lost: list[str]) -> Missing | None:
     """What is missing of entries *first*..*last* of *file* (a run, or a file of the log), of which those *present* are
     there: entry ids with batch indexes, block by block. None for nothing, and for what was trimmed."""
     if file.ledger_id <= trimmed_ledgers(table, [partition])[partition]:
@@ -139,32 +128,19 @@ def find_missing(table: str | os.PathLike, partition: int, run) -> Missing | Non
     last = run.first_entry_id + run.entries - 1
     blocks = []
     for rows in found:
-        rows = rows.filter(
-            pc.and_(
-                pc.equal(rows["publish_id"], run.publish_id),
-                pc.and_(pc.greater_equal(rows["entry_id"], run.first_entry_id), pc.less_equal(rows["entry_id"], last)),
-            )
-        )
+        rows = entries_of(rows, run.publish_id, run.first_entry_id, last)
         blocks.append((rows["entry_id"].to_numpy(), rows["batch_index"].to_pylist()))
     return missing_of(table, partition, run, run.first_entry_id, last, run.batch_size, blocks, lost)
 
 
-def lost_entries(
-    table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]], path: str
-) -> MessagesLost:
+def lost_error(table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]],
+               path: str) -> MessagesLost:
     """The error that names lost entries."""
-    named = ", ".join(
-        f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}"
-        for first, last in ranges[:5]
-    )
+    named = ", ".join(f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}"
+                      for first, last in ranges[:5])
     more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
-    return MessagesLost(
-        f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though nobody took it out of the "
-        "table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC -s SUBSCRIPTION'",
-        str(Path(table)),
-        partition,
-        ledger_id,
-        tuple(ranges),
-        path,
-    )
+    text = (f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though "
+            "nobody took it out of the table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC "
+            "-s SUBSCRIPTION'")
+    return MessagesLost(text, str(Path(table)), partition, ledger_id, tuple(ranges), path)

@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,24 +26,23 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
-from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES, TableSpec
-from pulsar_spark.storage.commits import commit_text, file_add, write_files
+from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES
+from pulsar_spark.storage.commits import commit_text, file_add, replace_commit, write_files
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, rows_of_round
-from pulsar_spark.storage.durability import sync_file, sync_folder
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.ledgers import ledger_rows, number_commit, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable, append_lock, read_definition
+from pulsar_spark.storage.tables import AppendTable, Definition, append_lock, read_definition
 
 _CLOCK_SLACK_SECONDS = 2.0
 _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}
 """The column that is the same in all rows of a commit."""
 
 
-class Mended(NamedTuple):
+class Repaired(NamedTuple):
     """What was done about one finding, or could not be: ``is_done`` says which, ``files`` are those the commit names
     now."""
 
@@ -63,9 +61,8 @@ class _Group(NamedTuple):
     written: float
 
 
-def repair_root(
-    layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
-) -> list[Mended]:
+def repair_root(layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False,
+                dry_run: bool = False) -> list[Repaired]:
     """Mend what can be mended, of one table (a topic's full name or a broker's table) or all. *files* are the data
     files of the one commit that is broken.
 
@@ -73,14 +70,12 @@ def repair_root(
     broker serves the root."""
     holder = BundleLease(layout, "repair").holder()
     if holder is not None and not dry_run:
-        raise NotAllowedError(
-            f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves {str(layout.root)!r}: stop it first"
-        )
+        raise NotAllowedError(f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
+                              f"{str(layout.root)!r}: stop it first")
     chosen = [found for found in tables_of(layout) if table is None or table == found[0]]
     if not chosen:
-        raise InvalidConfiguration(
-            f"table {table!r}: give a topic's full name, such as 'persistent://public/default/t', or requests, cursor_ledger, ledgers"
-        )
+        raise InvalidConfiguration(f"table {table!r}: give a topic's full name, such as "
+                                   "'persistent://public/default/t', or requests, cursor_ledger, ledgers")
     done = [mended for name, path, topic in chosen for mended in _Table(name, path, topic).mend(files, forget, dry_run)]
     if table in (None, LEDGERS.name) and all(mended.is_done for mended in done) and not dry_run:
         done += _number_again(layout)
@@ -92,28 +87,22 @@ class _Table:
         self.name, self.path, self.log = name, path, TableLog(path)
         self.identity = _IDENTITY.get(MESSAGES.name if topic else name)
 
-    def mend(self, files: Sequence[str], forget: bool, dry_run: bool) -> Iterator[Mended]:
+    def mend(self, files: Sequence[str], forget: bool, dry_run: bool) -> Iterator[Repaired]:
         if self.log.latest() < 0:
             return
         with append_lock(self.path) if not dry_run else contextlib.nullcontext():
             broken = [version for version, _ in broken_commits(self.path)]
             if broken and broken[0] == 0:
-                yield Mended(
-                    self.name,
-                    0,
-                    False,
-                    "the first commit defines the table and is in no other file: restore it from a backup, or delete the folder",
-                )
+                yield Repaired(self.name, 0, False, "the first commit defines the table and is in no other file: "
+                                                    "restore it from a backup, or delete the folder")
                 return
             if files and len(broken) != 1:
-                raise InvalidConfiguration(
-                    f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken commits, name files for one at a time"
-                )
+                raise InvalidConfiguration(f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
+                                           "commits, name files for one at a time")
             groups = self._groups(set(broken)) if broken else []
             for version in broken:
-                chosen, why = (
-                    (_Group(None, tuple(files), 0), "") if files else self._choose(version, groups, len(broken))
-                )
+                chosen, why = ((_Group(None, tuple(files), 0), "") if files
+                               else self._choose(version, groups, len(broken)))
                 groups = [group for group in groups if group is not chosen]
                 yield self._replace(version, chosen, why, forget, dry_run)
             if not broken:
@@ -121,14 +110,10 @@ class _Table:
 
     def _groups(self, broken: set[int]) -> list[_Group]:
         """What no commit names, oldest first; without what a retry wrote again and was committed."""
-        named = set(named_files(self.path, broken)) | {
-            file.path for version in self._readable(broken) for file in self.log.commit(version).added
-        }
-        known = {
-            file.min_values.get(self.identity)
-            for version in self._readable(broken)
-            for file in self.log.commit(version).added
-        }
+        named = set(named_files(self.path, broken)) | {file.path for version in self._readable(broken)
+                                                       for file in self.log.commit(version).added}
+        known = {file.min_values.get(self.identity) for version in self._readable(broken)
+                 for file in self.log.commit(version).added}
         found: dict[object, list[str]] = {}
         for file in sorted(self.path.rglob("*.parquet")):
             name = str(file.relative_to(self.path))
@@ -136,19 +121,13 @@ class _Table:
                 continue
             with contextlib.suppress(pa.ArrowInvalid, OSError):
                 found.setdefault(self._identity_of(file, name), []).append(name)
-        groups = [
-            _Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
-            for identity, names in found.items()
-            if self.identity is None or identity not in known
-        ]
+        groups = [_Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
+                  for identity, names in found.items() if self.identity is None or identity not in known]
         return sorted(groups, key=lambda group: group.written)
 
     def _readable(self, broken: set[int]) -> Iterator[int]:
-        return (
-            version
-            for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
-            if version not in broken and self.log.has(version)
-        )
+        return (version for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
+                if version not in broken and self.log.has(version))
 
     def _identity_of(self, file: Path, name: str) -> object:
         """The one value of the identity column, or, in a table without such a column, the file itself; ArrowInvalid for
@@ -169,7 +148,7 @@ class _Table:
             wanted = self._round_of(version)
             groups = [group for group in groups if group.identity == wanted]
         with contextlib.suppress(FileNotFoundError):
-            before = (self.log.folder / f"{version:020d}.json").stat().st_mtime + _CLOCK_SLACK_SECONDS
+            before = self.log.file(version).stat().st_mtime + _CLOCK_SLACK_SECONDS
             groups = [group for group in groups if group.written <= before]
         if not groups:
             return None, "its rows are in no file of the table: they are lost"
@@ -194,40 +173,29 @@ class _Table:
 
     def _time_of(self, version: int) -> float | None:
         try:
-            return (self.log.folder / f"{version:020d}.json").stat().st_mtime
+            return self.log.file(version).stat().st_mtime
         except FileNotFoundError:
             return None
 
     def _text(self, version: int) -> str:
         try:
-            return (self.log.folder / f"{version:020d}.json").read_text(errors="replace")
+            return self.log.file(version).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
-    def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Mended:
+    def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
         if group is None and not forget:
-            return Mended(
-                self.name,
-                version,
-                False,
-                f"commit {version}: {why}"
-                + (
-                    ""
-                    if "--file" in why
-                    else "; 'pulsar-spark repair --forget' puts a commit without rows in its place, and readers go on behind it"
-                ),
-            )
+            remedy = "" if "--file" in why else ("; 'pulsar-spark repair --forget' puts a commit without rows in its "
+                                                 "place, and readers go on behind it")
+            return Repaired(self.name, version, False, f"commit {version}: {why}{remedy}")
         files = () if group is None else group.files
-        said = (
-            "mended: it names the files it named"
-            if group
-            else "replaced by a commit without rows: what it said is lost"
-        )
+        said = ("mended: it names the files it named" if group
+                else "replaced by a commit without rows: what it said is lost")
         if dry_run:
-            return Mended(self.name, version, True, f"commit {version} would be {said}", files)
+            return Repaired(self.name, version, True, f"commit {version} would be {said}", files)
         adds = [file_add(self.path, name) for name in files] if group else self._empty_round(version)
-        self._put(version, commit_text(adds, self._transactions(version, group)))
-        return Mended(self.name, version, True, f"commit {version} is {said}", files)
+        replace_commit(self.path, version, commit_text(adds, self._transactions(version, group)))
+        return Repaired(self.name, version, True, f"commit {version} is {said}", files)
 
     def _empty_round(self, version: int) -> list[dict]:
         """In ``cursor_ledger`` a round in which nothing happened takes the place of one that is lost, because letters
@@ -237,11 +205,9 @@ class _Table:
         for before in range(version - 1, 0, -1):
             with contextlib.suppress(CorruptState, FileNotFoundError):
                 for row in read_round(self.path, before, kind="round").to_pylist():
-                    return write_files(
-                        self.path,
-                        rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
-                        is_partitioned=False,
-                    )
+                    return write_files(self.path,
+                                       rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
+                                       is_partitioned=False)
         return []
 
     def _transactions(self, version: int, group: _Group | None) -> dict[str, int]:
@@ -253,74 +219,48 @@ class _Table:
                 found[transaction["appId"]] = transaction["version"]
         return found if group else {}
 
-    def _put(self, version: int, text: str) -> None:
-        target = self.log.folder / f"{version:020d}.json"
-        fresh = self.log.folder / f".{uuid.uuid4().hex}.tmp"
-        fresh.write_text(text)
-        sync_file(fresh)
-        if target.exists():
-            os.link(target, self.log.folder / f".{version:020d}.json.broken-{time.time_ns()}")
-        os.replace(fresh, target)
-        sync_folder(self.log.folder)
-
-    def _mend_checkpoints(self, dry_run: bool) -> Iterator[Mended]:
+    def _mend_checkpoints(self, dry_run: bool) -> Iterator[Repaired]:
         """Take broken checkpoints out of the way and make one from the commits, which must all be there."""
         broken = list(broken_checkpoints(self.path))
         if not broken:
             return
         if self.log.earliest() > 0:
-            yield Mended(
-                self.name,
-                None,
-                False,
-                "a checkpoint cannot be read, and commits before it are gone from the log: restore it from a backup",
-            )
+            yield Repaired(self.name, None, False, "a checkpoint cannot be read, and commits before it are gone from "
+                                                   "the log: restore it from a backup")
             return
         if not dry_run:
             for file in [*broken, self.log.folder / "_last_checkpoint"]:
                 if file.exists():
                     os.replace(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
             open_table(self.path).create_checkpoint()
-        yield Mended(
-            self.name,
-            None,
-            True,
-            "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"),
-        )
+        yield Repaired(self.name, None, True,
+                       "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"))
 
 
-def _number_again(layout: Layout) -> list[Mended]:
+def _number_again(layout: Layout) -> list[Repaired]:
     """Append the rows that ``ledgers`` lacks of what brokers have numbered, as only one outcome is possible: from the
     topics' logs."""
     path, missing = layout.broker_table(LEDGERS.name), []
     rows, _ = read_ledgers(path)
     known = {(topic_id, partition, run.ledger_id, run.first_entry_id) for topic_id, partition, run in runs_of(rows)}
-    last: dict[str, int] = {}
-    for (topic_id, _), row in read_latest(layout).topics.items():
-        last[topic_id] = row["ledger_id"]
+    latest = read_latest(layout)
     for name, table, topic in tables_of(layout):
-        topic_id = read_definition(table).table_id if topic else None
-        if topic_id in last and TableLog(table).earliest() == 0:
-            missing += [
-                row
-                for row in _numbered(name, table, topic_id, last[topic_id])
-                if (topic_id, row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
-            ]
+        definition = read_definition(table) if topic else None
+        until = latest.numbered_until(definition.table_id) if definition else 0
+        if until and TableLog(table).earliest() == 0:
+            missing += [row for row in _numbered(name, table, definition, until)
+                        if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known]
     if not missing:
         return []
-    _append(path, LEDGERS, missing)
-    return [Mended(LEDGERS.name, None, True, f"{len(missing)} rows are numbered again from the topics' logs")]
+    AppendTable(path).append(LEDGERS.rows(missing))
+    return [Repaired(LEDGERS.name, None, True, f"{len(missing)} rows are numbered again from the topics' logs")]
 
 
-def _numbered(name: str, table: Path, topic_id: str, until: int) -> Iterator[dict]:
+def _numbered(name: str, table: Path, definition: Definition, until: int) -> Iterator[dict]:
     ends: dict[int, int] = {}
     seen: set[str] = set()
     for commit in TableLog(table).commits(0, until):
-        numbered = number_commit(table, commit, ends, seen)
+        numbered = number_commit(table, commit, ends, seen, definition.properties.get("partitions"))
         for partition, runs in numbered.items():
             ends[partition] = runs[-1].last_position + 1 if runs else ends.get(partition, 0)
-        yield from ledger_rows(name, topic_id, numbered)
-
-
-def _append(path: Path, spec: TableSpec, rows: list[dict]) -> None:
-    AppendTable(path).append(spec.rows(rows))
+        yield from ledger_rows(name, definition.table_id, numbered)

@@ -16,7 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.storage.commits import StagedFile, file_statistics
+from pulsar_spark.storage.commits import StagedFile
+from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.tables import staging_folder
 
 _FILE_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}

@@ -26,7 +26,7 @@ from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.schemas import Column, TableSpec
 from pulsar_spark.storage.activity import Activity, per_second, rate_in, read_activity, round_time
-from pulsar_spark.storage.condition import count_deleted, numbered_until, read_condition
+from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
@@ -110,7 +110,7 @@ class Observation:
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
         """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when no broker runs."""
-        condition = read_condition(self.layout, topic, numbered_until(self.latest, topic))
+        condition = read_condition(self.layout, topic, self.latest.numbered_until(topic.topic_id))
         found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
         firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
         deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()})

@@ -16,8 +16,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,10 +29,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
 from pulsar_spark.storage.layout import LOCK, STAGED, beside
-from pulsar_spark.storage.log import AddedFile, Commit, TableLog, read_actions
+from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 
 FORMAT = "pulsar_spark"
@@ -85,11 +87,11 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
-        draft.parent.mkdir(parents=True, exist_ok=True)
+        table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         forks.use()
         DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
                           configuration=configuration)
-        first = draft / "_delta_log" / f"{0:020d}.json"
+        first = TableLog(draft).file(0)
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
             sync_file(first)
@@ -115,7 +117,7 @@ def read_definition(path: str | os.PathLike) -> Definition:
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
         raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
     description = table_id = None
-    first = log.folder / f"{0:020d}.json"
+    first = log.file(0)
     if first.exists():
         try:
             for action in read_actions(first):
@@ -151,7 +153,11 @@ def _parse_definition(path, description: str | None, table_id: str) -> Definitio
 
 def is_committed(path: str | os.PathLike, app_id: str, version: int) -> bool:
     """Has the table a commit of *app_id* with this or a higher transaction *version*?"""
-    seen = open_table(path).transaction_version(app_id)
+    return _has_transaction(open_table(path), app_id, version)
+
+
+def _has_transaction(table: DeltaTable, app_id: str, version: int) -> bool:
+    seen = table.transaction_version(app_id)
     return seen is not None and seen >= version
 
 
@@ -205,8 +211,7 @@ class AppendTable:
         self._update()
         table = open_table(self.path)
         self._known = table.version()
-        seen = table.transaction_version(app_id)
-        return seen is not None and seen >= version
+        return _has_transaction(table, app_id, version)
 
     def _is_new(self, seen: int, app_id: str, version: int) -> bool:
         commits = self._log.commits(seen, self._known)
@@ -256,10 +261,19 @@ def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in values])
-    arrays = [pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type) if field.name in values
-              else rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-              for field in wanted]
-    return pa.Table.from_arrays(arrays, schema=wanted)
+    return conform(rows, wanted, values)
+
+
+def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
+    """*rows* with the columns and types of *schema*, whoever wrote them: those of *values* the same in every row, those
+    that are not there null."""
+    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field.name in values:
+            return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
+        return rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type)
+
+    names = set(rows.column_names)
+    return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
 
 
 def read_added(table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

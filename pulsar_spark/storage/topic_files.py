@@ -50,9 +50,8 @@ class _Snapshot(NamedTuple):
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
         """The files that may hold rows of a publish."""
         may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
-        found = self.paths.filter(
-            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
-        ).to_pylist()
+        found = self.paths.filter(pc.and_(may_begin,
+                                          pc.fill_null(pc.greater_equal(self.highest, publish_id), True))).to_pylist()
         return [path for path in found if partition_values(path).get("partition") == partition]
 
 
@@ -184,6 +183,5 @@ def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
         else unknown
         for bound in ("min", "max")
     )
-    return _Snapshot(
-        opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest
-    )
+    return _Snapshot(opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()),
+                     lowest, highest)

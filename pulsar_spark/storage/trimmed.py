@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
-from pulsar_spark.storage.log import TRIMMED
+from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 
 

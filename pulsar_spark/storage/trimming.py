@@ -22,11 +22,12 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import POLICIES, Retention, policy_number
+from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
-from pulsar_spark.storage.log import TRIMMED, TableLog
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topics import Topic
@@ -143,8 +144,7 @@ def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:
 
 def _is_all_numbered(log: TableLog, topic: Topic, latest: LatestRows, version: int) -> bool:
     """Has the broker seen every publish? Else a file of several ledgers may hold one it does not know."""
-    numbered = min((row["ledger_id"] for (topic_id, _), row in latest.topics.items() if topic_id == topic.topic_id), default=0)
-    return not any(each.added for each in log.commits(numbered, version))
+    return not any(each.added for each in log.commits(latest.numbered_until(topic.topic_id), version))
 
 
 def _files(table: DeltaTable, topic: Topic, trim: Trim, ledgers: PartitionLedgers, is_all_numbered: bool) -> list[dict]:

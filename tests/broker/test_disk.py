@@ -10,6 +10,7 @@ from pulsar_spark.broker import patience
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.schemas import MESSAGES, REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -17,8 +18,9 @@ from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
-from tests.broker.plain_broker import BATCH_THREAD, PlainBroker, eventually
+from tests.client.waiting import eventually
 from tests.faults import FULL, READ_ONLY, faults
+from tests.plain_broker import BATCH_THREAD, PlainBroker
 from tests.requests import On
 
 TOPIC = "persistent://public/default/t"
@@ -30,26 +32,13 @@ EVERY = int(os.environ.get("PULSAR_SPARK_FAULTS_EVERY", "5"))
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(patience, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(patience, "LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "PAUSES", MultiplierRedeliveryBackoff(min_delay_ms=2, max_delay_ms=10))
 
 
 def publish(layout: Layout, number: int, entries: int) -> None:
-    AppendTable(layout.topic(read_topic(layout, TOPIC).name)).append(
-        MESSAGES.rows(
-            [
-                dict(
-                    publish_id=f"{number:032x}",
-                    entry_id=entry,
-                    batch_size=1,
-                    partition=-1,
-                    payload=b"x",
-                    publish_time=number,
-                )
-                for entry in range(entries)
-            ]
-        )
-    )
+    rows = [dict(publish_id=f"{number:032x}", entry_id=entry, batch_size=1, partition=-1, payload=b"x",
+                 publish_time=number) for entry in range(entries)]
+    AppendTable(layout.topic(read_topic(layout, TOPIC).name)).append(MESSAGES.rows(rows))
 
 
 def ask(layout: Layout, *requests: dict) -> int:
@@ -87,26 +76,16 @@ def play(root) -> dict:
     runs = list(runs_of(read_ledgers(layout.broker_table("ledgers"))[0]))
     topic_id = read_topic(layout, TOPIC).topic_id
     [cursor] = (row for key, row in read_latest(layout).cursors.items() if key.topic_id == topic_id)
-    return {
-        "pending": pending(layout),
-        "mark_delete": cursor["mark_delete_position"],
-        "letters": letters(layout),
-        "permits": permits(layout),
-        "numbered": [(run.first_position, run.entries) for owner, _, run in runs if owner == topic_id],
-    }
+    return {"pending": pending(layout), "mark_delete": cursor["mark_delete_position"], "letters": letters(layout),
+            "permits": permits(layout),
+            "numbered": [(run.first_position, run.entries) for owner, _, run in runs if owner == topic_id]}
 
 
 def pending(layout: Layout) -> dict:
     topic_id = read_topic(layout, TOPIC).topic_id
-    return {
-        position: (held.consumer_id, held.redelivery_count)
-        for key, pages in read_latest(layout).pages.items()
-        if key.topic_id == topic_id
-        for ranges in pages.values()
-        for held in ranges
-        if held.status == "pending"
-        for position in range(held.first, held.last + 1)
-    }
+    return {position: (held.consumer_id, held.redelivery_count) for key, pages in read_latest(layout).pages.items()
+            if key.topic_id == topic_id for ranges in pages.values() for held in ranges if held.status == "pending"
+            for position in range(held.first, held.last + 1)}
 
 
 def permits(layout: Layout) -> list[int]:
@@ -117,10 +96,8 @@ def letters(layout: Layout) -> Counter:
     path = layout.topic(read_topic(layout, TOPIC).name).with_name("t-s-_44_4c_51")
     if not path.exists():
         return Counter()
-    return Counter(
-        dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)
-        for properties in dataset_of(path).to_table()["properties"].to_pylist()
-    )
+    return Counter(dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)
+                   for properties in dataset_of(path).to_table()["properties"].to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +112,8 @@ def undisturbed(tmp_path_factory) -> dict:
 def test_each_write_may_fail_for_a_while(tmp_path, caplog, undisturbed, write):
     """Three writes in a row, before they are done or, every second time, after."""
     after = write // EVERY % 2 == 1
-    with (
-        faults(FULL if write % 4 else READ_ONLY, first=write, count=3, after=after, threads={BATCH_THREAD}) as disk,
-        caplog.at_level(logging.INFO, "pulsar_spark.broker"),
-    ):
+    with (faults(FULL if write % 4 else READ_ONLY, first=write, count=3, after=after, threads={BATCH_THREAD}) as disk,
+          caplog.at_level(logging.INFO, "pulsar_spark.broker")):
         assert play(tmp_path / "root") == undisturbed
     assert disk.raised == min(3, max(0, disk.writes - write + 1))
     said = [record.message for record in caplog.records if record.name.endswith("patience")]
@@ -156,11 +131,8 @@ def test_one_line_when_it_begins_and_one_when_it_is_over(root, caplog):
         assert disk.raised == 40
     said = [record for record in caplog.records if record.name.endswith("patience")]
     assert [record.levelname for record in said] == ["ERROR", "WARNING"]
-    assert (
-        "waits" in said[0].message
-        and "No space left on device" in said[0].message
-        and "goes on after" in said[1].message
-    )
+    assert ("waits" in said[0].message and "No space left on device" in said[0].message
+            and "goes on after" in said[1].message)
 
 
 def test_a_broker_that_waits_stops_when_it_is_told(root):

@@ -34,12 +34,8 @@ def results(engine, monkeypatch):
 
 
 def counts(result: RoundResult) -> tuple:
-    return (
-        result.delivered_messages,
-        result.acknowledged_entries,
-        result.letters,
-        [refusal.error for refusal in result.refusals],
-    )
+    return (result.delivered_messages, result.acknowledged_entries, result.letters,
+            [refusal.error for refusal in result.refusals])
 
 
 def test_a_round_says_what_it_did(engine, results):
@@ -65,9 +61,8 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     clock = Seconds()
     journal = Journal(clock)
     for number in range(100):
-        journal.note(
-            RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0), 0.010 + number / 1000
-        )
+        journal.note(RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0),
+                     0.010 + number / 1000)
     journal.note(RoundResult(False), 0.001)
     clock.advance(59)
     journal.look()
@@ -75,14 +70,8 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     clock.advance(1)
     journal.look()
     [line] = caplog.records
-    assert (line.rounds, line.delivered, line.acknowledged, line.refused, line.letters, line.round_p99_ms) == (
-        100,
-        500,
-        300,
-        0,
-        1,
-        108,
-    )
+    counts = line.rounds, line.delivered, line.acknowledged, line.refused, line.letters, line.round_p99_ms
+    assert counts == (100, 500, 300, 0, 1, 108)
     assert line.levelno == logging.INFO
     assert line.message == (
         "60 s: 100 rounds, 500 messages delivered, 300 entries acknowledged, 0 requests refused, 1 letters, "

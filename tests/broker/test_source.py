@@ -9,7 +9,8 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.broker.source import Feed, Moved, News, RoundReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from tests.broker.plain_broker import PlainBroker, eventually
+from tests.client.waiting import eventually
+from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import new_engine
 

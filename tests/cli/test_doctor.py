@@ -39,11 +39,8 @@ def test_doctor_and_repair(run, layout):
     commit = table / "_delta_log" / f"{version:020d}.json"
     commit.write_text("")
     [finding] = json.loads(run("doctor", "--json", code=1))
-    assert (finding["kind"], finding["table"], finding["command"]) == (
-        "broken_commit",
-        "requests",
-        "pulsar-spark repair",
-    )
+    found = finding["kind"], finding["table"], finding["command"]
+    assert found == ("broken_commit", "requests", "pulsar-spark repair")
     assert "pulsar-spark repair" in re.sub(r"[\s│]+", " ", run("doctor", code=1))
     assert "would be mended" in run("repair", "--dry-run")
     [mended] = json.loads(run("repair", "requests", "--json"))

@@ -73,9 +73,8 @@ def test_variables_are_the_default_and_options_go_before(capsys, monkeypatch):
 
 def test_a_variable_that_names_no_level_is_refused_by_name(monkeypatch):
     monkeypatch.setenv(LEVEL_VARIABLE, "loud")
-    with pytest.raises(
-        InvalidConfiguration, match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"
-    ):
+    with pytest.raises(InvalidConfiguration,
+                       match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"):
         set_up_logging()
 
 
@@ -117,7 +116,6 @@ def test_the_package_configures_nothing_by_itself():
         "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.client.frames, pulsar_spark.broker.runner; "
         "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60,
+                          check=False)
     assert done.returncode == 0, done.stderr

@@ -7,9 +7,9 @@ import pulsar_spark as pulsar
 DEADLINE_SECONDS = 10
 
 
-def eventually(condition: Callable[[], object]) -> object:
-    """What *condition* gives, as soon as it is true; AssertionError when it does not become so."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+def eventually(condition: Callable[[], object], seconds: float = 30) -> object:
+    """What *condition* gives, as soon as it is true; AssertionError when it does not become so in so many *seconds*."""
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
         if found:

@@ -199,9 +199,8 @@ def test_bad_options_are_named(layout, write, again, options, error, says):
     assert Reprocessing(layout).read_claims("j") == []
 
 
-NOTHING = dict.fromkeys(
-    ("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"), 0
-)
+NOTHING = dict.fromkeys(("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before",
+                         "without_origin"), 0)
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
@@ -209,16 +208,9 @@ def test_a_nightly_run_before_anything_died_has_nothing_to_do(spark, root, layou
     """No dead letter topic yet, named by topic and subscription, by itself, and by a policy; then one without a
     letter."""
     create_topic(layout, TOPIC, 2)
-    policy = {
-        "kind": "cursor",
-        "topic": TOPIC,
-        "topic_id": "t",
-        "partition": 0,
-        "subscription": "s",
-        "mark_delete_position": -1,
-        "read_position": 0,
-        "properties": [("max_redeliver_count", "3"), ("dead_letter_topic", "graveyard")],
-    }
+    policy = {"kind": "cursor", "topic": TOPIC, "topic_id": "t", "partition": 0, "subscription": "s",
+              "mark_delete_position": -1, "read_position": 0,
+              "properties": [("max_redeliver_count", "3"), ("dead_letter_topic", "graveyard")]}
     AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(1, [policy, {"kind": "round"}], []))
     for where in ({"topic": "orders", "subscription": SUBSCRIPTION}, {"topic": LETTERS}, {"topic": "graveyard"}):
         report = reprocess_dead_letters(spark, root, job_id="nightly", dry_run=is_dry_run, **where)._asdict()
@@ -227,24 +219,21 @@ def test_a_nightly_run_before_anything_died_has_nothing_to_do(spark, root, layou
         assert count_by_cause(spark, root, **where).collect() == []
     assert not Reprocessing(layout).exists()
     create_topic(layout, LETTERS)
-    report = reprocess_dead_letters(
-        spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly", dry_run=is_dry_run
-    )._asdict()
+    report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly",
+                                    dry_run=is_dry_run)._asdict()
     assert report.items() >= NOTHING.items()
 
 
-@pytest.mark.parametrize(
-    "where", [{"topic": "nothing", "subscription": "s"}, {"topic": "nothing-s-DLQ"}, {"topic": "orders"}]
-)
+@pytest.mark.parametrize("where",
+                         [{"topic": "nothing", "subscription": "s"}, {"topic": "nothing-s-DLQ"}, {"topic": "orders"}])
 def test_a_topic_that_is_not_there_is_named_all_the_same(spark, root, where):
     with pytest.raises(TopicNotFound, match=where["topic"]):
         reprocess_dead_letters(spark, root, job_id="nightly", **where)
 
 
 def test_letters_go_to_the_subscription_they_died_on_unless_told_otherwise(spark, root, write, caplog, monkeypatch):
-    monkeypatch.setattr(
-        reprocess, "prepare_retry_topic", lambda layout, name, subscription, timeout: create_topic(layout, name)
-    )
+    monkeypatch.setattr(reprocess, "prepare_retry_topic", lambda layout, name, subscription,
+                        timeout: create_topic(layout, name))
     write(2)
     report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly")
     retry = f"{TOPIC}-{SUBSCRIPTION}-RETRY"

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.client.frames import producer, publish
 from pulsar_spark.errors import MessageTooBig, TopicNotFound
 from pulsar_spark.schemas import MESSAGES
-from pulsar_spark.storage.commits import file_statistics, statistics
+from pulsar_spark.storage.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.staging import staged

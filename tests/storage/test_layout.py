@@ -3,12 +3,13 @@ import os
 
 import pytest
 
-from pulsar_spark.errors import InvalidTopicName, TopicNotFound
+from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import LOCK, MAX_TABLE_NAME, STAGED, Layout, beside, encode_name
+from pulsar_spark.storage.root import MAX_ROOT_BYTES
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
-from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_topic
+from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic, resolve_topic
 
 LONGEST = {"small": "a" * 200, "capitals": "A" * 82 + "a", "accents": "é" * 41 + "a", "three bytes": "語" * 27 + "aaaa",
            "underlines": "_" * 123 + "a",
@@ -45,16 +46,18 @@ def test_long_tenants_and_namespaces(layout, name):
     create_topic(layout, name.replace("TT", "T", 1).replace("NN", "N", 1))
 
 
-def test_a_path_that_is_too_long_in_all(tmp_path):
+def test_the_longest_names_have_room_below_the_deepest_root(tmp_path):
     deep = tmp_path
-    while len(os.fsencode(deep)) < 3400:
+    while len(os.fsencode(deep)) < MAX_ROOT_BYTES - 250:
         deep = deep / ("d" * 200)
-    layout = Layout(deep)
-    prepare_root(layout)
-    create_topic(layout, "t")
-    with pytest.raises(InvalidTopicName, match="bytes too long: use shorter names"):
-        create_topic(layout, f"{'T' * 80}/{'N' * 80}/t")
-    assert layout.namespaces() == [("public", "default")]
+    layout = Layout(deep / ("d" * (MAX_ROOT_BYTES - 1 - len(os.fsencode(deep)))))
+    tenant, namespace, name = "T" * 85, "N" * 85, "T" * 82 + "t"
+    topic = create_topic(layout, f"{tenant}/{namespace}/{name}", 2)
+    rows = MESSAGES.rows([dict(publish_id="p", entry_id=0, batch_size=1, partition=1, publish_time=0)])
+    assert AppendTable(topic.path).append(rows) == 1
+    assert layout.namespaces() == [(tenant, namespace)]
+    with pytest.raises(InvalidUrl, match="too long"):
+        Layout(f"{layout.root}d")
 
 
 def test_a_topic_of_a_name_as_long_as_may_be_has_partitions(layout):

@@ -39,12 +39,10 @@ def admin(engine) -> Admin:
 
 
 def tables(engine) -> dict:
-    return {
-        "requests": engine.layout.broker_table("requests"),
-        "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
-        "ledgers": engine.layout.broker_table("ledgers"),
-        TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name),
-    }
+    return {"requests": engine.layout.broker_table("requests"),
+            "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
+            "ledgers": engine.layout.broker_table("ledgers"),
+            TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name)}
 
 
 def commit_file(path, version):
@@ -58,14 +56,10 @@ def cut(text: str) -> list[str]:
 
 def state(engine) -> tuple:
     latest = read_latest(engine.layout)
-    return (
-        latest.round,
-        {key: row["mark_delete_position"] for key, row in latest.cursors.items()},
-        latest.pages,
-        [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
-        read_ledgers(tables(engine)["ledgers"])[0].num_rows,
-        sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())),
-    )
+    return (latest.round, {key: row["mark_delete_position"] for key, row in latest.cursors.items()}, latest.pages,
+            [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
+            read_ledgers(tables(engine)["ledgers"])[0].num_rows,
+            sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())))
 
 
 def test_a_sound_root_has_no_findings_and_nothing_is_mended(engine, admin):
@@ -84,12 +78,8 @@ def test_a_commit_of_which_little_is_left_is_named_and_mended(engine, admin, nam
     with pytest.raises(CorruptState, match=f"commit {version} .*pulsar-spark doctor"):
         TableLog(path).commit(version)
     [finding] = admin.doctor()
-    assert (finding["kind"], finding["table"], finding["version"], finding["command"]) == (
-        "broken_commit",
-        name,
-        version,
-        "pulsar-spark repair",
-    )
+    found = finding["kind"], finding["table"], finding["version"], finding["command"]
+    assert found == ("broken_commit", name, version, "pulsar-spark repair")
     [would] = admin.repair(dry_run=True)
     assert would["is_done"] and file.read_text() == cut(whole)[how]
     [mended] = admin.repair()

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.schemas import LEDGERS, MESSAGES, REQUESTS
 from pulsar_spark.storage import commits
+from pulsar_spark.storage.file_statistics import statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, create_table, read_definition, read_file
@@ -36,7 +37,7 @@ def test_deltalake_reads_what_is_appended(tmp_path):
 
 def test_statistics_enclose_every_row():
     rows = MESSAGES.rows([message(5, publish_time=NOON), message(7, publish_time=NOON, partition_key="z" * 400)])
-    found = commits.statistics(rows)
+    found = statistics(rows)
     assert (found["numRecords"], found["minValues"]["entry_id"], found["maxValues"]["entry_id"]) == (2, 5, 7)
     assert (found["minValues"]["publish_time"], found["maxValues"]["publish_time"]) == ("2024-05-17T12:00:00.123Z", "2024-05-17T12:00:00.124Z")
     assert found["minValues"]["partition_key"] <= "z" * 400 <= found["maxValues"]["partition_key"]
@@ -47,7 +48,7 @@ def test_statistics_enclose_every_row():
 def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_path):
     beyond = [-(1 << 62), 0, (1 << 63) - 1]
     rows = MESSAGES.rows([{"event_time": instant} for instant in beyond])
-    found = commits.statistics(rows)
+    found = statistics(rows)
     assert (found["minValues"]["event_time"], found["maxValues"]["event_time"]) == ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
     create_table(tmp_path / "t", MESSAGES)
     AppendTable(tmp_path / "t").append(rows)

@@ -1,7 +1,6 @@
 """A root that a real broker serves, without Spark, and a client on it; and what people do to a topic's table."""
 
 import json
-import time
 
 import pyarrow as pa
 import pytest
@@ -91,12 +90,3 @@ def receive(consumer, count=None, timeout_ms=10_000, acknowledge=True) -> list[s
         if acknowledge:
             consumer.acknowledge(message)
     return values
-
-
-def eventually(true, seconds=20):
-    """Wait until *true* gives something true; what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.02)
-    return found

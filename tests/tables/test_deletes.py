@@ -6,7 +6,8 @@ import pytest
 from deltalake import write_deltalake
 
 import pulsar_spark as pulsar
-from tests.tables.conftest import SHARED, eventually, receive
+from tests.client.waiting import eventually
+from tests.tables.conftest import SHARED, receive
 
 
 def backlog(root) -> int:
@@ -79,12 +80,8 @@ def test_updated_messages_are_delivered_as_they_are_now(root):
     root.table().update(updates={"partition_key": "'changed'"}, predicate="entry_id = 2")
     consumer = root.subscribe()
     messages = [consumer.receive(10_000) for _ in range(4)]
-    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [
-        ("0", ""),
-        ("1", ""),
-        ("2", "changed"),
-        ("3", ""),
-    ]
+    received = sorted((message.data().decode(), message.partition_key()) for message in messages)
+    assert received == [("0", ""), ("1", ""), ("2", "changed"), ("3", "")]
     assert "deletedMessages" not in root.stats() and "error" not in root.stats()
 
 
@@ -92,9 +89,8 @@ def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
     root.subscribe().close()
     root.send(range(4))
     rows = root.rows()
-    source = pa.table(
-        {"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"], "entry_id": pa.array([0, 1, 7], pa.int64())}
-    )
+    source = pa.table({"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"],
+                       "entry_id": pa.array([0, 1, 7], pa.int64())})
     (
         root.table()
         .merge(source, "s.publish_id = t.publish_id and s.entry_id = t.entry_id", source_alias="s", target_alias="t")
@@ -113,11 +109,8 @@ def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
     )
     consumer = root.subscribe()
     messages = [consumer.receive(10_000) for _ in range(3)]
-    assert sorted((message.data().decode(), message.partition_key()) for message in messages) == [
-        ("0", "merged"),
-        ("2", ""),
-        ("3", ""),
-    ]
+    received = sorted((message.data().decode(), message.partition_key()) for message in messages)
+    assert received == [("0", "merged"), ("2", ""), ("3", "")]
     with pytest.raises(pulsar.Timeout):
         consumer.receive(500)
 

@@ -7,7 +7,8 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage.log import TableLog
-from tests.tables.conftest import SHARED, eventually, receive
+from tests.client.waiting import eventually
+from tests.tables.conftest import SHARED, receive
 
 
 def lose(root, version: int, topic="t") -> str:
@@ -34,10 +35,8 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
     assert receive(consumer) == ["e", "f"]
     stats = root.stats()
     assert (stats["lostMessages"], stats["subscriptions"]["s"]["msgBacklog"]) == (2, 2)
-    assert [
-        (each["first_position"], each["last_position"], each["messages"], each["path"])
-        for each in root.admin.lost_messages("t")
-    ] == [(2, 3, 2, file)]
+    assert [(each["first_position"], each["last_position"], each["messages"], each["path"])
+            for each in root.admin.lost_messages("t")] == [(2, 3, 2, file)]
     assert root.admin.skip_lost("t", "s") == 2
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
     root.send(["g"])

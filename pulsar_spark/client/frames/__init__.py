@@ -9,19 +9,5 @@ from pulsar_spark.client.frames.reprocess import Reprocessed, reprocess_dead_let
 from pulsar_spark.client.frames.running import active_consumptions
 from pulsar_spark.client.frames.stats import stats
 
-__all__ = [
-    "Consumption",
-    "Delivery",
-    "Published",
-    "Reprocessed",
-    "active_consumptions",
-    "consume",
-    "count_by_cause",
-    "dead_letters",
-    "publish",
-    "publish_stream",
-    "reprocess_dead_letters",
-    "sent_letters",
-    "stats",
-    "to_delta",
-]
+__all__ = ["Consumption", "Delivery", "Published", "Reprocessed", "active_consumptions", "consume", "count_by_cause",
+           "dead_letters", "publish", "publish_stream", "reprocess_dead_letters", "sent_letters", "stats", "to_delta"]

@@ -27,24 +27,10 @@ class Caller:
     """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None), with their payload or
     without."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        topic: Topic,
-        ledgers: LedgerIndex,
-        function: ConsumeFunction,
-        columns: Sequence[str] | None,
-        *,
-        with_payload: bool,
-    ):
-        self._spark, self._topic, self._function, self._columns, self._with_payload = (
-            spark,
-            topic,
-            function,
-            columns,
-            with_payload,
-        )
-        self._ledgers = ledgers
+    def __init__(self, spark: SparkSession, topic: Topic, ledgers: LedgerIndex, function: ConsumeFunction,
+                 columns: Sequence[str] | None, *, with_payload: bool):
+        self._spark, self._topic, self._ledgers, self._function = spark, topic, ledgers, function
+        self._columns, self._with_payload = columns, with_payload
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
         """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
@@ -55,32 +41,15 @@ class Caller:
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None)
-        except (
-            BaseException
-        ) as error:  # whatever a function raises, SystemExit too, is its own failure, and ends no thread in silence
+        except BaseException as error:  # SystemExit, too, is the function's own failure, and ends no thread in silence
             return Called(Answer([], list(delivery.ranges)), [], error)
 
     def _read(self, delivery: Delivery) -> DataFrame:
-        return read_pieces(
-            self._spark,
-            self._topic,
-            [piece for held in delivery.ranges for piece in self._pieces(held)],
-            self._columns,
-            self._with_payload,
-            without=self._ledgers.foreign_files(self._topic.topic_id),
-        )
+        pieces = [piece for held in delivery.ranges for piece in self._pieces(held)]
+        return read_pieces(self._spark, self._topic, pieces, self._columns, self._with_payload,
+                           without=self._ledgers.foreign_files(self._topic.topic_id))
 
     def _pieces(self, held: PositionRange) -> list[Piece]:
-        return [
-            Piece(
-                held.partition,
-                run.ledger_id,
-                run.publish_id,
-                run.first_entry_id,
-                run.first_entry_id + run.entries - 1,
-                run.first_position,
-                held.redelivery_count,
-                held.ack_set,
-            )
-            for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)
-        ]
+        return [Piece(held.partition, run.ledger_id, run.publish_id, run.first_entry_id,
+                      run.first_entry_id + run.entries - 1, run.first_position, held.redelivery_count, held.ack_set)
+                for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)]

@@ -23,8 +23,8 @@ from pulsar_spark.client.frames.backoff import Backoff
 from pulsar_spark.client.frames.call import Caller, ConsumeFunction
 from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, subtract
 from pulsar_spark.client.frames.membership import Failed, Lost, Membership, SubscribeOptions
-from pulsar_spark.client.frames.presence import Presence, presence
 from pulsar_spark.client.frames.progress import Progress, fields, told
+from pulsar_spark.client.frames.remaining import Remaining, remaining
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.storage.layout import Layout
@@ -42,12 +42,10 @@ log = logging.getLogger(__name__)
 class Consuming:
     """What a :class:`~pulsar_spark.client.frames.consumption.Consumption` does; that is the part for its user."""
 
-    def __init__(
-        self,
-        spark: SparkSession, layout: Layout, topic: Topic, partitions: list[int], options: SubscribeOptions,
-        function: ConsumeFunction, *, max_messages: int, available_now: bool, on_error: str,
-        columns: Sequence[str] | None, with_payload: bool, timeout: float, clock: Callable[[], float],
-    ):
+    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, partitions: list[int],
+                 options: SubscribeOptions, function: ConsumeFunction, *, max_messages: int, available_now: bool,
+                 on_error: str, columns: Sequence[str] | None, with_payload: bool, timeout: float,
+                 clock: Callable[[], float]):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
         self._max_messages, self._timeout = max_messages, timeout
         self._ledgers = LedgerIndex(layout)
@@ -68,18 +66,16 @@ class Consuming:
         self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
         self._channel = Channel(layout, uuid.uuid4().hex)
         self._membership: Membership | None = None
-        self._thread = threading.Thread(
-            target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-consume-{options.subscription}",
+                                        daemon=True)
 
     def _who(self) -> str:
         options = self._options
         return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
 
     def _join(self) -> None:
-        self._membership = Membership(
-            self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
-        )
+        self._membership = Membership(self._channel, self._topic, self._partitions, self._options,
+                                      lambda *event: self._events.put(event))
         self._membership.join(self._timeout)
         share = max(1, self._max_messages // len(self._partitions))
         self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
@@ -122,9 +118,8 @@ class Consuming:
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
         try:
-            event = self._events.get(
-                timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left else _LOOK_SECONDS
-            )
+            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left
+                                     else _LOOK_SECONDS)
             while True:
                 self._take_event(*event)
                 if self._waiting is not None and self._waiting.messages >= self._max_messages:
@@ -145,9 +140,8 @@ class Consuming:
                 raise AlreadyClosed(
                     f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
                 )
-            log.warning(
-                "%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved"
-            )
+            log.warning("%s lost what it held (%s): it subscribes again", self._who(),
+                        event.text or "the cursor was moved")
             self._waiting = None
             self._membership.leave()
             self._join()
@@ -155,10 +149,9 @@ class Consuming:
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
         self._ask_for_more(delivery)
-        ranges = tuple(
-            part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
-        )
-        found = presence(self._topic, self._ledgers, ranges)
+        ranges = tuple(part for held in delivery.ranges
+                       for part in subtract(held, self._given_back.get(held.partition, [])))
+        found = remaining(self._topic, self._ledgers, ranges)
         self._tell_missing(found)
         if not found.ranges:
             return
@@ -175,7 +168,7 @@ class Consuming:
         self._progress.note(delivery, reply, time.monotonic() - began, error or found.error, self._backoff.failures, pause,
                             deleted=found.deleted_messages)
 
-    def _tell_missing(self, found: Presence) -> None:
+    def _tell_missing(self, found: Remaining) -> None:
         """Acknowledge what was deleted; what is lost is an error, and waits."""
         self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
         if found.error is None:

@@ -96,11 +96,7 @@ class Consumption(Consuming):
             if not is_joined:  # an interrupted cell, too, must leave nobody behind who holds the subscription
                 self._ended.set()
                 self._channel.stop(self._timeout)
-        log.info(
-            "%s consumes (%s); a subscription that is new starts at %s",
-            self._who(),
-            self._options.subscription_type,
-            self._options.initial_position,
-        )
+        log.info("%s consumes (%s); a subscription that is new starts at %s", self._who(),
+                 self._options.subscription_type, self._options.initial_position)
         running.enter(self)
         self._thread.start()

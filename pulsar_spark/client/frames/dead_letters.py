@@ -92,9 +92,8 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
             raise
     if subscription is not None:
         origin, _ = resolve_topic(layout, topic)
-        if not any(
-            (key.topic_id, key.subscription) == (origin.topic_id, subscription) for key in read_latest(layout).cursors
-        ):
+        if not any((key.topic_id, key.subscription) == (origin.topic_id, subscription)
+                   for key in read_latest(layout).cursors):
             log.warning("topic %s has no subscription %r, so no message has died on it", origin.name, subscription)
     return None
 
@@ -103,14 +102,12 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
     """Whether letters may come to a dead letter topic of that name: it is the default one of some subscription of a
     topic there is, or a dead letter policy names it."""
     base = str(name).removesuffix(DEAD_LETTER_SUFFIX)
-    if base != str(name) and any(
-        base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)
-    ):
+    if base != str(name) and any(base.startswith(f"{topic.name}-")
+                                 for topic in list_topics(layout, name.tenant, name.namespace)):
         return True
     policies = (dict(row["properties"] or ()) for row in read_latest(layout).cursors.values())
-    return any(
-        policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name for policy in policies
-    )
+    return any(policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name
+               for policy in policies)
 
 
 def read_letters(spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None) -> DataFrame:
@@ -130,27 +127,21 @@ def read_letters(spark: SparkSession, layout: Layout, topic: Topic, version: int
 def _no_letters(spark: SparkSession) -> DataFrame:
     messages = spark.createDataFrame(MESSAGES.schema.empty_table())
     places = {name: F.lit(None).cast("bigint") for name in ("ledger_id", "position")}
-    return _described(messages.withColumns(places), "").select(
-        *LETTER_COLUMNS, F.lit(None).cast("string").alias("sent_by")
-    )
+    letters = _described(messages.withColumns(places), "")
+    return letters.select(*LETTER_COLUMNS, F.lit(None).cast("string").alias("sent_by"))
 
 
 def _described(messages: DataFrame, topic: str) -> DataFrame:
     def told(name: str) -> Column:
         return F.col("properties")[name]
 
-    columns = {
-        "message_id": F.format_string(
-            "(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", F.coalesce("batch_index", F.lit(-1))
-        ),
-        "origin_topic": told(REAL_TOPIC),
-        "origin_message_id": told(ORIGIN_MESSAGE_ID),
-        "subscription": _subscription(topic),
-        "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
-        "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
-        "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)),
-        "is_chunk": F.col("uuid").isNotNull(),
-    }
+    batch_index = F.coalesce("batch_index", F.lit(-1))
+    columns = {"message_id": F.format_string("(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", batch_index),
+               "origin_topic": told(REAL_TOPIC), "origin_message_id": told(ORIGIN_MESSAGE_ID),
+               "subscription": _subscription(topic),
+               "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
+               "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
+               "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)), "is_chunk": F.col("uuid").isNotNull()}
     return messages.withColumns(columns).select(*LETTER_COLUMNS, "is_chunk")
 
 

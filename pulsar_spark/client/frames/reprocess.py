@@ -97,9 +97,8 @@ def reprocess_dead_letters(
     layout = Layout(root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
-        return Reprocessed(
-            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={}
-        )
+        return Reprocessed(job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={},
+                           destinations={})
     settings = {"where": where if isinstance(where, str) or where is None else str(where), "keys": sorted(keys) if keys is not None else None,
                 "to": target, "max_replays": max_replays, "limit": limit}
     job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
@@ -251,14 +250,9 @@ class _Run:
         for counts in causes.values():
             totals.update(counts)
         names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(
-            job_id=self._job_id,
-            topic=str(self._topic.name),
-            is_dry_run=is_dry_run,
-            causes=causes,
-            destinations=dict(Counter(claim.destination for claim in self._claims)),
-            **{name: totals[name] for name in names},
-        )
+        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes,
+                           destinations=dict(Counter(claim.destination for claim in self._claims)),
+                           **{name: totals[name] for name in names})
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

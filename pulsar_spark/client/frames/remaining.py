@@ -12,12 +12,12 @@ from typing import NamedTuple
 from pulsar_spark.client.frames.delivery import subtract
 from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.storage.published import Missing, find_missing, lost_entries
+from pulsar_spark.storage.published import Missing, find_missing, lost_error
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
 
-class Presence(NamedTuple):
+class Remaining(NamedTuple):
     """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
     ``deleted_messages`` counts those of batches too."""
 
@@ -28,7 +28,7 @@ class Presence(NamedTuple):
     error: MessagesLost | None
 
 
-def presence(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]) -> Presence:
+def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]) -> Remaining:
     """Look for every range of a delivery; a file that is where it was published costs a few stats."""
     there, deleted, messages, lost, error = [], [], 0, [], None
     for held in ranges:
@@ -37,20 +37,16 @@ def presence(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]
             missing = find_missing(topic.path, held.partition, run)
             if missing is None:
                 continue
-            positions = [
-                (first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id)
-                for first, last in _entries(missing)
-            ]
+            positions = [(first + run.first_position - run.first_entry_id,
+                          last + run.first_position - run.first_entry_id) for first, last in _entries(missing)]
             gone += positions
             (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
             if missing.is_lost:
-                error = error or lost_entries(
-                    topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost
-                )
+                error = error or lost_error(topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost)
             else:
                 messages += missing.messages
         there += subtract(held, gone) if gone else [held]
-    return Presence(tuple(there), deleted, messages, lost, error)
+    return Remaining(tuple(there), deleted, messages, lost, error)
 
 
 def _entries(missing: Missing) -> list[tuple[int, int]]:

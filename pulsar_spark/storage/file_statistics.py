@@ -1,0 +1,82 @@
+"""What a commit says of a data file: Delta's statistics, from the rows that are written or from the footer of a file that
+is there. Readers skip files by them, and numbering needs no more. Source: the Delta protocol, "Per-file Statistics".
+"""
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_STATISTICS_TEXT = 256
+_MICROSECONDS = pa.timestamp("us", tz="UTC")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1) - 999
+
+
+def statistics(rows: pa.Table) -> dict:
+    """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and texts.
+
+    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies outside what they say. Every text has them,
+    because ``deltalake`` takes a column with nulls counted but no bounds for one that matches no filter.
+    """
+    least, greatest, nulls = {}, {}, {}
+    for field, column in zip(rows.schema, rows.columns):
+        if pa.types.is_nested(field.type):
+            continue
+        nulls[field.name] = column.null_count
+        is_text = pa.types.is_string(field.type)
+        if column.null_count == rows.num_rows or not (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text):
+            continue
+        is_instant = pa.types.is_timestamp(field.type)
+        bounds = pc.min_max(column.cast(_MICROSECONDS).cast(pa.int64()) if is_instant else column).as_py()
+        low, high = (_datetime(bounds[name]) if is_instant else bounds[name] for name in ("min", "max"))
+        least[field.name], greatest[field.name] = _at_most(low), _at_least(high)
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def file_statistics(footer: pq.FileMetaData) -> dict:
+    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer nothing is said, not even its nulls."""
+    least, greatest, nulls = {}, {}, {}
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    for number in range(footer.num_columns):
+        column = footer.schema.column(number)
+        found = [group.column(number).statistics for group in groups]
+        if "." in column.path or any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls[column.path] = sum(each.null_count for each in found)
+        bounds = [_bounds(each, column.logical_type.type) for each in found if each.has_min_max]
+        if bounds and None not in bounds:
+            least[column.path] = _at_most(min(low for low, _ in bounds))
+            greatest[column.path] = _at_least(max(high for _, high in bounds))
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _bounds(found: pq.Statistics, logical_type: str) -> tuple | None:
+    """Least and greatest value of integers, instants (whose year Python may not know) and texts."""
+    if logical_type == "TIMESTAMP":
+        return _datetime(found.min_raw), _datetime(found.max_raw)
+    is_bounded = isinstance(found.min, int | str) and not isinstance(found.min, bool)
+    return (found.min, found.max) if is_bounded else None
+
+
+def _at_most(value: int | str | datetime) -> int | str:
+    if isinstance(value, str):
+        return value[:_STATISTICS_TEXT]
+    return _instant(value) if isinstance(value, datetime) else value
+
+
+def _at_least(value: int | str | datetime) -> int | str:
+    if isinstance(value, str):
+        return value if len(value) <= _STATISTICS_TEXT else value[:_STATISTICS_TEXT] + chr(sys.maxunicode)
+    return _instant(value + timedelta(microseconds=999)) if isinstance(value, datetime) else value
+
+
+def _datetime(micros: int) -> datetime:
+    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later ones."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
+
+
+def _instant(value: datetime) -> str:
+    return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
