@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pulsar_spark.errors import InvalidUrl
 
-MAX_ROOT_BYTES = 3600
+MAX_ROOT_BYTES = 3000
 """A path has at most 4,096 bytes on Linux, and a root's tables lie up to some 900 below it."""
 
 _MAX_NAME_BYTES = 255
