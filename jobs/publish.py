@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
-from pulsar_spark.client.frames import publish
+from pulsar_spark.frames import publish
 from pulsar_spark.storage.session import spark_session
 
 

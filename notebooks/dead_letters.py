@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
+from pulsar_spark.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
 from pulsar_spark.protocol.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.views import create_views
+from pulsar_spark.views.views import create_views
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
 spark = spark_session()

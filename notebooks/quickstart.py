@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.frames import consume, publish
+from pulsar_spark.frames import consume, publish
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.storage.views import create_views
+from pulsar_spark.views.views import create_views
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
 spark = spark_session()

@@ -19,13 +19,13 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, RECONSUME_TIMES, dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.table_specs import MESSAGES
 from tests.model import Reply, as_ranges
 from tests.model_cursor import Delivery, Letter
 from tests.plain_planner import PlainPlanner

@@ -12,24 +12,26 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pulsar_spark"
 
-GROUND = {"protocol", "schemas"}
-BROKER = {"protocol", "schemas", "columns", "transforms", "storage", "broker"}
+GROUND = {"protocol", "table_specs"}
+BROKER = {"protocol", "table_specs", "columns", "transforms", "storage", "broker"}
 MAY_IMPORT = {
     "errors": set(),
     "protocol": {"protocol"},
-    "schemas": set(),
+    "table_specs": set(),
     "columns": GROUND,
     "storage": GROUND | {"storage"},
     "transforms": GROUND | {"columns", "transforms"},
     "broker": BROKER,
+    "link": GROUND | {"storage", "link"},
+    "views": GROUND | {"storage", "views"},
     "exceptions": set(),
     "schema": GROUND,
-    "client": GROUND | {"storage", "schema", "client"},
-    "client/frames": GROUND | {"storage", "schema", "client", "columns", "transforms", "client/frames"},
+    "client": GROUND | {"storage", "schema", "link", "client"},
+    "frames": GROUND | {"storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},
     "__init__": GROUND | {"client", "exceptions", "schema"},
-    "admin": BROKER | {"schema", "client", "admin"},
-    "cli": BROKER | {"client", "client/frames", "admin", "cli", "demo", "__init__"},
-    "demo": BROKER | {"client", "client/frames", "admin", "demo", "__init__"},
+    "admin": BROKER | {"schema", "link", "client", "views", "admin"},
+    "cli": BROKER | {"link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},
+    "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},
     "__main__": {"cli"},
 }
 ONLY_STANDARD_LIBRARY_AND = {"protocol": {"mmh3"}, "errors": set()}
@@ -41,8 +43,6 @@ def modules() -> list[Path]:
 
 def layer(module: str) -> str:
     """The layer of a module written as a path below the package, without ``.py``."""
-    if module == "client/frames" or module.startswith("client/frames/"):
-        return "client/frames"
     return module.split("/")[0]
 
 

@@ -6,11 +6,11 @@ from pulsar_spark.admin.broker import BrokerStatus
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
-from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
 from pulsar_spark.protocol.topic_name import check_name, parse_namespace, parse_topic_name
@@ -19,8 +19,8 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
-from pulsar_spark.storage.stats import Observation, partition_stats, read_stored, sum_stats
 from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_partition, resolve_topic
+from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
 
 POSITIONS = ("earliest", "latest")
 

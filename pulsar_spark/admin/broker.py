@@ -1,7 +1,7 @@
 """Who serves a root: as the lease of its bundle says, without a JVM and without asking the broker."""
 import time
 
-from pulsar_spark.admin.requester import require_root
+from pulsar_spark.link.requester import require_root
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 

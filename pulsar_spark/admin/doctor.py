@@ -6,14 +6,14 @@ Every function gives rows, dicts of plain values, as ``--json`` prints them.
 
 from collections.abc import Sequence
 
-from pulsar_spark.admin.requester import require_root
 from pulsar_spark.errors import CorruptState, NotARoot
+from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.schemas import BROKER_TABLES, REPROCESSING
 from pulsar_spark.storage.durability import read_durability, write_durability
 from pulsar_spark.storage.examination import examine_root
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.repair import repair_root
+from pulsar_spark.table_specs import BROKER_TABLES, REPROCESSING
 
 _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING)}
 

@@ -5,9 +5,7 @@ whether or not a consumer holds it. Ours: of a batch, messages that were acknowl
 """
 from collections.abc import Iterator
 
-from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.message import Block, Message
-from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
@@ -15,6 +13,8 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 

@@ -3,9 +3,9 @@
 A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next of these apply again. To set or remove
 one is a request to the broker; several that belong together are asked for at once and done in one round, or not at all where one of them is wrong.
 """
-from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest

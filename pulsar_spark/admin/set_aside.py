@@ -1,6 +1,6 @@
 """What the broker set aside because it failed on it: see it, have it tried again, drop it."""
-from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 

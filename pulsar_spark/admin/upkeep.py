@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pulsar_spark.admin.requester import require_root
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.layout import Layout

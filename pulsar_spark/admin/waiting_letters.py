@@ -1,7 +1,7 @@
 """Letters that could not be written yet: what waits and why, try again, drop. To look needs no broker, the rest is its
 to do."""
-from pulsar_spark.admin.requester import Requester, require_root
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import WaitingKey, read_latest

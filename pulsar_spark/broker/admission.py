@@ -11,7 +11,7 @@ from pulsar_spark.broker.desk import MOST, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.schemas import VALID_UNTIL
+from pulsar_spark.table_specs import VALID_UNTIL
 
 MAX_ID_LENGTH = 1000
 MOST_DELAY_MS = 10 ** 14

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.table_specs import REQUESTS
 
 
 class Request(NamedTuple):

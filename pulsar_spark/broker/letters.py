@@ -29,10 +29,10 @@ from pulsar_spark.broker.letter_rows import Letter, is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
+from pulsar_spark.table_specs import MESSAGES
 
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20

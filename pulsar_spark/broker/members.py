@@ -17,8 +17,8 @@ from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_to
 from pulsar_spark.protocol.membership import refusal
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
-from pulsar_spark.schemas import VALID_UNTIL
 from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
+from pulsar_spark.table_specs import VALID_UNTIL
 
 DEAD_LETTER_POLICY = ("max_redeliver_count", "dead_letter_topic", "initial_subscription_name")
 """Properties of a subscribe request that say what becomes of entries given back too often."""

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.broker.gather import Work
-from pulsar_spark.broker.plan import plan_round
 from pulsar_spark.protocol.cursor import Range, united
 from pulsar_spark.storage.padded import replace_padded, to_parquet
+from pulsar_spark.transforms.round import plan_round
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)

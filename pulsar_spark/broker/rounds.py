@@ -29,10 +29,10 @@ from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.unacked_limit import BrokerLimit
-from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import LEDGERS
 
 SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000

@@ -46,10 +46,10 @@ from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
 from pulsar_spark.broker.tenure import Tenure
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.table_specs import REQUESTS
 
 STOP_SECONDS = 60.0
 STALE_SECONDS = 600.0

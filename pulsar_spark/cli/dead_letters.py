@@ -12,7 +12,7 @@ from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_loggin
 from pulsar_spark.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
-    from pulsar_spark.client.frames.reprocess import Reprocessed
+    from pulsar_spark.frames.reprocess import Reprocessed
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 
-    from pulsar_spark.client.frames.dead_letters import dead_letters
+    from pulsar_spark.frames.dead_letters import dead_letters
 
     letters = dead_letters(_spark(), root, topic, subscription=subscription).withColumn("size", F.octet_length("payload")).drop("payload")
     try:
@@ -50,7 +50,7 @@ def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where
 @shows_work("counting letters")
 def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_json: Json = False):
     """Count letters by cause."""
-    from pulsar_spark.client.frames.dead_letters import count_by_cause
+    from pulsar_spark.frames.dead_letters import count_by_cause
 
     rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
     if as_json:
@@ -100,7 +100,7 @@ def reprocess(
     """Send letters back, to the subscription they died on unless told otherwise. Without a letter there is nothing to
     do."""
     set_up_logging(log_level, log_format)
-    from pulsar_spark.client.frames.reprocess import reprocess_dead_letters
+    from pulsar_spark.frames.reprocess import reprocess_dead_letters
 
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
     report = reprocess_dead_letters(_spark(), root, topic, job_id=job_id, subscription=subscription, where=where, since=first, until=last,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement, ranges
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.letters import ReconsumeLater
 
 

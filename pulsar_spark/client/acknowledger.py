@@ -7,13 +7,13 @@ counts. Messages put off wait until their requests are committed: what becomes o
 from collections.abc import Callable
 
 from pulsar_spark.client.arguments import check_properties
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Place, Places
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError
+from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.message_id import MessageId
 

@@ -11,10 +11,8 @@ import re
 import threading
 import uuid
 
-from pulsar_spark.client import interrupts
 from pulsar_spark.client.arguments import check_type, check_type_or_none, refuse_options
 from pulsar_spark.client.calls import public_call
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import check_consumer_settings
 from pulsar_spark.client.enums import (
@@ -27,20 +25,22 @@ from pulsar_spark.client.enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
-from pulsar_spark.client.message_files import MessageFiles
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, TopicNotFound
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.layout import Layout, parse_service_url
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 MAX_LEASE_SECONDS = 24 * 60 * 60

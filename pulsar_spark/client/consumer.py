@@ -6,7 +6,6 @@ thread only queues ranges of positions. What Pulsar refuses is refused before an
 from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.calls import public_call
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener
@@ -18,6 +17,7 @@ from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.client.topic_log import last_message_id
 from pulsar_spark.client.unacked import UnackedTracker
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError, Timeout
+from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.topics import Topic
 

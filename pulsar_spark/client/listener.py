@@ -6,8 +6,8 @@ do. When no more messages can be had (closed, or the state is corrupt) the threa
 import threading
 from collections.abc import Callable
 
-from pulsar_spark.client import interrupts
 from pulsar_spark.errors import AlreadyClosed
+from pulsar_spark.link import interrupts
 
 _TURN_SECONDS = 1.0
 

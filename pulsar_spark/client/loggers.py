@@ -13,8 +13,8 @@ import sys
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.client.enums import LoggerLevel
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.broker_watch import NAME
 
-NAME = "pulsar_spark.client"
 _LEVELS = {LoggerLevel.Debug: logging.DEBUG, LoggerLevel.Info: logging.INFO, LoggerLevel.Warn: logging.WARNING, LoggerLevel.Error: logging.ERROR}
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-5s [%(thread)d] %(module)s:%(lineno)d | %(message)s"
 

@@ -3,11 +3,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsar_spark.client.arguments import given
-from pulsar_spark.client.ledgers import LedgerIndex
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import InvalidMessage, OperationNotSupported
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.ledger_index import LedgerIndex
 
 
 class Place(NamedTuple):

@@ -9,16 +9,16 @@ import threading
 import time
 import uuid
 
-from pulsar_spark.client import interrupts
 from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
 from pulsar_spark.client.message import RoutedMessage
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
-from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.client.send_arguments import outgoing_fields
 from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key

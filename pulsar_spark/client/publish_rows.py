@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.table_specs import MESSAGES
 
 
 class Outgoing(NamedTuple):

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
-from pulsar_spark.client.worker import Worker
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
+from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.storage.log import TableLog

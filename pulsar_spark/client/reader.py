@@ -4,16 +4,16 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.client import interrupts
 from pulsar_spark.client.arguments import check_type, given
 from pulsar_spark.client.calls import public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
-from pulsar_spark.client.message_files import FileEntries
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
+from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import Schema
+from pulsar_spark.storage.message_files import FileEntries
 from pulsar_spark.storage.topics import Topic
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05

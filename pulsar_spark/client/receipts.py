@@ -6,9 +6,9 @@ requests are answered. A refusal of one of them is the receipt's error.
 import threading
 from collections.abc import Callable
 
-from pulsar_spark.client import interrupts
-from pulsar_spark.client.inbox import Reply
 from pulsar_spark.errors import PulsarSparkError, Timeout
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.inbox import Reply
 
 
 class Receipt:

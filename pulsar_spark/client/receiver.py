@@ -9,13 +9,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client import interrupts
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.channel import Channel
 
 
 class Receiver:

@@ -6,10 +6,10 @@ counts as backlog and comes to whoever takes over the subscription. An id above 
 """
 import time
 
-from pulsar_spark.client import interrupts
 from pulsar_spark.client.arguments import given
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import Timeout
+from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.log import TableLog
 

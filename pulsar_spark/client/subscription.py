@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.channel import Channel
 from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.inbox import Reply
-from pulsar_spark.client.ledgers import Run
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.inbox import Reply
+from pulsar_spark.storage.ledger_index import Run
 from pulsar_spark.storage.published import Missing, lost_error
 from pulsar_spark.storage.topics import Topic
 

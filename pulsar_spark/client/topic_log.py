@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pyarrow.compute as pc
 
-from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.client.message_files import FileEntries
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import published_files
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.message_files import FileEntries
 from pulsar_spark.storage.published import read_published
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.trimmed import trimmed_ledgers

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import Reprocessed, reprocess_dead_letters
+from pulsar_spark.frames import Reprocessed, reprocess_dead_letters
 
 SUBSCRIPTION = "billing"
 JOB_ID = "repair"

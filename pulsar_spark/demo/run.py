@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.frames import publish
 from pulsar_spark.demo import billing
 from pulsar_spark.demo.account import Account, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
@@ -27,6 +26,7 @@ from pulsar_spark.demo.flights import flight_messages, read_flights, write_fligh
 from pulsar_spark.demo.group import ConsumerGroup
 from pulsar_spark.demo.handler import bill
 from pulsar_spark.errors import Timeout
+from pulsar_spark.frames import publish
 from pulsar_spark.protocol.letters import retry_letter_topic
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session

@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.actions import AddedFile
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999

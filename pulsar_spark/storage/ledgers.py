@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import CorruptState, MessagesLost
 from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
-from pulsar_spark.schemas import LEDGERS, MESSAGES
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.published import read_published
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_file
+from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 _LONG, _INT = 2 ** 63 - 1, 2 ** 31 - 1

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.commits import partition_values
 from pulsar_spark.storage.tables import read_file
 from pulsar_spark.storage.topic_files import files_of, read_where
 from pulsar_spark.storage.trimmed import trimmed_ledgers
+from pulsar_spark.table_specs import MESSAGES
 
 _PLACE = ("publish_id", "entry_id", "batch_index")
 

@@ -26,7 +26,6 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
-from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES
 from pulsar_spark.storage.commits import commit_text, file_add, replace_commit, write_files
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, rows_of_round
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
@@ -36,6 +35,7 @@ from pulsar_spark.storage.ledgers import ledger_rows, number_commit, read_ledger
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable, Definition, append_lock, read_definition
+from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
 _IDENTITY = {CURSOR_LEDGER.name: "round", MESSAGES.name: "publish_id"}

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.schemas import REPROCESSING
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
+from pulsar_spark.table_specs import REPROCESSING
 
 
 class Claim(NamedTuple):

@@ -27,7 +27,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
-from pulsar_spark.schemas import LAYOUT_VERSION, TableSpec
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
@@ -35,6 +34,7 @@ from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, 
 from pulsar_spark.storage.layout import LOCK, STAGED, beside
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
 FORMAT = "pulsar_spark"
 _CONFIGURATION = {"delta.enableChangeDataFeed": "true"}

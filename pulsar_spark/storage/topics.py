@@ -19,11 +19,11 @@ from pulsar_spark.errors import (
     TopicNotFound,
 )
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
-from pulsar_spark.schemas import BROKER_TABLES, MESSAGES
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
+from pulsar_spark.table_specs import BROKER_TABLES, MESSAGES
 
 MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")

@@ -1,10 +1,10 @@
 """A broker's two ends for tests: it reads what was asked and commits rounds that a test wrote by hand."""
 import threading
 
-from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_added
+from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 
 
 def said(request: dict) -> dict[str, str]:

@@ -4,11 +4,11 @@ from datetime import timedelta
 import pytest
 
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
-from pulsar_spark.storage.stats import STATS, Observation, partition_stats, read_stored, stats_rows, sum_stats
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.views.stats import STATS, Observation, partition_stats, read_stored, stats_rows, sum_stats
 from tests.admin.broker_double import BrokerDouble
 
 TOPIC = "persistent://public/default/orders"

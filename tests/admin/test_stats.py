@@ -6,10 +6,10 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.admin.broker_double import BrokerDouble
 
 TOPIC = "persistent://public/default/orders"

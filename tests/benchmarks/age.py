@@ -5,7 +5,7 @@ Brokers of all ages stand side by side and their rounds are taken in turns.
 """
 from collections.abc import Iterator
 
-from pulsar_spark.schemas import LEDGERS
+from pulsar_spark.table_specs import LEDGERS
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.growth import Built, measure_growth

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.client.frames import consume, publish
-from pulsar_spark.client.frames.consumer import MAX_MESSAGES
 from pulsar_spark.demo.broker_process import BrokerProcess
+from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames.consumer import MAX_MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, create_topic

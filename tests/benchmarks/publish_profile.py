@@ -5,11 +5,11 @@ from datetime import datetime, timezone
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import publish
-from pulsar_spark.client.frames.message_columns import MAX_MESSAGE_SIZE, spark_type
-from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.frames import publish
+from pulsar_spark.frames.message_columns import MAX_MESSAGE_SIZE, spark_type
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import quantile
 from tests.benchmarks.publishing import ROWS

@@ -17,10 +17,10 @@ from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.broker.runner import now_micros
 from pulsar_spark.protocol.publish_id import publish_id
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.table_specs import MESSAGES
 from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
 from tests.requests import On, request
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from pulsar_spark.protocol.policies import POLICIES
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import REQUESTS
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 from tests.requests import On, keep_alive, request
 

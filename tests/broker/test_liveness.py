@@ -14,7 +14,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.liveness import LOOK_SECONDS, MOST_LOOKS, REMEMBERED_SECONDS, TIDY_SECONDS, Liveness
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.channel import Channel
+from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import FOREIGN_SECONDS, Presence, machine, presence_folder

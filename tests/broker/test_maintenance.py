@@ -10,10 +10,10 @@ from pulsar_spark.broker import absorb, rounds
 from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage import ledgers
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.model import Model
 from tests.requests import On, request
 from tests.spark_engine import SparkEngine, new_engine

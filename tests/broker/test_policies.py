@@ -3,8 +3,8 @@ import pytest
 
 from pulsar_spark.broker import rounds
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import ProducerBlockedQuotaExceededException
+from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import read_topic
@@ -54,7 +54,7 @@ def test_producers_learn_of_it(engine, monkeypatch, snapshot_every):
     engine.round([ON.create_subscription("Earliest"), of_namespace("backlog_quota_policy", value="producer_exception"),
                   ON.policy("backlog_quota_policy", "producer_request_hold"), ON.policy("backlog_quota_bytes", 1)], 0)
     quota = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC))
-    monkeypatch.setattr("pulsar_spark.client.quota.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("pulsar_spark.link.quota.LOOK_SECONDS", 0.0)
     assert "above its quota for 0 s" in str(quota.refusal(0, lambda: False))
     engine.round([ON.policy("backlog_quota_policy")], 1)
     assert isinstance(quota.refusal(0, lambda: False), ProducerBlockedQuotaExceededException)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import pulsar_spark
 from pulsar_spark.cli import app
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.durability import ENVIRONMENT
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import REQUESTS
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.cli import app, common
-from pulsar_spark.client.frames import consume, reprocess_dead_letters
+from pulsar_spark.frames import consume, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
 from tests.client.fake_broker import FakeBroker
 

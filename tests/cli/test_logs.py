@@ -113,7 +113,7 @@ def test_an_option_that_names_no_level_is_wrong_usage():
 
 def test_the_package_configures_nothing_by_itself():
     check = (
-        "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.client.frames, pulsar_spark.broker.runner; "
+        "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.frames, pulsar_spark.broker.runner; "
         "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
     )
     done = subprocess.run([sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60,

@@ -10,12 +10,12 @@ import uuid
 
 from pulsar_spark.protocol.ack_set import count, full, indexes, intersect
 from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
-from pulsar_spark.schemas import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_file
 from pulsar_spark.storage.topics import Topic, prepare_root, read_topic, resolve_topic
+from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS
 from tests.client.waiting import eventually
 
 

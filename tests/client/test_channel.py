@@ -2,8 +2,8 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import request_writer
 from pulsar_spark.client import subscription as subscription_module
+from pulsar_spark.link import request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from tests.client.fake_broker import FakeBroker, Refused

@@ -2,11 +2,11 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.ledgers import LedgerIndex
-from pulsar_spark.schemas import LEDGERS
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.table_specs import LEDGERS
 
 TASK = 1 << 33
 

@@ -3,10 +3,10 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.client.letters import letter_topics
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock, read_file
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.broker_watch import BrokerWatch
+from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import Holder
 from pulsar_spark.storage.topics import prepare_root

@@ -7,13 +7,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.ledgers import Run
-from pulsar_spark.client.message_files import MessageFiles
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import Run
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, create_topic
+from pulsar_spark.table_specs import MESSAGES
 
 
 def rows(entries: list[tuple[int, int | None]], publish_id: str = "p", partition: int = -1) -> pa.Table:

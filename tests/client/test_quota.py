@@ -4,9 +4,9 @@ import threading
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client import quota
-from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
+from pulsar_spark.link import quota
+from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.topics import read_topic
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine

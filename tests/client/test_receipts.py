@@ -4,8 +4,8 @@ import threading
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.inbox import Reply
 from pulsar_spark.client.receipts import Receipt
+from pulsar_spark.link.inbox import Reply
 from tests.client.fake_broker import Refused
 from tests.client.waiting import eventually, nothing_comes, receive_values
 

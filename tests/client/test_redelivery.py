@@ -2,7 +2,7 @@
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.channel import Channel
+from pulsar_spark.link.channel import Channel
 from tests.client.waiting import eventually, nothing_comes, receive_values
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)

@@ -1,7 +1,7 @@
 """A DataFrame consumer without Spark (see ``plain``)."""
 import pytest
 
-from pulsar_spark.client.frames import call, consumer
+from pulsar_spark.frames import call, consumer
 from pulsar_spark.storage.topics import create_topic
 from tests.frames.plain import EagerBroker, positions
 

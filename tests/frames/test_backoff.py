@@ -6,11 +6,11 @@ import threading
 import pytest
 
 import pulsar_spark as pulsar
-from pulsar_spark.client.frames import consume
+from pulsar_spark.frames import consume
 from tests.client.waiting import eventually
 from tests.frames.plain import Seconds, positions
 
-LOGGER = "pulsar_spark.client.frames"
+LOGGER = "pulsar_spark.frames"
 
 
 class Flaky:

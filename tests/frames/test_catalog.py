@@ -2,11 +2,11 @@
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.client.frames import publish
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.storage.catalog import broker_table, register, topic_table
+from pulsar_spark.frames import publish
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
+from pulsar_spark.views.catalog import broker_table, register, topic_table
 
 NAMES = ["acme/billing/Orders", "acme/billing/orders", "acme/billing/o=r-d:e.rs", "a/_b/t"]
 

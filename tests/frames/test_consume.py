@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from pulsar_spark import ConsumerDeadLetterPolicy
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.frames import consume, dead_letters, publish, to_delta
 from pulsar_spark.errors import ConsumerBusy, InvalidConfiguration, InvalidTopicName, TopicNotFound
+from pulsar_spark.frames import consume, dead_letters, publish, to_delta
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import create_topic

@@ -5,16 +5,16 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import reprocess
-from pulsar_spark.client.frames.dead_letters import count_by_cause, dead_letters, sent_letters
-from pulsar_spark.client.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, OperationNotSupported, Timeout, TopicNotFound
-from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.frames import reprocess
+from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
+from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, WRITTEN, write_letters
 
 

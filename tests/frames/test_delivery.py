@@ -1,8 +1,8 @@
 """What a function's answer means for the ranges of a delivery."""
 import pytest
 
-from pulsar_spark.client.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, runs, subtract
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, runs, subtract
 from pulsar_spark.storage.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)

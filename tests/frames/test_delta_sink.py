@@ -2,11 +2,11 @@
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.client.frames import Delivery, to_delta
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
-from pulsar_spark.schemas import CURSOR_LEDGER
+from pulsar_spark.frames import Delivery, to_delta
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 CURSOR = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
 

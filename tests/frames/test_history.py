@@ -2,9 +2,9 @@
 
 from chispa import assert_df_equality
 
-from pulsar_spark.schemas import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.views import create_views
+from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
+from pulsar_spark.views.views import create_views
 
 S = {"topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
 T = {**S, "topic_id": "t-1"}

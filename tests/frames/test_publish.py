@@ -9,12 +9,12 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import Published, publish, publish_stream
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, TopicNotFound
+from pulsar_spark.frames import Published, publish, publish_stream
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.table_specs import MESSAGES
 
 PUBLISH_ID = "018f0000000070008000000000000001"
 REPOSITORY = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def test_a_stream_restarted_from_its_checkpoint_publishes_nothing_twice(spark, r
 
 CLIENT = """
 import sys
-from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.storage.tables import AppendTable
 table = AppendTable(sys.argv[1])
 for number in range(int(sys.argv[2])):

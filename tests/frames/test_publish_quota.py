@@ -2,10 +2,10 @@
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pulsar_spark.client import quota as quota_module
-from pulsar_spark.client.frames import publish, publish_stream
-from pulsar_spark.client.quota import BacklogQuota
 from pulsar_spark.errors import ProducerBlockedQuotaExceededError, ProducerBlockedQuotaExceededException
+from pulsar_spark.frames import publish, publish_stream
+from pulsar_spark.link import quota as quota_module
+from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.requests import On

@@ -1,8 +1,8 @@
 """Where letters go and which are left, without Spark."""
 import pytest
 
-from pulsar_spark.client.frames.reprocess_plan import Letter, checked_target, plan_letters
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.frames.reprocess_plan import Letter, checked_target, plan_letters
 
 A, B = "persistent://public/default/a", "persistent://public/default/b"
 

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from pulsar_spark.client.frames import active_consumptions, consume, membership
-from pulsar_spark.client.frames.consumption import Consumption
 from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, OperationNotSupported, Timeout
+from pulsar_spark.frames import active_consumptions, consume, membership
+from pulsar_spark.frames.consumption import Consumption
 from tests.client.waiting import eventually
 
 
@@ -54,7 +54,7 @@ def test_the_users_exception_comes_through_and_the_consumer_is_gone(eager):
 
 
 def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeypatch, caplog):
-    monkeypatch.setattr("pulsar_spark.client.frames.consumption.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("pulsar_spark.frames.consumption.STOP_SECONDS", 0.2)
     release, called = threading.Event(), threading.Event()
 
     def stuck(messages, delivery):

@@ -3,15 +3,15 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import publish
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.schemas import LEDGERS, MESSAGES
+from pulsar_spark.frames import publish
 from pulsar_spark.storage import slices
 from pulsar_spark.storage.ledgers import ledger_rows, number_commit
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 
 def number(layout, topic):

@@ -7,9 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from pulsar_spark.client.frames import producer, publish
 from pulsar_spark.errors import MessageTooBig, TopicNotFound
-from pulsar_spark.schemas import MESSAGES
+from pulsar_spark.frames import producer, publish
 from pulsar_spark.storage.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
@@ -17,6 +16,7 @@ from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, staging_folder
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
 from pulsar_spark.storage.upkeep import vacuum
+from pulsar_spark.table_specs import MESSAGES
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 ROW = {"publish_id": "018f", "entry_id": 0, "batch_size": 1, "partition": -1, "payload": b"x", "publish_time": datetime(2024, 1, 1, tzinfo=timezone.utc)}

@@ -1,8 +1,8 @@
 """Stats as a frame: the rows that ``tests/admin/test_activity.py`` holds to hand-written rounds, with the columns they are documented by."""
 from chispa import assert_df_equality
 
-from pulsar_spark.client.frames import publish, stats
-from pulsar_spark.storage.stats import STATS
+from pulsar_spark.frames import publish, stats
+from pulsar_spark.views.stats import STATS
 
 
 def test_stats_of_a_root_are_a_frame(spark, root, clock):

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
-from pulsar_spark.client.frames import consume, publish
+from pulsar_spark.frames import consume, publish
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import spark_session

@@ -2,10 +2,10 @@
 import pytest
 from chispa import assert_df_equality
 
-from pulsar_spark.schemas import CURSOR_LEDGER
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.view_specs import VIEWS, view_documentation
-from pulsar_spark.storage.views import create_views
+from pulsar_spark.table_specs import CURSOR_LEDGER
+from pulsar_spark.views.view_specs import VIEWS, view_documentation
+from pulsar_spark.views.views import create_views
 
 T = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
 OTHER = {**T, "subscription": "other"}

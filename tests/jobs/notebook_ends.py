@@ -10,7 +10,7 @@ import time
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.cli.logs import set_up_logging
-from pulsar_spark.client.frames import consume, publish
+from pulsar_spark.frames import consume, publish
 from pulsar_spark.storage.session import spark_session
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from pulsar_spark.errors import InvalidTopicName, InvalidUrl, TopicNotFound
 from pulsar_spark.protocol.topic_name import parse_topic_name
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import LOCK, MAX_TABLE_NAME, STAGED, Layout, beside, encode_name
 from pulsar_spark.storage.root import MAX_ROOT_BYTES
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
 from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic, resolve_topic
+from pulsar_spark.table_specs import MESSAGES
 
 LONGEST = {"small": "a" * 200, "capitals": "A" * 82 + "a", "accents": "é" * 41 + "a", "three bytes": "語" * 27 + "aaaa",
            "underlines": "_" * 123 + "a",

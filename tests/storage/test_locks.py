@@ -7,12 +7,12 @@ import pytest
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.schemas import MESSAGES, REQUESTS
 from pulsar_spark.storage import commits, tables
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
 from pulsar_spark.storage.topics import create_topic, delete_topic, prepare_root
+from pulsar_spark.table_specs import MESSAGES, REQUESTS
 
 ROW = REQUESTS.rows([dict(request_id="r")])
 

@@ -1,10 +1,10 @@
 """Reading requests: whole commits, in order, and not too many at a time."""
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage import requests as requests_module
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import prepare_root
+from pulsar_spark.table_specs import REQUESTS
 
 
 def test_a_backlog_of_requests_is_read_in_parts_of_whole_commits(root, monkeypatch):

@@ -5,10 +5,9 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.broker.bundle import load_bundle
-from pulsar_spark.client.frames.delta_sink import History
 from pulsar_spark.errors import CorruptState, NotAllowedError
+from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.schemas import REQUESTS
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, version_of_round
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before, number_commit
 from pulsar_spark.storage.log import TableLog
@@ -17,6 +16,7 @@ from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, vacuum
+from pulsar_spark.table_specs import REQUESTS
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 from tests.storage.test_trimming import at

@@ -10,11 +10,11 @@ from deltalake.exceptions import DeltaError
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.schemas import MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.client.waiting import eventually
 from tests.tables.conftest import receive
 

@@ -3,7 +3,7 @@ import pyarrow as pa
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.broker.plan import plan_round
+from pulsar_spark.transforms.round import plan_round
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
 
 NOW, ROUND = 1_000, 7

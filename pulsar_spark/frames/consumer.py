@@ -1,0 +1,73 @@
+"""Consuming a subscription as DataFrames: a function is called with each delivery, and what it does decides what
+becomes of the messages.
+
+It returns: acknowledged. It raises: given back, to be delivered again after a pause that grows with each error in a row
+(see ``backoff``), and logged. It returns a frame of outcomes: row by row (see ``delivery``). What runs is a
+:class:`Consumption`. At-least-once: a crash between the function's return and the acknowledgement's commit delivers
+again; ``delta_sink`` says how to have it exactly once.
+"""
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import SparkSession
+
+from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.call import ConsumeFunction
+from pulsar_spark.frames.consumption import Consumption
+from pulsar_spark.frames.letters import FrameLetters
+from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.topics import prepare_root, resolve_topic
+
+MAX_MESSAGES = 4_000_000
+ON_ERROR = ("give_back", "stop")
+
+
+def consume(spark: SparkSession, root: str | os.PathLike, topic: str, subscription: str, function: ConsumeFunction, *,
+            subscription_type: str = "Exclusive", consumer_name: str | None = None,
+            initial_position: str = DEFAULT_INITIAL_POSITION, max_messages: int = MAX_MESSAGES,
+            available_now: bool = False, on_error: str = "give_back", columns: Sequence[str] | None = None,
+            with_payload: bool = True, priority_level: int = 0,
+            dead_letter_policy: ConsumerDeadLetterPolicy | None = None, retry_enable: bool = False, create: bool = True,
+            timeout: float = 30.0, clock: Callable[[], float] = time.monotonic) -> "Consumption":
+    """Subscribe, and call ``function(messages, delivery)`` with each delivery in a thread of its own until stopped.
+
+    *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
+    *with_payload*) and ``ledger_id``, ``position``, ``redelivery_count``, in no order: sort by partition and position
+    where order matters. *max_messages* is what is asked for per delivery, over all partitions. A new subscription
+    starts at *initial_position*: "Earliest" unless "Latest" is asked for, since who reads a topic as tables wants all
+    of it, and a scheduled run that starts at the end would do nothing, in silence. (Pulsar's clients, and
+    ``pulsar.Client`` here, start at the latest.)
+
+    With *available_now* it ends when everything published before the start has been handled; what was given back is
+    left to the next run, and an error of the function is raised at the end. Otherwise a delivery whose function raises
+    is given back, the error is logged, and the function is called again after a second, two, four... a minute at most,
+    by *clock* (seconds that never go back). *on_error* "stop" ends at the first error. What is given back more often
+    than *dead_letter_policy* says becomes a dead letter; with *retry_enable* the function may put messages off (see
+    ``letters``): consume the retry letter topic, too, to see them again.
+
+    A consumer of the same *consumer_name* on the same subscription that runs in this process is stopped first, so a
+    notebook's cell that gives a name can be run again. The broker's refusal (:class:`ConsumerBusy`, ...) is raised
+    here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
+    """
+    check_delta(spark)
+    options = SubscribeOptions.checked(subscription, subscription_type, consumer_name, initial_position, priority_level)
+    one_of("on_error", on_error, ON_ERROR)
+    if max_messages < 1:
+        raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
+    layout = Layout(root)
+    if create:
+        prepare_root(layout)
+    found, partitions = resolve_topic(layout, topic, create=create)
+    if dead_letter_policy is not None or retry_enable:
+        letters = FrameLetters(layout, found, subscription, options.consumer_name, dead_letter_policy, retry_enable=retry_enable)
+        letters.prepare(timeout)
+        options = options._replace(letters=letters)
+    consumption = Consumption(spark, layout, found, partitions, options, function, max_messages=max_messages,
+                              available_now=available_now, on_error=on_error, columns=columns,
+                              with_payload=with_payload, timeout=timeout, clock=clock)
+    consumption._start()
+    return consumption

@@ -1,0 +1,239 @@
+"""The thread of a DataFrame consumer: it takes deliveries, calls the function, and answers the broker.
+
+Permits for the next delivery are asked for when the function begins, so two are in flight and the broker's rounds hide
+behind the function's work; deliveries that have piled up meanwhile are handed over as one. While it pauses after an
+error it goes on taking in what comes, so a lost lease or a word to stop is met at once.
+"""
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
+from pulsar_spark.frames import running
+from pulsar_spark.frames.backlog import Backlog
+from pulsar_spark.frames.backoff import Backoff
+from pulsar_spark.frames.call import Caller, ConsumeFunction
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtract
+from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
+from pulsar_spark.frames.progress import Progress, fields, told
+from pulsar_spark.frames.remaining import Remaining, remaining
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.session import is_running
+from pulsar_spark.storage.topics import Topic
+
+_IDLE_SECONDS = 0.05
+_LOOK_SECONDS = 1.0
+_SIGNAL_SECONDS = 1.0
+"""How long after Spark's end a word to stop may come: a service manager ends all processes of a service at once."""
+_GONE = ("unsubscribed", "deleted")
+log = logging.getLogger(__name__)
+
+
+class Consuming:
+    """What a :class:`~pulsar_spark.frames.consumption.Consumption` does; that is the part for its user."""
+
+    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, partitions: list[int],
+                 options: SubscribeOptions, function: ConsumeFunction, *, max_messages: int, available_now: bool,
+                 on_error: str, columns: Sequence[str] | None, with_payload: bool, timeout: float,
+                 clock: Callable[[], float]):
+        self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
+        self._max_messages, self._timeout = max_messages, timeout
+        self._ledgers = LedgerIndex(layout)
+        self._caller = Caller(spark, topic, self._ledgers, function, columns, with_payload=with_payload)
+        self.seat = running.Seat(str(layout.root), str(topic.name), tuple(partitions), options.subscription)
+        self.start_time = datetime.now(timezone.utc)
+        # A failed delivery that is followed by another one would be a gap below the sink's transaction.
+        self._stops_on_error = on_error == "stop" or getattr(function, "is_exactly_once", False)
+        if getattr(function, "is_exactly_once", False):
+            function.open(layout, topic.topic_id, options.subscription)
+        # Put into from signal handlers, too, which a Queue's lock does not allow.
+        self._events: queue.SimpleQueue[tuple[Membership | None, Delivery | Lost | Failed | None]] = queue.SimpleQueue()
+        self._waiting: Delivery | None = None
+        self._given_back: dict[int, list[tuple[int, int]]] = {}
+        self._error: BaseException | None = None
+        self._backoff, self._progress = Backoff(clock), Progress(self._who(), clock)
+        self._ended, self._stopping = threading.Event(), threading.Event()
+        self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
+        self._channel = Channel(layout, uuid.uuid4().hex)
+        self._membership: Membership | None = None
+        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-consume-{options.subscription}",
+                                        daemon=True)
+
+    def _who(self) -> str:
+        options = self._options
+        return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
+
+    def _join(self) -> None:
+        self._membership = Membership(self._channel, self._topic, self._partitions, self._options,
+                                      lambda *event: self._events.put(event))
+        self._membership.join(self._timeout)
+        share = max(1, self._max_messages // len(self._partitions))
+        self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
+
+    def _run(self) -> None:
+        self._channel.hurry(1)
+        error: BaseException | None = UnknownError("the consumer's thread ended: see its traceback")
+        try:
+            while not self._stopping.is_set() and not self._is_done():
+                self._progress.look()
+                self._take()
+                if self._waiting is not None and not self._stopping.is_set() and not self._backoff.seconds_left:
+                    delivery, self._waiting = self._waiting, None
+                    self._handle(delivery)
+            error = self._error
+        except (PulsarSparkError, PySparkException, Py4JError, OSError) as failed:
+            error = failed
+        finally:
+            self._error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self._membership.leave()
+            self._channel.stop(self._timeout)
+        except PulsarSparkError as failed:
+            self._error = self._error or failed
+        finally:
+            totals = self._progress.totals
+            level = logging.ERROR if self._error else logging.INFO
+            log.log(level, "%s ended: %s", self._who(), told(totals), exc_info=self._error, extra=fields(totals))
+            running.leave(self)
+            self._ended.set()
+
+    def _is_done(self) -> bool:
+        if self._backlog is None or self._waiting is not None or not self._events.empty():
+            return False
+        return self._backlog.is_handled(self._membership.consumer_id, self._given_back)
+
+    def _take(self) -> None:
+        """Take in events: all that are there, one of them at least unless none comes in a while."""
+        try:
+            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left
+                                     else _LOOK_SECONDS)
+            while True:
+                self._take_event(*event)
+                if self._waiting is not None and self._waiting.messages >= self._max_messages:
+                    return
+                event = self._events.get_nowait()
+        except queue.Empty:
+            return
+
+    def _take_event(self, membership: Membership | None, event: Delivery | Lost | Failed | None) -> None:
+        if membership is not self._membership:
+            return
+        if isinstance(event, Delivery):
+            self._waiting = event if self._waiting is None else self._waiting.merged(event)
+        elif isinstance(event, Failed):
+            raise event.error
+        elif isinstance(event, Lost):
+            if event.text in _GONE:
+                raise AlreadyClosed(
+                    f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
+                )
+            log.warning("%s lost what it held (%s): it subscribes again", self._who(),
+                        event.text or "the cursor was moved")
+            self._waiting = None
+            self._membership.leave()
+            self._join()
+
+    def _handle(self, delivery: Delivery) -> None:
+        began = time.monotonic()
+        self._ask_for_more(delivery)
+        ranges = tuple(part for held in delivery.ranges
+                       for part in subtract(held, self._given_back.get(held.partition, [])))
+        found = remaining(self._topic, self._ledgers, ranges)
+        self._tell_missing(found)
+        if not found.ranges:
+            return
+        delivery = delivery._replace(ranges=found.ranges)
+        reply, letters, error = self._caller.call(delivery, self._options.letters, self._membership.row)
+        if error is None:
+            self._backoff.succeeded()
+        elif self._is_end_of_spark(error):
+            return
+        else:
+            self._take_error(delivery, error)
+        self._send(reply, letters)
+        pause = self._backoff.seconds_left if error else 0.0
+        self._progress.note(delivery, reply, time.monotonic() - began, error or found.error, self._backoff.failures, pause,
+                            deleted=found.deleted_messages)
+
+    def _tell_missing(self, found: Remaining) -> None:
+        """Acknowledge what was deleted; what is lost is an error, and waits."""
+        self._send(Answer([Acknowledged(*place) for place in found.deleted], []), [])
+        if found.error is None:
+            if not found.ranges and found.deleted:
+                self._progress.missing(found.deleted_messages, None)
+            return
+        log.error("%s: %s", self._who(), found.error)
+        self._progress.missing(found.deleted_messages, found.error)
+        for partition, first, last in found.lost if self._backlog is not None else ():
+            self._given_back.setdefault(partition, []).append((first, last))
+        if self._stops_on_error or self._backlog is not None:
+            self._error = found.error
+        else:
+            self._backoff.error = found.error
+        if self._stops_on_error:
+            self._stopping.set()
+
+    def _take_error(self, delivery: Delivery, error: BaseException) -> None:
+        """The function raised: say so, and pause or stop."""
+        if self._stops_on_error or self._backlog is not None:
+            self._error = error
+        what = "it stops"
+        if self._stops_on_error:
+            self._stopping.set()
+        elif self._backlog is not None:
+            self._backoff.error = error
+            what = "the next run gets them again"
+        else:
+            self._backoff.failed(error)
+            pause = self._backoff.seconds_left
+            what = f"error {self._backoff.failures} in a row, the function is called again in {pause:g} s"
+        log.warning("%s: the function raised, %d messages of round %d are given back; %s", self._who(), delivery.messages,
+                    delivery.round, what, exc_info=error, extra={"messages": delivery.messages,
+                                                                 "failures": self._backoff.failures})
+
+    def _is_end_of_spark(self, error: BaseException) -> bool:
+        """Whether *error* came because the session is gone: nothing can be handled any more, and what was delivered
+        goes back as this consumer leaves."""
+        if is_running(self._spark):
+            return False
+        if not self._stopping.wait(_SIGNAL_SECONDS):
+            self._error = AlreadyClosed(
+                f"Spark was stopped while subscription {self._options.subscription!r} was consumed: start a session "
+                "and consume again"
+            )
+            self._error.__cause__ = error
+            self._stopping.set()
+        return True
+
+    def _ask_for_more(self, delivery: Delivery) -> None:
+        taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
+        for held in delivery.ranges:
+            taken[held.partition] += held.messages
+        self._channel.submit([self._membership.row("flow", partition, permits=permits)
+                              for partition, permits in taken.items() if permits])
+
+    def _send(self, reply: Answer, rows: list[dict]) -> None:
+        for done in reply.acknowledged:
+            rows.append(self._membership.row("ack", done.partition, first=done.first, last=done.last,
+                                             ack_set=None if done.ack_set is None else list(done.ack_set)))
+        for held in reply.given_back:
+            if self._backlog is not None:
+                self._given_back.setdefault(held.partition, []).append((held.first, held.last))
+            delay_ms = 0 if self._backlog is not None or self._stopping.is_set() else self._backoff.delay_ms(held)
+            rows.append(self._membership.row("negative_ack", held.partition, first=held.first, last=held.last,
+                                             delay_ms=delay_ms))
+        if rows:
+            self._channel.submit(rows, is_urgent=True)

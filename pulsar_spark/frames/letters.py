@@ -1,0 +1,70 @@
+"""Letters of a DataFrame consumer: the dead letter policy it brings, and the messages its function puts off.
+
+Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the message, which are read again for those
+put off; the broker acknowledges and has the letter written in one commit. The retry letter topic is a topic to consume like any other, in a run of its own
+under the same subscription, which is made with it so that nothing is lost before. A consumer of that topic puts off into the same one.
+"""
+from collections.abc import Callable, Iterable, Iterator
+
+from pulsar_spark.client.letters import Letters, check_letter_topics, letter_topics
+from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
+from pulsar_spark.frames.delivery import PutOff
+from pulsar_spark.frames.retry_subscription import prepare_retry_topic
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT, RETRY_SUFFIX
+from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.schema import BytesSchema
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.message_files import MessageFiles
+from pulsar_spark.storage.topics import Topic
+
+
+class FrameLetters:
+    """Of one consumer. Without *policy* a message is dead when it was put off 16 times."""
+
+    def __init__(self, layout: Layout, topic: Topic, subscription: str, consumer_name: str, policy: ConsumerDeadLetterPolicy | None, *, retry_enable: bool):
+        self._layout, self._topic, self._subscription = layout, topic, subscription
+        self._policy = policy or ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
+        origin = str(topic.name).removesuffix(f"-{subscription}{RETRY_SUFFIX}")
+        check_letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
+        self._topics = letter_topics([origin], subscription, self._policy)
+        self._letters = Letters(self._topics, subscription, consumer_name)
+        self._ledgers, self._files = LedgerIndex(layout), MessageFiles()
+        self.is_retry_enabled = retry_enable
+
+    def request_properties(self) -> dict[str, str]:
+        """What the subscribe request says of letters."""
+        return self._policy.request_properties() | {"dead_letter_topic": self._topics.dead}
+
+    def prepare(self, timeout: float) -> None:
+        """Make the retry letter topic with its subscription, if messages may be put off."""
+        if self.is_retry_enabled:
+            prepare_retry_topic(self._layout, self._topics.retry, self._subscription, timeout)
+
+    def rows(self, put_off: Iterable[PutOff], make: Callable[..., dict]) -> list[dict]:
+        """The requests that put messages off, in order of position; ``make(kind, partition, **columns)`` makes a row."""
+        delays = {(each.partition, each.position, each.batch_index): each.delay_ms for each in put_off}
+        rows = []
+        for partition in sorted({partition for partition, _, _ in delays}):
+            spans = Positions((position, position) for at, position, _ in delays if at == partition)
+            for message in self._messages(partition, spans):
+                batch_index, batch_size = message._field("batch_index"), message._field("batch_size") or 1
+                delay_ms = delays.get((partition, message._position, batch_index if batch_size > 1 else None))
+                if delay_ms is None:
+                    continue
+                letter = self._letters.of(message, str(self._topic.name), max(0, delay_ms), None, is_cumulative=False)
+                left = list(ack_sets.clear(ack_sets.full(batch_size), batch_index)) if batch_size > 1 else None
+                rows.append(make("reconsume_later", partition, first=message._position, last=message._position, ack_set=left,
+                                 properties=letter.request_properties()))
+        return rows
+
+    def _messages(self, partition: int, spans: Positions) -> Iterator[Message]:
+        name = str(self._topic.name.partition(partition))
+        for first, last in spans:
+            for run in self._ledgers.runs(self._topic.topic_id, partition, first, last):
+                for rows in self._files.read(self._topic.path, partition, run):
+                    block = Block(rows, name, partition, run.ledger_id)
+                    for index, entry_id in enumerate(block.column("entry_id")):
+                        yield Message(block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None)

@@ -1,0 +1,152 @@
+"""One life of a DataFrame consumer: joined under one consumer id on all partitions of its topic, until it leaves, is removed, or its cursor is moved.
+
+A life ends whenever deliveries are lost to it (lease over, cursor moved): the next one has another id. So of one id it always holds that what it handled is
+everything delivered to it up to some round, which is what an exactly-once sink builds on.
+"""
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError
+from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.frames.letters import FrameLetters
+from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.requests import LEASE_MS
+from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import Topic
+
+INITIAL_POSITIONS = ("Latest", "Earliest")
+DEFAULT_INITIAL_POSITION = "Earliest"
+"""Of a new subscription that DataFrames are read from, in a notebook as in a job: see :func:`consume`."""
+
+
+def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
+    """The name *value* is or has; :class:`InvalidConfiguration` when it is none of those *allowed*."""
+    name = getattr(value, "name", value)
+    if name not in allowed:
+        raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
+    return name
+
+
+def served_type(value: object) -> str:
+    """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
+    name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
+    if name not in IMPLEMENTED_TYPES:
+        raise OperationNotSupported(
+            f"subscription type {name!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}"
+        )
+    return name
+
+
+class SubscribeOptions(NamedTuple):
+    """What the broker is told on subscribing."""
+
+    subscription: str
+    subscription_type: str
+    consumer_name: str
+    initial_position: str
+    priority_level: int = 0
+    letters: FrameLetters | None = None
+
+    @classmethod
+    def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object,
+                priority_level: int) -> "SubscribeOptions":
+        """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there is none."""
+        return cls(check_name("subscription", subscription), served_type(subscription_type),
+                   consumer_name or uuid.uuid4().hex[:10], one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
+
+    def properties(self) -> dict[str, str]:
+        return {"consumer_name": self.consumer_name, "subscription_type": self.subscription_type, "priority_level": str(self.priority_level),
+                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS), "max_unacked_messages": "0",
+                **(self.letters.request_properties() if self.letters else {})}
+
+
+class Lost(NamedTuple):
+    """The life is over; *text* says why, None after a move of the cursor."""
+
+    text: str | None
+
+
+class Failed(NamedTuple):
+    """The line to the broker is down for good."""
+
+    error: PulsarSparkError
+
+
+class Membership:
+    """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread."""
+
+    def __init__(self, channel: Channel, topic: Topic, partitions: list[int], options: SubscribeOptions,
+                 tell: Callable[["Membership", Delivery | Lost | Failed], None]):
+        self.consumer_id = uuid.uuid4().hex
+        self._channel, self._topic, self._partitions, self._options, self._tell = channel, topic, partitions, options, tell
+        self._arriving: dict[int, list[PositionRange]] = {}
+
+    def join(self, timeout: float) -> None:
+        """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
+        for partition in self._partitions:
+            self._channel.attach(self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition))
+        rows = [self.row("subscribe", partition, properties=self._options.properties()) for partition in self._partitions]
+        is_joined = False
+        try:
+            if refusals := [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]:
+                raise refusals[0]
+            is_joined = True
+        finally:
+            if not is_joined:  # refused, out of time, or interrupted
+                self.leave()
+
+    def leave(self) -> None:
+        """Close on every partition; what is pending here goes back."""
+        for partition in self._partitions:
+            self._channel.detach(self.consumer_id, str(self._topic.name), partition)
+        if self._channel.is_alive():
+            self._channel.submit([self.row("close", partition) for partition in self._partitions], is_urgent=True)
+
+    def row(self, kind: str, partition: int, **columns) -> dict:
+        """A request about this consumer on one partition."""
+        return self._channel.make(kind, consumer_id=self.consumer_id, topic=str(self._topic.name), partition=partition, subscription=self._options.subscription,
+                                  **columns)
+
+    def arrived(self, round_number: int, held: PositionRange) -> None:
+        """Collect a round's ranges; they are told together once the channel has dispatched the round."""
+        if not self._arriving:
+            self._channel.call_later(0, self._tell_arrived)
+        self._arriving.setdefault(round_number, []).append(held)
+
+    def _tell_arrived(self) -> None:
+        arriving, self._arriving = self._arriving, {}
+        for round_number, ranges in sorted(arriving.items()):
+            self._tell(self, Delivery(str(self._topic.name), self._topic.topic_id, self._options.subscription, self.consumer_id, round_number, tuple(ranges)))
+
+    def lost(self, text: str | None) -> None:
+        self._tell(self, Lost(text))
+
+    def failed(self, error: PulsarSparkError) -> None:
+        self._tell(self, Failed(error))
+
+
+class _PartitionMembership:
+    """The channel's view of it on one partition."""
+
+    def __init__(self, membership: Membership, partition: int):
+        self._membership, self._partition = membership, partition
+
+    def on_reset(self) -> None:
+        self._membership.lost(None)
+
+    def on_removed(self, text: str | None) -> None:
+        self._membership.lost(text or "removed")
+
+    def on_active(self, is_active: bool) -> None:
+        """Nothing to do: whoever is not active is sent nothing."""
+
+    def on_delivery(self, row: dict, requests_version: int) -> None:
+        ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
+        self._membership.arrived(row["round"], PositionRange(
+            self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1))
+
+    def on_failure(self, error: PulsarSparkError) -> None:
+        self._membership.failed(error)

@@ -1,0 +1,112 @@
+"""From any frame with a payload to rows of a topic: which columns are understood, of which types, and what is refused.
+
+Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a misspelt ``partition_key`` would
+else publish without keys and nobody would know; who wants it kept names it in *properties_from*.
+"""
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.table_specs import MESSAGES
+
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+REFUSED = "pulsar_spark refuses:"
+"""Marks the text of an error raised inside a Spark task, so that the driver can say it without the stack trace."""
+
+_TEXTS = (T.StringType,)
+_WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_INSTANTS = (T.TimestampType,)
+_OPTIONAL = {
+    "partition_key": (_TEXTS, "string"),
+    "ordering_key": (_TEXTS, "string"),
+    "event_time": (_INSTANTS, "timestamp"),
+    "deliver_at_time": (_INSTANTS, "timestamp"),
+    "sequence_id": (_WHOLE_NUMBERS, "bigint"),
+    "producer_name": (_TEXTS, "string"),
+    "partition": (_WHOLE_NUMBERS, "int"),
+}
+_ALIASES = {"key": "partition_key"}
+_PROPERTIES = T.MapType(T.StringType(), T.StringType())
+
+
+def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE) -> dict[str, Column]:
+    """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are left out.
+
+    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above *max_message_size* fails the job that writes it.
+    """
+    given = {field.name: field.dataType for field in frame.schema.fields}
+    _check_names(given, properties_from)
+    columns = {"payload": _payload(given["payload"], max_message_size)}
+    for name, column_type in given.items():
+        target = _ALIASES.get(name, name)
+        if target not in _OPTIONAL or name in properties_from:
+            continue
+        types, cast = _OPTIONAL[target]
+        if not isinstance(column_type, types):
+            raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
+        columns[target] = F.col(_quoted(name)).cast(cast)
+    properties = _properties(given, properties_from)
+    if properties is not None:
+        columns["properties"] = properties
+    return columns
+
+
+def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -> None:
+    if "payload" not in given:
+        raise InvalidMessage(f"the frame has no column 'payload', only {sorted(given)}: select the message's bytes or text as payload")
+    missing = sorted(set(properties_from) - set(given))
+    if missing:
+        raise InvalidMessage(f"properties_from names {missing}, which the frame has not: it has {sorted(given)}")
+    unknown = sorted(set(given) - {"payload", "properties", *_OPTIONAL, *_ALIASES} - set(properties_from))
+    if unknown:
+        raise InvalidMessage(f"columns {unknown} have no place in a message: drop them, or keep them as properties with properties_from={unknown}")
+    for alias, name in _ALIASES.items():
+        if alias in given and name in given and not {alias, name} & set(properties_from):
+            raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
+
+
+def _payload(given: T.DataType, max_message_size: int | None) -> Column:
+    if not isinstance(given, (T.BinaryType, T.StringType)):
+        raise InvalidMessage(f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json")
+    payload = F.col("payload").cast("binary")
+    if max_message_size is None:
+        return payload
+    size = F.octet_length(payload)
+    too_big = refusal("MessageTooBig", F.concat(F.lit("a payload has "), size.cast("string"), F.lit(
+        f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger max_message_size")))
+    return F.when(size > max_message_size, too_big.cast("binary")).otherwise(payload)
+
+
+def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) -> Column | None:
+    own = "properties" in given and "properties" not in properties_from
+    if own and given["properties"].simpleString() != _PROPERTIES.simpleString():
+        raise InvalidMessage(f"column 'properties' is a {given['properties'].simpleString()}: cast it to map<string,string>")
+    if not properties_from:
+        return F.col("properties") if own else None
+    added = F.map_filter(F.create_map(*(part for name in properties_from for part in (F.lit(name), F.col(_quoted(name)).cast("string")))),
+                         lambda _, value: value.isNotNull())
+    if not own:
+        return added
+    kept = F.map_filter(F.coalesce(F.col("properties"), F.create_map().cast(_PROPERTIES)), lambda name, _: ~name.isin(*properties_from))
+    return F.map_concat(kept, added)
+
+
+def refusal(error: str, text: Column) -> Column:
+    """A Column that fails the job, for :func:`refused` to understand: *error* is a class of ``pulsar_spark.errors``."""
+    return F.raise_error(F.concat(F.lit(f"{REFUSED}{error}: "), text))
+
+
+def spark_type(name: str) -> str:
+    """The type of a column of the messages table as Spark writes it."""
+    return _SPARK_TYPES[str(MESSAGES.schema.field(name).type)]
+
+
+_SPARK_TYPES = {"string": "string", "int64": "bigint", "int32": "int", "binary": "binary", "timestamp[us, tz=UTC]": "timestamp",
+                str(MESSAGES.schema.field("properties").type): "map<string,string>"}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

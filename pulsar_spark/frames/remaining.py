@@ -1,0 +1,54 @@
+"""What of a delivery is still in the topic's table, before a function is called with it.
+
+Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function
+gets, so that what is acknowledged is what was there. Those whose file was taken by hand are left out too, and stay
+delivered: they are an error that names them, until somebody skips them (``pulsar-spark subscriptions skip-lost``) or
+puts the file back.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsar_spark.errors import MessagesLost
+from pulsar_spark.frames.delivery import subtract
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.published import Missing, find_missing, lost_error
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import Topic
+
+
+class Remaining(NamedTuple):
+    """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
+    ``deleted_messages`` counts those of batches too."""
+
+    ranges: tuple[PositionRange, ...]
+    deleted: list[tuple[int, int, int]]
+    deleted_messages: int
+    lost: list[tuple[int, int, int]]
+    error: MessagesLost | None
+
+
+def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]) -> Remaining:
+    """Look for every range of a delivery; a file that is where it was published costs a few stats."""
+    there, deleted, messages, lost, error = [], [], 0, [], None
+    for held in ranges:
+        gone = []
+        for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last):
+            missing = find_missing(topic.path, held.partition, run)
+            if missing is None:
+                continue
+            positions = [(first + run.first_position - run.first_entry_id,
+                          last + run.first_position - run.first_entry_id) for first, last in _entries(missing)]
+            gone += positions
+            (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
+            if missing.is_lost:
+                error = error or lost_error(topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost)
+            else:
+                messages += missing.messages
+        there += subtract(held, gone) if gone else [held]
+    return Remaining(tuple(there), deleted, messages, lost, error)
+
+
+def _entries(missing: Missing) -> list[tuple[int, int]]:
+    """Entries none of whose messages can be had: of a batch some of which was deleted, the others are there."""
+    return missing.whole + ([(entry_id, entry_id) for entry_id in missing.parts] if missing.is_lost else [])

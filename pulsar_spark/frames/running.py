@@ -1,0 +1,73 @@
+"""The consumers that run in this process: what a notebook's cell that is run again finds there, and what the end of the
+process ends."""
+import atexit
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from pulsar_spark.errors import ConsumerBusy
+
+if TYPE_CHECKING:
+    from pulsar_spark.frames.consumption import Consumption
+
+EXIT_SECONDS = 30.0
+"""How long the process waits at its end for a delivery that is being handled: a thread that lives on may crash it
+inside native code."""
+
+_lock = threading.Lock()
+_running: list["Consumption"] = []
+
+
+class Seat(NamedTuple):
+    """What a consumer is connected to."""
+
+    root: str
+    topic: str
+    partitions: tuple[int, ...]
+    subscription: str
+
+
+def active_consumptions() -> list["Consumption"]:
+    """The consumers of this process that were started and have not ended, the oldest first."""
+    with _lock:
+        return [consumption for consumption in _running if consumption.is_active]
+
+
+def enter(consumption: "Consumption") -> None:
+    """Know *consumption* from now on, until it leaves."""
+    with _lock:
+        _running.append(consumption)
+    atexit.register(consumption.stop, EXIT_SECONDS)
+
+
+def leave(consumption: "Consumption") -> None:
+    """It has ended."""
+    atexit.unregister(consumption.stop)
+    with _lock:
+        if consumption in _running:
+            _running.remove(consumption)
+
+
+def replace(seat: Seat, consumer_name: str, timeout: float) -> None:
+    """End the consumer of that name in this seat, if one runs in this process; :class:`ConsumerBusy` when it has not
+    ended after *timeout* seconds."""
+    for former in active_consumptions():
+        if former.seat == seat and former.consumer_name == consumer_name:
+            former.stop(timeout)
+            if former.is_active:
+                raise ConsumerBusy(
+                    f"consumer {consumer_name!r} of subscription {seat.subscription!r} runs in this process and "
+                    "its function has not returned "
+                    f"within {timeout:g} s: consume again when it has"
+                )
+
+
+def explained(refused: ConsumerBusy, seat: Seat) -> ConsumerBusy:
+    """*refused*, with who holds the subscription, if that is a consumer of this process."""
+    holder = next((consumption for consumption in active_consumptions() if consumption.seat == seat), None)
+    if holder is None:
+        return refused
+    return type(refused)(
+        f"{refused}. It is consumer {holder.consumer_name!r} of this process, started at "
+        f"{holder.start_time:%H:%M:%S} UTC: stop() it "
+        "(active_consumptions() lists it), or give consumer_name: the same name again replaces the one that runs"
+    )

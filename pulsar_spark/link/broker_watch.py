@@ -1,0 +1,61 @@
+"""Is a broker there? What the bundle's lease says, looked at once a second, and said when it changes.
+
+Requests go to a table and wait there, so a client without a broker works on in silence; whoever waits for a message should know why none comes.
+"""
+import logging
+import time
+from collections.abc import Callable
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease, Holder
+
+LOOK_SECONDS = 1.0
+
+NAME = "pulsar_spark.client"
+"""The logger of clients."""
+
+
+class BrokerWatch:
+    """For one thread that looks; ``is_there`` may be asked by any."""
+
+    def __init__(self, layout: Layout, logger: logging.Logger, clock: Callable[[], float] = time.monotonic):
+        self._root, self._lease, self._logger, self._clock = layout.root, BundleLease(layout, ""), logger, clock
+        self._holder: Holder | None = None
+        self._next_look = float("-inf")
+        self._was_there: bool | None = None
+        self._has_no_lease = self._was_heard = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether one was there at the last look; one that keeps no lease shows itself by what it says."""
+        return self._holder is not None or (self._has_no_lease and self._was_heard)
+
+    def heard(self) -> None:
+        """A broker committed something."""
+        self._was_heard = True
+
+    def look(self) -> None:
+        """Look again, if it is time to."""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        before = self._holder
+        try:
+            self._holder, self._has_no_lease = self._lease.holder(), not self._lease.path.exists()
+        except OSError as unclear:
+            self._logger.debug("the lease of root %r cannot be read: %s", str(self._root), unclear)
+            return
+        if self._holder is None:
+            if before is not None:
+                self._logger.warning("the broker %s of root %r is gone: nothing is delivered and nothing is answered until one is back; requests wait; "
+                                     "start one with pulsar-spark broker --root %s", before.broker_id, str(self._root), self._root)
+            elif self._was_there is None:
+                self._logger.warning("no broker serves root %r: nothing is delivered and nothing is answered until one does; start one with "
+                                     "pulsar-spark broker --root %s", str(self._root), self._root)
+        elif before is None:
+            self._logger.info("%s to broker %s of root %r", "connected" if self._was_there is None else "connected again", self._holder.broker_id,
+                              str(self._root))
+        elif before.broker_id != self._holder.broker_id:
+            self._logger.info("broker %s of root %r took over from %s", self._holder.broker_id, str(self._root), before.broker_id)
+        self._was_there = self._holder is not None

@@ -1,0 +1,258 @@
+"""The line between a client and the broker: one background thread that writes ``requests`` and follows ``cursor_ledger``.
+
+Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow, acknowledgements) start a commit at most every
+50 ms (see request_writer).
+In: every commit of the broker is one round, whose rows go to those they concern (see inbox). A client that says nothing else says that it is alive, three times
+in the time its lease lasts.
+Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who waits or asks is told.
+"""
+import functools
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout, UnknownError
+from pulsar_spark.link import interrupts
+from pulsar_spark.link.broker_watch import NAME, BrokerWatch
+from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply, Subscriber
+from pulsar_spark.link.request_writer import RequestWriter
+from pulsar_spark.link.requests import LEASE_MS, RequestMaker, valid_for
+from pulsar_spark.link.worker import Worker
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.presence import Presence
+from pulsar_spark.storage.tables import read_added
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+FAST_POLL = 0.01
+SLOW_POLL = 0.05
+SPACING = 0.05
+
+
+class Channel(Worker):
+    """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a sign of life."""
+
+    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS,
+                 logger: logging.Logger | None = None):
+        super().__init__(f"client-{client_id}", threading.Condition())
+        self._root = layout.root
+        self._path = layout.broker_table(CURSOR_LEDGER.name)
+        self.logger = logging.getLogger(NAME) if logger is None else logger
+        self._broker = BrokerWatch(layout, self.logger, clock)
+        self._broker.look()
+        self._presence = Presence(layout, client_id)
+        self._log = TableLog(self._path)
+        self._seen = self._log.latest()
+        self._requests = RequestWriter(layout, lambda: self._is_stopping)
+        self.lease_ms = lease_ms
+        self._maker = RequestMaker(client_id)
+        self.make = self._maker.make
+        self._clock = clock
+        self._outbox: list[dict] = []
+        self._committed: list[Callable[[int], None]] = []
+        self._is_urgent = False
+        self._inbox = Inbox()
+        self._sources: dict[Callable[[], list[dict]], float] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_numbers = itertools.count()
+        self._eager = 0
+        self._last_commit = float("-inf")
+        self._failure: PulsarSparkError | None = None
+        self._start()
+
+    # What consumers ask for, from any thread.
+
+    def submit(self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None,
+               replied: dict[str, Callable[[Reply], None]] | None = None) -> None:
+        """Send *rows* in one commit, in order.
+
+        *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that gets a reply.
+        """
+        with self._condition:
+            if self._failure is not None:
+                raise self._failure
+            self._outbox += rows
+            self._inbox.waiting.update(replied or {})
+            if committed is not None:
+                self._committed.append(committed)
+            self._is_urgent |= is_urgent or bool(replied)
+            self._condition.notify_all()
+
+    def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
+        """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout* seconds."""
+        rows, replies = valid_for(rows, timeout), {}
+        all_there = threading.Event()
+
+        def replied(request_id: str, reply: Reply) -> None:
+            replies[request_id] = reply
+            if len(replies) == len(rows):
+                all_there.set()
+
+        self.submit(rows, committed=committed, replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows})
+        try:
+            is_answered = interrupts.until(all_there.wait, timeout)
+        finally:
+            with self._condition:
+                for row in rows:
+                    self._inbox.waiting.pop(row["request_id"], None)
+        if not is_answered:
+            raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
+        return [replies[row["request_id"]] for row in rows]
+
+    def post(self, rows: list[dict], timeout: float) -> None:
+        """Send *rows* and wait until they are committed; :class:`Timeout` when that takes longer."""
+        versions: list[int] = []
+        is_done = threading.Event()
+
+        def done(version: int) -> None:
+            versions.append(version)
+            is_done.set()
+
+        self.submit(rows, is_urgent=True, committed=done)
+        if interrupts.until(is_done.wait, timeout):
+            if versions[0] < 0:
+                raise self._failure
+        else:
+            raise Timeout(f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its lock, or the disk is slow")
+
+    def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
+        """Dispatch to *subscriber* what the broker has for the consumer on this partition."""
+        with self._condition:
+            self._inbox.attach(consumer_id, topic, partition, subscriber)
+
+    def detach(self, consumer_id: str, topic: str, partition: int) -> None:
+        """Dispatch nothing more to it."""
+        with self._condition:
+            self._inbox.detach(consumer_id, topic, partition)
+
+    def expect(self, replied: dict[str, Callable[[Reply], None]]) -> None:
+        """Call these back when the requests of these ids are answered; for a source, whose rows are on their way."""
+        with self._condition:
+            failure = self._failure
+            if failure is None:
+                self._inbox.waiting.update(replied)
+                return
+        for callback in replied.values():
+            callback(Reply(failure, None))
+
+    def gather(self, source: Callable[[], list[dict]], delay: float, *, is_urgent: bool = False) -> None:
+        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if that is urgent."""
+        with self._condition:
+            self._is_urgent |= is_urgent
+            due = self._clock() + delay
+            if is_urgent or due < self._sources.get(source, float("inf")):
+                self._sources[source] = due
+                self._condition.notify_all()
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> None:
+        """Call *function* on the channel's thread after *delay* seconds."""
+        with self._condition:
+            heapq.heappush(self._timers, (self._clock() + delay, next(self._timer_numbers), function))
+            self._condition.notify_all()
+
+    def hurry(self, change: int) -> None:
+        """+1 while somebody waits for a message, -1 afterwards: the log is looked at more often."""
+        with self._condition:
+            self._eager += change
+            if change > 0 and self._eager == 1:
+                self._condition.notify_all()
+
+    def is_alive(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._failure is None
+
+    def has_broker(self) -> bool:
+        """Whether a broker was there a second ago."""
+        return self._failure is None and self._broker.is_there
+
+    # The thread.
+
+    def _run(self) -> None:
+        failure: PulsarSparkError = UnknownError("the client's thread ended: see its traceback")
+        try:
+            while not (self._is_stopping and not self._outbox):
+                self._broker.look()
+                self._call_timers()
+                self._send()
+                self._receive()
+                self._pause()
+            failure = AlreadyClosed("the client is closed")
+        except PulsarSparkError as error:
+            failure = error
+            self.logger.error("the line to the broker of root %r is down for good: %s", str(self._root), error)
+        finally:
+            self._presence.end()
+            self._fail(failure)
+
+    def _fail(self, failure: PulsarSparkError) -> None:
+        with self._condition:
+            self._failure = failure
+            waiting, subscribers = self._inbox.take_all()
+            committed, self._committed = self._committed, []
+        for replied in waiting:
+            replied(Reply(failure, None))
+        for callback in committed:
+            callback(-1)
+        for subscriber in subscribers:
+            subscriber.on_failure(failure)
+
+    def _call_timers(self) -> None:
+        while True:
+            with self._condition:
+                if not self._timers or self._timers[0][0] > self._clock():
+                    return
+                function = heapq.heappop(self._timers)[2]
+            function()
+
+    def _pause(self) -> None:
+        with self._condition:
+            now = self._clock()
+            if self._is_stopping or self._log.has(self._seen + 1):
+                return
+            wake_at = now + (FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL)
+            if self._outbox or self._sources:
+                wanted = now if self._outbox else min(self._sources.values())
+                wake_at = min(wake_at, now if self._is_urgent else max(wanted, self._last_commit + SPACING))
+            if self._timers:
+                wake_at = min(wake_at, self._timers[0][0])
+            if wake_at > now:
+                self._condition.wait(wake_at - now)
+
+    def _send(self) -> None:
+        with self._condition:
+            now = self._clock()
+            is_spaced = now >= self._last_commit + SPACING or self._is_stopping
+            is_due = self._is_urgent or (is_spaced and (self._outbox or any(due <= now for due in self._sources.values())))
+            is_silent = self._inbox.has_consumers and now >= self._last_commit + self.lease_ms / 3000
+            if not is_due and not is_silent:
+                return
+            sources = list(self._sources)
+            self._sources.clear()
+        gathered = [row for source in sources for row in source()]
+        with self._condition:
+            rows = gathered + self._outbox
+            committed, self._outbox, self._committed, self._is_urgent = self._committed, [], [], False
+        if not rows and is_silent:
+            rows = [self.make("keep_alive")]
+        if rows:
+            try:
+                version = self._requests.write(rows)
+            except PulsarSparkError:
+                with self._condition:
+                    self._committed += committed
+                raise
+            self._last_commit = self._clock()
+            for callback in committed:
+                callback(version)
+
+    def _receive(self) -> None:
+        for commit in self._log.commits(after=self._seen):
+            rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
+            with self._condition:
+                wanted = self._inbox.wanted()
+            self._broker.heard()
+            self._inbox.dispatch(rows, wanted)
+            self._seen = commit.version

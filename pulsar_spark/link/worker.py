@@ -1,0 +1,33 @@
+"""One background thread, which is told through a condition to come to an end."""
+import threading
+from abc import ABC, abstractmethod
+
+from pulsar_spark.link import interrupts
+
+
+class Worker(ABC):
+    """Runs :meth:`_run` on a thread of its own from :meth:`_start` on; a run that looks at ``_is_stopping`` whenever it is notified ends by itself."""
+
+    def __init__(self, name: str, condition: threading.Condition):
+        self._condition, self._is_stopping = condition, False
+        self._worker_name = f"pulsar-spark-{name}"
+
+    @abstractmethod
+    def _run(self) -> None:
+        """What the thread does, until it is stopped."""
+
+    def _work(self) -> None:
+        interrupts.ignore_here()
+        self._run()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=self._worker_name, daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Do what is left, then end the thread; the thread itself does not wait for that."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        if threading.current_thread() is not self._thread:
+            interrupts.join(self._thread, timeout)

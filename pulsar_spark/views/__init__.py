@@ -1,0 +1,1 @@
+"""What people look at: views for SQL, statistics, history, the catalog of what exists. Nothing here decides anything."""

@@ -1,0 +1,84 @@
+"""What happened lately, from the rounds of the last minute: how many messages were sent to whom. Counted from the deliveries themselves, not from counters."""
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import published_files
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import read_added
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+WINDOW_SECONDS = 60
+_MAX_ROUNDS = 600
+_COLUMNS = ["kind", "topic_id", "partition", "subscription", "page", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time",
+            "ack_set", "batch_size", "round", "round_time"]
+
+
+class Activity(NamedTuple):
+    """Messages delivered in the last :data:`WINDOW_SECONDS` before *now*, and those of them delivered again, per cursor and consumer id."""
+
+    now: datetime
+    delivered: Counter
+    redelivered: Counter
+
+
+def read_activity(layout: Layout, now: datetime) -> Activity:
+    """Of the rounds of the window; of its last 600, where there were more."""
+    path = layout.broker_table(CURSOR_LEDGER.name)
+    log, since = TableLog(path), now - timedelta(seconds=WINDOW_SECONDS)
+    activity = Activity(now, Counter(), Counter())
+    latest = log.latest()
+    for version in range(latest, max(latest - _MAX_ROUNDS, 0), -1):
+        if not log.has(version):
+            break
+        rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, _COLUMNS)
+        if not rows.num_rows:
+            continue
+        times = rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()
+        if not times or times[0] is None or times[0] <= since:
+            break
+        is_delivery = pc.and_(pc.equal(rows["status"], PENDING), pc.equal(rows["delivery_round"], rows["round"]))
+        for key, _, ranges in pages_of(rows.filter(pc.and_(pc.equal(rows["kind"], "range"), is_delivery))):
+            for held in ranges:
+                activity.delivered[key, held.consumer_id] += held.unacked_messages
+                activity.redelivered[key, held.consumer_id] += held.unacked_messages if held.redelivery_count else 0
+    return activity
+
+
+def per_second(counts: Counter, key: CursorKey, consumer_id: str | None = None) -> float:
+    """Messages a second of a cursor, or of one consumer of it."""
+    return round(sum(count for (of, to), count in counts.items() if of == key and consumer_id in (None, to)) / WINDOW_SECONDS, 3)
+
+
+def rate_in(topic: Topic, partition: int, now: datetime) -> float:
+    """Messages a second published in the window, by the producers' clocks: of each file all or nothing, as its last publish time says."""
+    log, since, messages = TableLog(topic.path), now - timedelta(seconds=WINDOW_SECONDS), 0
+    for version in range(log.latest(), 0, -1):
+        if not log.has(version):
+            break
+        try:
+            files = published_files(topic.path, log.commit(version), topic.partitions)
+        except CorruptState:
+            continue  # what stops a topic is said elsewhere: see condition
+        times = [file.max_publish_time for file in files if file.max_publish_time]
+        if times and max(times) <= since:
+            break
+        messages += sum(file.rows for file in files if times and file.partition == partition)
+    return round(messages / WINDOW_SECONDS, 3)
+
+
+def round_time(layout: Layout, version: int) -> datetime | None:
+    """When a round was; None for one that is no longer in the table's log."""
+    path = layout.broker_table(CURSOR_LEDGER.name)
+    log = TableLog(path)
+    if version < 1 or not log.has(version):
+        return None
+    rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, ["kind", "round_time"])
+    return next(iter(rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()), None)

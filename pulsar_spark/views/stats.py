@@ -1,0 +1,275 @@
+"""Stats of a topic, derived from rows: nothing is counted on the side, so nothing can drift (semantics 0.29).
+
+``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
+last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
+counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
+the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
+``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none);
+``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
+written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
+they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it or
+a subscription is set aside; of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was
+taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes:
+:func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+"""
+import datetime
+import os
+from collections.abc import Collection
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.storage.condition import count_deleted, read_condition
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import open_as_far_as_it_goes
+from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
+from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.table_specs import Column, TableSpec
+from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
+
+STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
+    ("topic", pa.string(), "full name of the topic, without a partition"),
+    ("partition", pa.int32(), "partition, -1 where the topic has none"),
+    ("subscription", pa.string(), "name of the subscription; null in the row of the topic partition"),
+    ("consumer_name", pa.string(), "name of the consumer; null in the rows of the topic partition and the subscription"),
+    ("consumer_id", pa.string(), "id of the consumer; null likewise"),
+    ("subscription_type", pa.string(), "Exclusive, Failover, Shared or KeyShared while consumers are connected"),
+    ("messages", pa.int64(), "topic partition: messages stored"),
+    ("bytes", pa.int64(), "topic partition: bytes stored"),
+    ("backlog", pa.int64(), "subscription: entries not acknowledged"),
+    ("unacked", pa.int64(), "messages delivered and not acknowledged"),
+    ("oldest_unacked_seconds", pa.float64(), "how long ago the oldest delivery was made that is not acknowledged; null for none"),
+    ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
+    ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
+    ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
+    ("redelivered", pa.int64(), "messages among them that had been delivered before"),
+    ("rate_in", pa.float64(), "topic partition: messages a second published in the last minute"),
+    ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
+    ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
+    ("permits", pa.int64(), "consumer: messages it may still be sent"),
+    ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
+    ("letterless", pa.int64(), "subscription: messages that were deleted or trimmed before their letter was written"),
+    ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+    ("error", pa.string(),
+     "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null while it is "
+     "served"),
+    ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
+    ("deleted", pa.int64(), "topic partition: messages that were deleted from the table, other than by trimming"),
+    ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
+)))
+
+_HARM = ("error", "foreignMessages", "deletedMessages", "lostMessages")
+_SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
+_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed",
+           "msgRateOut", "msgRateRedeliver", "waitingLetters", "letterlessMessages")
+_SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
+
+
+class Stored(NamedTuple):
+    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost`` are the messages of files that the table
+    has and the disk has not, ``deleted`` those that were published and that it has no more; ``error`` says what stopped the topic."""
+
+    messages: int
+    size: int
+    foreign: int = 0
+    lost: int = 0
+    deleted: int = 0
+    error: str | None = None
+
+
+def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
+    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are no publish."""
+    stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
+    partition_column = ["partition.partition"] if topic.partitions else []
+    files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes", *partition_column])
+    for row in files.to_pylist():
+        partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
+        if partition not in stored:
+            continue  # somebody else's rows: the topic has no such partition
+        before = stored[partition]
+        is_foreign, is_lost = unquote(row["path"]) in foreign, not os.path.exists(f"{topic.path}/{unquote(row['path'])}")
+        stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
+                                   before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
+    return stored
+
+
+class Observation:
+    """The state of a root at one moment: what the stats of any of its topics are made of."""
+
+    def __init__(self, layout: Layout, now: datetime.datetime | None = None):
+        self.layout = layout
+        self.now = now or datetime.datetime.now(datetime.UTC)
+        self.latest: LatestRows = read_latest(layout)
+        self.activity: Activity = read_activity(layout, self.now)
+
+    def stored(self, topic: Topic) -> dict[int, Stored]:
+        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when no broker runs."""
+        condition = read_condition(self.layout, topic, self.latest.numbered_until(topic.topic_id))
+        found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
+        firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
+        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()})
+        return {partition: part._replace(deleted=deleted[partition], error=condition.error) for partition, part in found.items()}
+
+    def seconds_since(self, delivery_round: int) -> float | None:
+        """Seconds since a round; None where its time is no longer known."""
+        then = round_time(self.layout, delivery_round)
+        return None if then is None else round(max((self.now - then).total_seconds(), 0.0), 3)
+
+    def waiting_letters(self, key: CursorKey) -> int:
+        """Messages of a subscription whose letters could not be written yet."""
+        return sum(letters_in(row) for row in self.latest.waiting_letters.values()
+                   if (row["topic_id"], row["partition"], row["subscription"]) == key)
+
+    def letterless(self, key: CursorKey) -> int:
+        """Messages that were deleted or trimmed before their letter was written."""
+        return self.latest.letterless[key]["msg_out_counter"] if key in self.latest.letterless else 0
+
+    def dead_letters(self, cursor: dict) -> int:
+        """Messages in the dead letter topic of a cursor's subscription."""
+        name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(cursor["topic"], cursor["subscription"])
+        try:
+            return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
+        except (TopicNotFound, NotARoot, InvalidTopicName):
+            return 0
+
+
+def partition_stats(observed: Observation, topic: Topic, partition: int, stored: Stored) -> dict:
+    """Stats of one partition (-1 on a topic without partitions)."""
+    latest = observed.latest
+    numbered = latest.topics.get((topic.topic_id, partition))
+    end_position = numbered["end_position"] if numbered else 0
+    subscriptions = {}
+    for key, cursor in sorted(latest.cursors.items()):
+        if (key.topic_id, key.partition) == (topic.topic_id, partition):
+            subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
+    longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
+    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages,
+            "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
+            "backlogSize": stored.size * longest // end_position if end_position else 0, **_harm(stored),
+            "subscriptions": subscriptions}
+
+
+def _harm(stored: Stored) -> dict:
+    """What is wrong with the topic, or was done to it; nothing of a topic that only publishes were written to."""
+    found = zip(_HARM, (stored.error, stored.foreign, stored.deleted, stored.lost))
+    return {name: value for name, value in found if value}
+
+
+def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
+    """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
+    rows = []
+    for topic in topics:
+        for partition, stored in observed.stored(topic).items():
+            found = partition_stats(observed, topic, partition, stored)
+            place = {"topic": str(topic.name), "partition": partition}
+            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"],
+                         "rate_in": found["msgRateIn"], "error": found.get("error"),
+                         "foreign": found.get("foreignMessages", 0), "deleted": found.get("deletedMessages", 0),
+                         "lost": found.get("lostMessages", 0)})
+            for name, sub in found["subscriptions"].items():
+                place["subscription"] = name
+                rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
+                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"],
+                             "letterless": sub["letterlessMessages"],
+                             "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
+                rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
+                          "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
+                         for consumer in sub["consumers"]]
+    return rows
+
+
+def _common(stats: dict) -> dict:
+    return {"unacked": stats["unackedMessages"], "oldest_unacked_seconds": stats["oldestUnackedSeconds"], "delivered": stats["msgOutCounter"],
+            "redelivered": stats["msgRedeliverCounter"], "rate_out": stats["msgRateOut"], "rate_redeliver": stats["msgRateRedeliver"]}
+
+
+def sum_stats(partitions: dict[int, dict]) -> dict:
+    """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
+    total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
+    total |= {name: next((stats[name] for stats in partitions.values() if name in stats), None) for name in _HARM[:1]}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[1:]}
+    total = {name: value for name, value in total.items() if value or name not in _HARM}
+    subscriptions: dict[str, dict] = {}
+    for stats in partitions.values():
+        for name, subscription in stats["subscriptions"].items():
+            if name not in subscriptions:
+                subscriptions[name] = {"type": subscription["type"], **dict.fromkeys(_SUMMED, 0), "oldestUnackedSeconds": None, "deadLetters": 0,
+                                       "blockedSubscriptionOnUnackedMsgs": False, "consumers": {}}
+            _add_subscription(subscriptions[name], subscription)
+    for subscription in subscriptions.values():
+        subscription["consumers"] = list(subscription["consumers"].values())
+    return {**total, "subscriptions": dict(sorted(subscriptions.items()))}
+
+
+def _add_subscription(total: dict, subscription: dict) -> None:
+    if "error" in subscription:
+        total["error"] = subscription["error"]
+    total["type"] = total["type"] or subscription["type"]
+    total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
+    total["oldestUnackedSeconds"] = _oldest(total, subscription)
+    total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
+    for counter in _SUMMED:
+        total[counter] += subscription[counter]
+    for consumer in subscription["consumers"]:
+        known = total["consumers"].get(consumer["consumerId"])
+        if known is None:
+            total["consumers"][consumer["consumerId"]] = dict(consumer)
+        else:
+            known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
+            known["oldestUnackedSeconds"] = _oldest(known, consumer)
+            known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
+
+
+def _oldest(*stats: dict) -> float | None:
+    return max((one["oldestUnackedSeconds"] for one in stats if one["oldestUnackedSeconds"] is not None), default=None)
+
+
+def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end_position: int) -> dict:
+    ranges = [held for page in observed.latest.pages[key].values() for held in page]
+    consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
+    mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
+    acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
+    return {
+        **_error(observed.latest, SUBSCRIPTION, key),
+        "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
+        "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
+        "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
+        "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
+        "waitingLetters": observed.waiting_letters(key), "letterlessMessages": observed.letterless(key),
+        "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
+        "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
+        "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
+    }
+
+
+def _error(latest: LatestRows, status: str, place: tuple) -> dict:
+    """Why the topic or subscription is set aside; nothing where it is served."""
+    found = (entry for entry in latest.set_aside.values() if entry.status == status
+             and (entry.topic_id, entry.partition, entry.subscription)[:len(place)] == tuple(place))
+    return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
+
+
+def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:
+    return {
+        "consumerId": consumer["consumer_id"], "consumerName": consumer["consumer_name"], "availablePermits": consumer["permits"] or 0,
+        **_unacked_stats(observed, key, consumer["consumer_id"], ranges),
+        "msgOutCounter": consumer["msg_out_counter"] or 0, "msgRedeliverCounter": consumer["msg_redeliver_counter"] or 0,
+        "blockedConsumerOnUnackedMsgs": bool(consumer["is_blocked"]), "priorityLevel": consumer["priority_level"] or 0,
+        "leaseTime": consumer["lease_time"].isoformat() if consumer["lease_time"] else None,
+    }
+
+
+def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | None, ranges: list[Range]) -> dict:
+    """What is out and not acknowledged, and the rates, of a subscription or of one of its consumers."""
+    pending = [held for held in ranges if held.status == PENDING and consumer_id in (None, held.consumer_id)]
+    oldest = min((held.delivery_round for held in pending if held.delivery_round is not None), default=None)
+    return {"unackedMessages": sum(held.unacked_messages for held in pending),
+            "oldestUnackedSeconds": None if oldest is None else observed.seconds_since(oldest),
+            "msgRateOut": per_second(observed.activity.delivered, key, consumer_id),
+            "msgRateRedeliver": per_second(observed.activity.redelivered, key, consumer_id)}
