@@ -15,9 +15,8 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, count_by_cause, dead_letters, publish, reprocess_dead_letters
 from pulsar_spark.protocol.letters import retry_letter_topic
-from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.views.views import create_views
+from pulsar_spark.views import create_views
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
 spark = spark_session()
@@ -123,7 +122,7 @@ print(sum(repaired), "repaired orders were billed")
 
 # COMMAND ----------
 
-create_views(spark, Layout(root))
+create_views(spark, root)
 story = spark.sql("""
     SELECT round, event, redelivery_count FROM history
     WHERE topic = 'persistent://public/default/orders' AND subscription = 'billing' AND 10 BETWEEN coalesce(first, 0) AND last ORDER BY round, event""")

@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
-from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import spark_session
-from pulsar_spark.views.views import create_views
+from pulsar_spark.views import create_views
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
 spark = spark_session()
@@ -85,7 +84,7 @@ print(sum(amounts), "in", len(amounts), "deliveries:", consumption.totals)
 
 # COMMAND ----------
 
-create_views(spark, Layout(root))
+create_views(spark, root)
 cursors = spark.sql("SELECT topic, partition, subscription, mark_delete_position, read_position FROM cursors ORDER BY partition")
 cursors.show(truncate=False)
 

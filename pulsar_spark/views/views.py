@@ -4,6 +4,8 @@ A cursor's or consumer's state is its row of the latest round, gone if that row 
 goes takes along what hangs on it: a removed cursor its pages and consumers, a removed topic its cursors. The views look at the table as it is when they are
 queried; a snapshot repeats rows, which changes nothing, so rounds before one may be trimmed.
 """
+import os
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,9 +17,10 @@ from pulsar_spark.views.view_specs import HISTORY, VIEWS
 _CURSOR = ["topic_id", "partition", "subscription"]
 
 
-def create_views(spark: SparkSession, layout: Layout) -> list[str]:
+def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     """Create or replace the temporary views of ``view_specs.VIEWS`` and ``history`` for one root; their names."""
     check_delta(spark)
+    layout = Layout(root)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
     frames = {"cursors": latest_cursors, "pending_acks": latest_pending_acks, "consumers": latest_consumers, "rounds": committed_rounds}
     for view in VIEWS:

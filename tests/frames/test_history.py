@@ -35,7 +35,7 @@ def test_who_received_acknowledged_and_gave_back_what_when(spark, layout, clock)
     AppendTable(layout.broker_table("requests")).append(REQUESTS.rows([
         {**S, "kind": kind, "first": first, "last": last, "consumer_id": "a", "request_id": f"r-{number}", "request_time": times[4 + number], **more}
         for number, (kind, first, last, more) in enumerate(asked)]))
-    assert "history" in create_views(spark, layout)
+    assert "history" in create_views(spark, layout.root)
     found = spark.sql(f"select {COLUMNS} from history")
     expected = spark.createDataFrame([
         (times[1], "delivered", 0, 9, "anna", 0, 1, None, None), (times[2], "delivered", 3, 3, "anna", 1, 2, None, None),

@@ -38,7 +38,7 @@ def views(spark, layout):
     ledger = AppendTable(layout.broker_table("cursor_ledger"))
     for number, rows in ROUNDS.items():
         ledger.append(CURSOR_LEDGER.rows([dict(row, round=number) for row in rows]))
-    return create_views(spark, layout)
+    return create_views(spark, layout.root)
 
 
 def test_the_latest_round_wins(spark, views):
