@@ -17,24 +17,25 @@ OPTION = "--max-unacked-messages-per-broker"
 
 @pytest.fixture
 def started(monkeypatch) -> Iterator[list[tuple]]:
-    """Roots and limits of the brokers that were started."""
+    """Roots, limits and whether they are for now, of the brokers that were started."""
     started, log = [], logging.getLogger("pulsar_spark")
     level = log.level
 
-    def run_broker(root, *, on_round=None, max_unacked_messages_per_broker=0):
-        started.append((root, max_unacked_messages_per_broker))
+    def run_broker(root, *, on_round=None, max_unacked_messages_per_broker=0, available_now=False):
+        started.append((root, max_unacked_messages_per_broker, available_now))
 
     monkeypatch.setattr(runner, "run_broker", run_broker)
     yield started
     log.setLevel(level)
 
 
-@pytest.mark.parametrize("given, limit", [([], 0), ([OPTION, "70000"], 70_000)])
-def test_the_command_and_the_job_take_the_limit_of_unacknowledged_messages(started, given, limit):
+@pytest.mark.parametrize("given, asked", [([], (0, False)), ([OPTION, "70000"], (70_000, False)),
+                                          (["--available-now"], (0, True))])
+def test_the_command_and_the_job_take_the_same_options(started, given, asked):
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     runpy.run_path(str(JOB))["main"](["--root", "there", *given])
-    assert started == [("there", limit)] * 2
+    assert started == [("there", *asked)] * 2
 
 
 def test_a_limit_below_nothing_is_refused(started, tmp_path):
