@@ -238,9 +238,9 @@ class Broker:
         with self._batch:
             self._between_batches.clear()
             try:
-                if not self._stopping.is_set():
+                if not self._stopping.is_set():  # else the query may be ended under it at any moment
                     self._run_patiently()
-                _count(moved)
+                    _count(moved)
             except Exception as failure:
                 if not is_spark_gone(failure):  # whether it was to go the supervisor knows
                     self._fail(failure)

@@ -69,11 +69,31 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
-    """A table for people; numbers to the right."""
+    """A table for people; numbers to the right. Where the screen is too narrow for it a row is a block, a line for each
+    column."""
+    console = Console(markup=False)
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    is_number = [bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
+                 for index in range(len(columns))]
+    if rows and console.width < _least_width(columns, cells, is_number):
+        for number, row in enumerate(cells):
+            block = Table(title=None if number else title, title_justify="left", box=None, show_header=False)
+            block.add_column(no_wrap=True)
+            block.add_column(overflow="fold")
+            for column, cell in zip(columns, row, strict=True):
+                block.add_row(column, cell)
+            console.print(*([""] if number else []), block, sep="\n")
+        return
     table = Table(title=title, title_justify="left")
-    for index, column in enumerate(columns):
-        is_number = bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console(markup=False).print(table)
+    for column, is_right in zip(columns, is_number, strict=True):
+        table.add_column(column, justify="right" if is_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> int:
+    """Of a table in which no word of a heading and no number is broken."""
+    widths = [max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
+              for index, column in enumerate(columns)]
+    return sum(widths) + 3 * len(columns) + 1

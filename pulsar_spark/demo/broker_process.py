@@ -42,4 +42,6 @@ class BrokerProcess:
             raise NotConnected(f"the broker did not stop cleanly, exit code {code}; its last words:\n{self.last_words()}")
 
     def last_words(self) -> str:
-        return self.log.read_text(errors="replace")[-_LAST_WORDS:]
+        """The end of its log, without Java's stack frames: they would leave no room for what went wrong."""
+        said = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in said if not line.startswith("\tat ")).strip()[-_LAST_WORDS:]

@@ -2,6 +2,7 @@
 import threading
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
 import pulsar_spark as pulsar
@@ -65,6 +66,21 @@ def test_a_broker_for_now_ends_when_nothing_is_left_and_nobody_is_connected(tmp_
     bundle = broker.rounds.bundle
     assert [len(cursor.consumers) for cursor in bundle.cursors.values()] == [0]
     assert bundle.topics[TOPIC].end_position(-1) == 2 and not bundle.has_news()
+
+
+class EndedUnderIt:
+    """A micro-batch's rows when its query is being ended: Spark refuses to read them."""
+
+    @property
+    def _jdf(self):
+        raise PySparkException("the job was cancelled")
+
+
+def test_a_micro_batch_that_begins_while_the_broker_stops_asks_nothing_of_spark_and_is_no_failure(tmp_path):
+    with PlainBroker(tmp_path / "root") as broker:
+        broker.stop()
+        broker._run_batch(EndedUnderIt(), 1)
+    assert broker.failure is None
 
 
 class Told(StreamingQueryListener):

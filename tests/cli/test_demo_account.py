@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from pulsar_spark.demo.account import Letters, make_account
+from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import NOTE
 
 DONE = {"msgOutCounter": 4, "ackedEntries": 4, "msgBacklog": 0}
@@ -66,3 +67,9 @@ def test_dead_letters_that_were_all_repaired_are_no_defect():
 ])
 def test_a_dead_letter_out_of_account_is_named(found, defect):
     assert defect in found.defects
+
+
+def test_a_brokers_last_words_say_what_went_wrong_and_not_where_in_java(tmp_path):
+    log = tmp_path / "broker.log"
+    log.write_text("it serves\nSparkException: the job was cancelled\n" + "\tat org.apache.spark.Some.frame(Some.scala:1)\n" * 200 + "\n")
+    assert BrokerProcess(tmp_path, log).last_words() == "it serves\nSparkException: the job was cancelled"

@@ -160,7 +160,7 @@ def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     assert mended["is_done"] and admin.doctor() == []
     (path / file).unlink()
     [finding] = admin.doctor()
-    assert finding["kind"] == "missing_file" and file in finding["text"] and "subscriptions skip" in finding["text"]
+    assert finding["kind"] == "missing_file" and file in finding["text"] and "subscriptions skip-lost" in finding["text"]
 
 
 def test_a_foreign_table_and_a_first_commit_that_is_lost_are_found(engine, admin):
