@@ -102,7 +102,7 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
                       f"commit {version} {why}: what it said is missing, and readers stop before it", REPAIR)
     yield from _examine_checkpoints(name, path)
     for file, why in _broken_files(path, {version for version, _ in broken}):
-        meaning = ("its messages are lost: pass them over with 'pulsar-spark subscriptions skip', or restore it"
+        meaning = ("its messages are lost: pass them over with 'pulsar-spark subscriptions skip-lost', or restore it"
                    if topic else "what it said is lost: restore it")
         yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", None)
 
