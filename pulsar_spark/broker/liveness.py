@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.presence import is_gone, is_watched, present_clients, remove_old
+from pulsar_spark.storage.presence import is_gone, is_watched, present_clients, remove_gone, remove_old
 
 LOOK_SECONDS = 0.05
 MOST_LOOKS = 50
@@ -27,11 +27,16 @@ class Liveness:
         self._queue: deque[str] = deque()
         self._is_watched: dict[str, bool] = {}
         self._went: OrderedDict[str, float] = OrderedDict()
+        self._left: set[str] = set()
+        """Clients that went and whose files are there until a round has let them go."""
 
     def gone(self, connected: Collection[str]) -> list[str]:
         """Those of the *connected* clients that are known to be gone, after looking at some of them where it is time to."""
         if self._clock() >= self._next_look:
             self._look(connected)
+        for client_id in [client_id for client_id in self._left if client_id not in connected]:
+            remove_gone(self._layout, client_id)
+            self._left.remove(client_id)
         return [client_id for client_id in connected if client_id in self._went] if self._went else []
 
     def look_at(self, clients: Iterable[str]) -> list[str]:
@@ -41,6 +46,7 @@ class Liveness:
     def _is_gone(self, client_id: str) -> bool:
         if client_id not in self._went and is_gone(self._layout, client_id):
             self._went[client_id] = self._clock()
+            self._left.add(client_id)
         return client_id in self._went
 
     def _look(self, connected: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Stats as a DataFrame, for notebooks and monitoring jobs; what each column means is said by ``storage.stats.STATS``."""
+"""Stats as a DataFrame, for notebooks and monitoring jobs; what each column means is said by ``views.stats.STATS``."""
 import os
 from collections.abc import Callable
 from datetime import datetime

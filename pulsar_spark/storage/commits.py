@@ -208,7 +208,8 @@ def replace_commit(table: Path, version: int, text: str) -> None:
     fresh.write_text(text)
     sync_file(fresh)
     if target.exists():
-        os.link(target, target.with_name(f".{target.name}.broken-{time.time_ns()}"))
+        keep = os.rename if target.is_dir() else os.link
+        keep(target, target.with_name(f".{target.name}.broken-{time.time_ns()}"))
     os.replace(fresh, target)
     sync_folder(log.folder)
 

@@ -118,6 +118,8 @@ def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
             log.commit(version)
         except CorruptState as broken:
             yield version, f"cannot be read ({broken.__cause__})"
+        except OSError as broken:
+            yield version, f"cannot be read ({broken.strerror})"
     newest = max(log.versions(), default=-1) if log.exists() else -1
     if newest > log.latest():
         yield from ((version, "is missing from the log") for version in range(log.latest() + 1, newest)

@@ -20,6 +20,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.published import read_published
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.topic_files import GONE
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
@@ -170,7 +171,7 @@ def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list
     names = ["entry_id", "batch_size"]
     try:
         rows = read_file(table, file.path, MESSAGES.schema, names)
-    except FileNotFoundError:
+    except GONE:
         try:
             rows = read_published(table, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, names, ledger_id)
         except MessagesLost:

@@ -1,13 +1,13 @@
-"""Which messages of a topic are lost: published, never taken out of its table, and their file is gone from the disk."""
+"""Which messages of a topic are lost: published, never taken out of its table, and their file is gone from
+the disk, or is not whole."""
 
-import os
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.published import find_missing
-from pulsar_spark.storage.topic_files import live_files
+from pulsar_spark.storage.topic_files import is_there, live_files
 from pulsar_spark.storage.topics import Topic
 
 
@@ -27,13 +27,13 @@ class LostEntries(NamedTuple):
 def lost_entries_of(layout: Layout, topic: Topic, partitions: list[int]) -> list[LostEntries]:
     """What is lost of some partitions, as far as a broker has numbered it, in order of position."""
     live = set(live_files(topic.path))
-    if all(os.path.exists(f"{topic.path}/{path}") for path in live):
+    if all(is_there(f"{topic.path}/{path}") for path in live):
         return []
     ledgers = ledgers_of_topic(layout, topic.topic_id)
     found = []
     for partition in partitions:
         for run in ledgers[partition].runs if partition in ledgers else ():
-            if run.path not in live or not os.path.exists(f"{topic.path}/{run.path}"):
+            if run.path not in live or not is_there(f"{topic.path}/{run.path}"):
                 found += _lost_of(topic, partition, run)
     return found
 

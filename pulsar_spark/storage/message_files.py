@@ -19,7 +19,7 @@ from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.storage.ledger_index import Run
 from pulsar_spark.storage.published import Missing, entries_of, lost_error, missing_of, once
 from pulsar_spark.storage.tables import conform
-from pulsar_spark.storage.topic_files import files_of, read_where
+from pulsar_spark.storage.topic_files import GONE, files_of, read_where
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 from pulsar_spark.table_specs import MESSAGES
 
@@ -112,7 +112,7 @@ class MessageFiles:
                 return
             try:
                 file = pq.ParquetFile(path)
-            except FileNotFoundError:
+            except GONE:
                 pass
             else:
                 with file:

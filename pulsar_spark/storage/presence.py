@@ -17,6 +17,7 @@ import socket
 import time
 import uuid
 import weakref
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -98,7 +99,17 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
-    """Is it certain that the client's process is gone? Then its file is removed; False of a client of another machine and of one without a file."""
+    """Is it certain that the client's process is gone? False of a client of another machine and of one without a file. The file stays: a broker that dies
+    before it has let the client go leaves it to the next one (see :func:`remove_gone`)."""
+    return _if_gone(layout, client_id, lambda path: None)
+
+
+def remove_gone(layout: Layout, client_id: str) -> None:
+    """Remove the file of a client that is gone, once the tables say so too."""
+    _if_gone(layout, client_id, lambda path: path.unlink(missing_ok=True))
+
+
+def _if_gone(layout: Layout, client_id: str, do: Callable[[Path], None]) -> bool:
     path = _path_of(layout, client_id)
     try:
         file = os.open(path, _FLAGS) if path else None
@@ -110,7 +121,7 @@ def is_gone(layout: Layout, client_id: str) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_of_another_process_here(os.read(file, 4096)):
             return False
-        path.unlink(missing_ok=True)
+        do(path)
         return True
     except OSError:
         return False

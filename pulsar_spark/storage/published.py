@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.storage.commits import partition_values
 from pulsar_spark.storage.tables import read_file
-from pulsar_spark.storage.topic_files import files_of, read_where
+from pulsar_spark.storage.topic_files import files_of, is_there, read_where
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 from pulsar_spark.table_specs import MESSAGES
 
@@ -114,11 +114,12 @@ def find_missing(table: str | os.PathLike, partition: int, run) -> Missing | Non
 
     def read(holder: str) -> pa.Table | None:
         if holder == run.path:
-            os.stat(f"{table}/{holder}")
+            if not is_there(f"{table}/{holder}"):
+                raise FileNotFoundError(holder)
             return None
         return read_file(table, holder, MESSAGES.schema, list(_PLACE))
 
-    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and os.path.exists(
+    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and is_there(
         f"{table}/{run.path}"
     ):
         return None
@@ -140,7 +141,7 @@ def lost_error(table: str | os.PathLike, partition: int, ledger_id: int, ranges:
                       for first, last in ranges[:5])
     more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
-    text = (f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone, though "
-            "nobody took it out of the table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC "
+    text = (f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone or "
+            "not whole, though nobody took it out of the table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC "
             "-s SUBSCRIPTION'")
     return MessagesLost(text, str(Path(table)), partition, ledger_id, tuple(ranges), path)

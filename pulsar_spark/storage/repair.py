@@ -180,7 +180,7 @@ class _Table:
     def _text(self, version: int) -> str:
         try:
             return self.log.file(version).read_text(errors="replace")
-        except FileNotFoundError:
+        except OSError:
             return ""
 
     def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:

@@ -6,10 +6,12 @@ put others in their place, though the old ones lie on the disk until VACUUM. So 
 remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and
 trimming move or end rows without changing any, so nobody needs to know before the file is gone.
 
-A file that is the table's and is not there was taken by hand: its rows are lost. Rows whose file is no longer the
+A file that is the table's and is not there was taken by hand: its rows are lost. So are those of one that is there
+and no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it. Rows whose file is no longer the
 table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
 """
 
+import errno
 import os
 import threading
 from bisect import bisect_right, insort
@@ -34,6 +36,10 @@ _REMEMBERED = 1024
 _known: OrderedDict[str, "TopicFiles"] = OrderedDict()
 _lock = threading.Lock()
 T = TypeVar("T")
+
+GONE = (FileNotFoundError, pa.ArrowInvalid)
+"""What opening a data file raises that is not there, or that is not whole."""
+_FOOTER = b"PAR1"
 
 
 class _Snapshot(NamedTuple):
@@ -143,7 +149,7 @@ def read_where(
     table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
     """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises
-    FileNotFoundError for a file that is gone."""
+    one of :data:`GONE` for a file that is gone."""
     files = files_of(table)
     holders = files.holders(path, publish_id, ledger_id)
     found, lost = _read_each(holders, read)
@@ -158,9 +164,23 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
     for holder in holders:
         try:
             found.append(read(holder))
-        except FileNotFoundError:
+        except GONE:
             lost.append(holder)
     return found, lost
+
+
+def is_there(file: str | os.PathLike) -> bool:
+    """Whether a data file is there and whole: its last bytes are a Parquet file's."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(-len(_FOOTER), os.SEEK_END)
+            return opened.read() == _FOOTER
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False  # shorter than a footer
 
 
 def live_files(table: str | os.PathLike) -> list[str]:

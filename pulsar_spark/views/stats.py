@@ -13,7 +13,6 @@ taken out of the table by other means than trimming, and ``lostMessages``, those
 :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
 import datetime
-import os
 from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -29,6 +28,7 @@ from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_lates
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
+from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.table_specs import Column, TableSpec
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
@@ -93,7 +93,7 @@ def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored
         if partition not in stored:
             continue  # somebody else's rows: the topic has no such partition
         before = stored[partition]
-        is_foreign, is_lost = unquote(row["path"]) in foreign, not os.path.exists(f"{topic.path}/{unquote(row['path'])}")
+        is_foreign, is_lost = unquote(row["path"]) in foreign, not is_there(f"{topic.path}/{unquote(row['path'])}")
         stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
                                    before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
     return stored

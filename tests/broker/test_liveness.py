@@ -174,8 +174,8 @@ def test_who_went_stays_gone_though_its_requests_are_read_later(layout):
     liveness = Liveness(layout, clock)
     leave(layout, "client")
     assert liveness.gone(["client"]) == ["client"]
-    assert os.listdir(presence_folder(layout)) == []
     assert liveness.gone([]) == []
+    assert os.listdir(presence_folder(layout)) == []
     assert liveness.gone(["client"]) == ["client"]
     clock.now = REMEMBERED_SECONDS
     assert liveness.gone(["client"]) == [], "a client that was wrongly taken for gone is left to its lease"
@@ -274,3 +274,11 @@ def test_a_refusal_says_when_the_holder_was_heard_of_and_until_when_it_is_waited
 
     text = next(reply.text for reply in replies if reply.error == "ConsumerBusy")
     assert text.endswith(f"(held by consumer 'A' of client 'host-1', last heard of at {shown(1000)}, whose lease ends at {shown(46_000)})")
+
+
+def test_a_broker_that_dies_before_it_has_let_a_client_go_leaves_that_to_the_next(layout):
+    leave(layout, "client")
+    assert Liveness(layout).gone(["client"]) == ["client"]
+    following = Liveness(layout)
+    assert following.gone(["client"]) == ["client"]
+    assert following.gone([]) == [] and os.listdir(presence_folder(layout)) == []

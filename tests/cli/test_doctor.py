@@ -53,6 +53,20 @@ def test_doctor_and_repair(run, layout):
     assert run("doctor").strip() == "sound"
 
 
+def test_a_commit_that_the_disk_does_not_give_is_named_and_mended(run, layout):
+    """A folder in its place, as every other error of reading it."""
+    run("doctor")
+    table = layout.broker_table("requests")
+    version = AppendTable(table).append(REQUESTS.rows([dict(request_id="r")]))
+    commit = table / "_delta_log" / f"{version:020d}.json"
+    commit.unlink()
+    commit.mkdir()
+    [finding] = json.loads(run("doctor", "--json", code=1))
+    assert (finding["kind"], finding["version"]) == ("broken_commit", version) and "directory" in finding["text"]
+    run("repair")
+    assert run("doctor").strip() == "sound"
+
+
 def test_durability(run):
     assert run("durability", "get").strip() == "fsync"
     run("durability", "set", "none")

@@ -43,6 +43,25 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
     assert receive(consumer) == ["g"]
 
 
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:3], lambda data: data[:-50],
+                                    lambda data: bytes(len(data))])
+def test_a_file_that_is_not_whole_is_lost_too(root, damage):
+    """As a power loss leaves it: empty, cut off, zeros."""
+    root.subscribe().close()
+    for values in ("ab", "cd", "ef"):
+        root.send(values)
+    file = root.path() / TableLog(root.path()).commit(2).added[0].path
+    file.write_bytes(damage(file.read_bytes()))
+    consumer = root.subscribe()
+    assert receive(consumer, 2) == ["a", "b"]
+    with pytest.raises(pulsar.MessagesLost, match="2:0 to 2:1"):
+        consumer.receive(10_000)
+    assert receive(consumer) == ["e", "f"]
+    assert root.stats()["lostMessages"] == 2 and sum(each["messages"] for each in root.admin.lost_messages("t")) == 2
+    assert root.admin.skip_lost("t", "s") == 2
+    eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
+
+
 def test_a_reader_goes_on_behind_what_is_lost(root):
     for values in ("ab", "cd", "ef"):
         root.send(values)
