@@ -36,7 +36,6 @@ class Acknowledgements(Desk):
         last = request.last
         draft = self.draft.of(cursor)
         if request.ack_set is not None and last > cursor.mark_delete:
-            self.check_ack_set(cursor, last, request.ack_set)
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left), True)
             last -= 1

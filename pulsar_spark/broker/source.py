@@ -104,15 +104,26 @@ class RoundReader(SimpleDataSourceStreamReader):
         return {}
 
     def read(self, start: dict) -> tuple[Iterator[tuple], dict]:
-        """What there is to do behind *start*, as soon as there is something."""
-        if self._lines is None:
-            connection = socket.socket(socket.AF_UNIX)
-            connection.connect(self._path)
-            self._lines = connection.makefile("rw")
-        self._lines.write(json.dumps(start) + "\n")
-        self._lines.flush()
-        news = json.loads(self._lines.readline())
+        """What there is to do behind *start*, as soon as there is something. Nothing more where the feed is gone: the
+        broker has ended, and Spark will end this process."""
+        answer = self._ask(start)
+        if not answer:
+            time.sleep(PATIENCE_SECONDS)
+            return iter([]), start
+        news = json.loads(answer)
         return iter([tuple(row) for row in news["moved"]]), news["offset"]
+
+    def _ask(self, start: dict) -> str:
+        try:
+            if self._lines is None:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(self._path)
+                self._lines = connection.makefile("rw")
+            self._lines.write(json.dumps(start) + "\n")
+            self._lines.flush()
+            return self._lines.readline()
+        except OSError:
+            return ""
 
     def readBetweenOffsets(self, start: dict, end: dict) -> Iterator[tuple]:
         """Nothing: a query that begins has a checkpoint of its own, so no micro-batch is run again."""
