@@ -21,6 +21,9 @@ class PlainPlans(PlainPlanner):
     def compile_soon(self) -> None:
         """There is nothing to compile."""
 
+    def end(self) -> None:
+        """Nor to wait for."""
+
 
 class PlainStream:
     def __init__(self, look: Callable, run_batch: Callable, stopping: threading.Event):

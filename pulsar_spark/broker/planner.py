@@ -29,6 +29,7 @@ from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 """Bytes of the files that prepared plans read."""
 
+END_SECONDS = 20.0
 COMPILED_FROM = 500
 """Rows from which on a compiled plan is quicker than an interpreted one."""
 
@@ -65,6 +66,11 @@ class Planner:
         """Prepare the compiled plan in the background, unless that is under way."""
         if not self._is_compiling.locked():
             threading.Thread(target=self.compile, name="pulsar-spark-compile", daemon=True).start()
+
+    def end(self) -> None:
+        """Return when nothing is prepared in the background any more: its folder may go."""
+        if self._is_compiling.acquire(timeout=END_SECONDS):
+            self._is_compiling.release()
 
     def compile(self) -> None:
         """Prepare the compiled plan."""

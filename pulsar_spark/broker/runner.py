@@ -162,6 +162,7 @@ class Broker:
             atexit.unregister(self.close)
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
+            self._planner.end()
             self._tenure.end()
             self._journal.end_minute()
 

@@ -1,4 +1,5 @@
 """A micro-batch is a round: what the query's source says, what Spark shows of it, and a broker that ends by itself."""
+import json
 import threading
 
 from pyspark.errors import PySparkException
@@ -102,9 +103,10 @@ def test_spark_shows_rounds(spark, tmp_path):
     """One micro-batch a round, one commit or none a micro-batch; progress says which logs moved, and how long it took."""
     layout, told = Layout(tmp_path / "root"), Told()
     rounds = []
-    spark.streams.addListener(told)
+    session = spark.newSession()
+    session.streams.addListener(told)
     try:
-        with Broker(spark.newSession(), layout.root, on_round=lambda result, seconds: rounds.append(result)) as broker:
+        with Broker(session, layout.root, on_round=lambda result, seconds: rounds.append(result)) as broker:
             client = pulsar.Client(f"delta:{layout.root}")
             producer = client.create_producer("t")
             consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -123,10 +125,10 @@ def test_spark_shows_rounds(spark, tmp_path):
             eventually(lambda: len(shown()) >= len(rounds), 60)
             batches = shown()
     finally:
-        spark.streams.removeListener(told)
+        session.streams.removeListener(told)
     assert len(rounds) == commits(layout) - 1, "the first commit takes the bundle over"
     assert len(batches) <= len(rounds) + 10, "hardly a micro-batch found nothing to commit"
-    offsets = [each["sources"][0]["endOffset"] for each in batches]
+    offsets = [json.loads(each["sources"][0]["endOffset"]) for each in batches]
     assert all(earlier["requests"] <= later["requests"] and earlier["clock"] <= later["clock"]
                for earlier, later in zip(offsets, offsets[1:]))
     assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()

@@ -172,8 +172,8 @@ def test_to_one_subscription_only_through_its_retry_letter_topic(spark, layout, 
 def test_a_rate_spaces_the_commits(spark, layout, write, again):
     waits = []
     write(3)
-    again(rate=0.01, wait=waits.append)
-    assert [round(wait, -1) for wait in waits] == [100, 200]
+    again(rate=0.001, wait=waits.append)
+    assert [round(wait, -2) for wait in waits] == [1000, 2000]
     assert_sent(spark, layout, 0, 1, 2)
 
 

@@ -9,6 +9,11 @@ import pytest
 PROJECT = Path(__file__).parents[2]
 
 
+def tracebacks(stderr: str) -> list[str]:
+    """All but those of Spark's own process for a source whose query was stopped while it started."""
+    return [each for each in stderr.split("Traceback (")[1:] if "python_streaming_source_runner" not in each]
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("how, code", [("falls_off", 0), ("raises", 1), ("stops_spark", 0)])
 def test_the_end_of_a_notebook(tmp_path, how, code):
@@ -18,9 +23,9 @@ def test_the_end_of_a_notebook(tmp_path, how, code):
     assert "Fatal Python error" not in done.stderr
     if how == "raises":
         assert "KeyError: \"the user's own\"" in done.stderr.splitlines()
-        assert done.stderr.count("Traceback (") == 1
+        assert len(tracebacks(done.stderr)) == 1
     if how == "falls_off":
-        assert "Traceback (" not in done.stderr
+        assert tracebacks(done.stderr) == []
         assert done.stdout.splitlines()[0] == "last cell"
     if how == "stops_spark":
         assert done.stdout.splitlines()[-3:] == ["ended by AlreadyClosed", "the block", "last cell"]
