@@ -113,7 +113,7 @@ def test_refused_acks_are_said_once_and_counted(hostile, caplog):
     journal = Journal()
     hostile.write(*(ILL.ack(10_000 + number) for number in range(500)))
     journal.note(hostile.rounds.run(*read_asked(hostile.requests, after=hostile.rounds.bundle.requests_version)), 0.1)
-    assert [record.message.startswith("refused ack") for record in caplog.records if "refused" in record.message] == [True]
+    assert [record.getMessage().startswith("refused ack") for record in caplog.records if "refused" in record.getMessage()] == [True]
     journal.end_minute()
     assert "refused 499 times more: InvalidMessage" in caplog.text
     hostile.holds()

@@ -116,7 +116,7 @@ def test_each_write_may_fail_for_a_while(tmp_path, caplog, undisturbed, write):
           caplog.at_level(logging.INFO, "pulsar_spark.broker")):
         assert play(tmp_path / "root") == undisturbed
     assert disk.raised == min(3, max(0, disk.writes - write + 1))
-    said = [record.message for record in caplog.records if record.name.endswith("patience")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith("patience")]
     waits, goes_on = [line for line in said if "waits" in line], [line for line in said if "goes on after" in line]
     assert len(waits) == len(goes_on) and (not disk.raised or 1 <= len(waits) <= 3)
 
@@ -154,7 +154,7 @@ def test_a_failing_disk_does_not_end_the_thread_of_the_lease(root, monkeypatch, 
     with caplog.at_level(logging.INFO, "pulsar_spark.broker"), PlainBroker(root):
         with faults(READ_ONLY, first=1, count=5, threads={"lease"}) as disk:
             eventually(lambda: disk.raised == 5 and disk.writes > 8)
-    said = [record.message for record in caplog.records if record.name.endswith("patience")]
+    said = [record.getMessage() for record in caplog.records if record.name.endswith("patience")]
     assert len(said) == 2 and "its lease cannot be renewed" in said[0] and "goes on" in said[1]
 
 
@@ -199,5 +199,5 @@ def test_a_standby_says_for_whom_it_stands_by_and_when_it_takes_over(root, caplo
             assert isinstance(second, Broker)
         assert second.start()
         second.close()
-    stands_by = [record.message for record in caplog.records if "stands by" in record.message]
+    stands_by = [record.getMessage() for record in caplog.records if "stands by" in record.getMessage()]
     assert len(stands_by) == 1 and second.broker_id in stands_by[0] and first.broker_id in stands_by[0]

@@ -91,7 +91,7 @@ def test_a_refusal_is_named_once_a_minute_and_counted_always(engine, results, ca
     for now in range(2, 7):
         engine.round([on.subscribe("B", "Exclusive"), on.flow("C", 1)], now)
         journal.note(results[-1], 0.01)
-    lines = [record.message for record in caplog.records]
+    lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert lines[0].startswith(
         f"refused subscribe: subscription 's' of {TOPIC}, partition -1, consumer 'B': ConsumerBusy: "
@@ -102,7 +102,7 @@ def test_a_refusal_is_named_once_a_minute_and_counted_always(engine, results, ca
     caplog.clear()
     clock.advance(60)
     journal.look()
-    assert [record.message for record in caplog.records][:2] == [
+    assert [record.getMessage() for record in caplog.records][:2] == [
         f"refused 4 times more: ConsumerBusy, subscription 's' of {TOPIC}, consumer 'B'",
         f"refused 4 times more: ConsumerNotFound, subscription 's' of {TOPIC}, consumer 'C'"]
     assert caplog.records[2].refused == 10
@@ -113,4 +113,4 @@ def test_refusals_of_many_kinds_do_not_flood_the_log(engine, results, caplog):
     for now in range(1, 100):
         engine.round([on.flow(f"nobody-{now}", 1)], now)
         journal.note(results[-1], 0.01)
-    assert len([record for record in caplog.records if record.message.startswith("refused flow")]) == 20
+    assert len([record for record in caplog.records if record.getMessage().startswith("refused flow")]) == 20

@@ -46,6 +46,7 @@ def test_what_a_folder_is(tmp_path, monkeypatch, given, meant):
 
 def test_a_relative_root_is_made_absolute_and_said(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.INFO, "pulsar_spark")
     caplog.set_level(logging.INFO)
     client = pulsar.Client("delta:some/root", logger=logging.getLogger("mine"))
     monkeypatch.chdir("/")

@@ -72,7 +72,7 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, 
     assert len(told) == 10
     assert {(type(record.exc_info[1]), str(record.exc_info[1])) for record in told} == {
         (RuntimeError, "the database is gone"), (ValueError, "another one")}
-    assert "the function raised, 3 messages" in told[8].message and "called again in 60 s" in told[8].message
+    assert "the function raised, 3 messages" in told[8].getMessage() and "called again in 60 s" in told[8].getMessage()
 
 
 def test_stop_ends_a_pause_at_once_and_the_error_stays_known(eager, publish):
@@ -108,8 +108,8 @@ def test_a_line_a_minute_says_what_was_done(eager, publish, caplog):
     with consume(None, eager.layout.root, "t", "s", function, clock=clock, consumer_name="reader") as consumption:
         eventually(lambda: consumption.totals["messages"] == 2)
         clock.advance(60)
-        eventually(lambda: any("in 60 s" in record.message for record in caplog.records))
+        eventually(lambda: any("in 60 s" in record.getMessage() for record in caplog.records))
         assert "starts at Earliest" in caplog.text
     assert "consumer 'reader' of subscription 's' of persistent://public/default/t ended: " in caplog.text
-    line = next(record for record in caplog.records if "in 60 s" in record.message)
+    line = next(record for record in caplog.records if "in 60 s" in record.getMessage())
     assert (line.messages, line.acknowledged, line.failures) == (2, 2, 0)

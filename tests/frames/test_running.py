@@ -98,7 +98,7 @@ def test_what_ends_a_consumer_is_logged_and_kept(eager, caplog):
     with pytest.raises(AlreadyClosed, match="was unsubscribed"):
         consumption.await_termination(10)
     assert isinstance(consumption.exception(), AlreadyClosed)
-    assert [record.levelno for record in caplog.records if "ended: " in record.message] == [logging.ERROR]
+    assert [record.levelno for record in caplog.records if "ended: " in record.getMessage()] == [logging.ERROR]
 
 
 def test_who_lost_what_it_held_says_so_and_goes_on(eager, caplog):
