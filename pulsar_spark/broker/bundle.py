@@ -223,7 +223,11 @@ class Bundle:
 
     def has_news(self) -> bool:
         """Has any topic's log moved, or any folder of topics changed?"""
-        return next(self.moved(), None) is not None or bool(self._folders.changed())
+        return next(self.moved(), None) is not None or self.has_new_folders()
+
+    def has_new_folders(self) -> bool:
+        """Has any folder of topics changed?"""
+        return bool(self._folders.changed())
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:

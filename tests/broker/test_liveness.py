@@ -239,7 +239,7 @@ def test_an_idle_broker_has_news_when_a_client_went(tmp_path):
     engine.round([ON.subscribe("A", "Exclusive", client="client")], 0)
     idle = Broker(None, engine.layout.root, now=lambda: engine.rounds.bundle.now.wall)
     idle.rounds, idle._requests_log = engine.rounds, TableLog(engine.layout.broker_table("requests"))
-    engine.rounds.bundle.has_news = lambda: False
+    engine.rounds.bundle.has_new_folders = lambda: False
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
     assert not idle._look()
     engine.rounds.bundle.liveness = Liveness(engine.layout, Clock())
