@@ -2,10 +2,12 @@
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/broker.py --root /data/pulsar
 
-Under spark-submit the signal reaches the JVM first, which ends at once with exit code 143: a round under way is then committed or not begun, and the next
-broker goes on from there. ``pulsar-spark broker`` finishes its round and ends with 0. With ``--available-now`` it ends by
-itself when nothing is left to do and nobody is connected, as a scheduled run wants.
+Under spark-submit the signal reaches the JVM first, which ends at once with exit code 143: a round under way is then
+committed or not begun, and the next broker goes on from there. ``pulsar-spark broker`` finishes its round and ends with
+0. With ``--available-now`` it ends by itself when nothing is left to do and nobody is connected, as a scheduled run
+wants.
 """
+
 import argparse
 import logging
 
@@ -19,14 +21,26 @@ log = logging.getLogger("pulsar_spark.jobs.broker")
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
-    parser.add_argument("--max-unacked-messages-per-broker", type=int, default=0,
-                        help="at so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing new; 0 = no limit")
-    parser.add_argument("--available-now", action="store_true", help="end when nothing is left to do and nobody is connected")
+    parser.add_argument(
+        "--max-unacked-messages-per-broker",
+        type=int,
+        default=0,
+        help=(
+            "at so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
+            "new; 0 = no limit"
+        ),
+    )
+    parser.add_argument(
+        "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"
+    )
     add_logging_arguments(parser)
     given = parser.parse_args(arguments)
     set_up_job_logging(given)
-    run_broker(given.root, max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
-               available_now=given.available_now)
+    run_broker(
+        given.root,
+        max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
+        available_now=given.available_now,
+    )
     log.info("broker of root %s stopped", given.root)
 
 

@@ -8,6 +8,7 @@ It runs until it is told to stop (SIGTERM, Ctrl-C), and ends with 0 then; with `
 everything published before its start is written, as a scheduled run wants, and with 143 (130) when it is stopped
 before. A new subscription starts at the earliest message, as with ``consume``.
 """
+
 import argparse
 import sys
 
@@ -27,9 +28,15 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--subscription", required=True)
     parser.add_argument("--target", required=True, help="path of the Delta table to append to; created if missing")
     parser.add_argument("--subscription-type", choices=IMPLEMENTED_TYPES, default="Exclusive")
-    parser.add_argument("--initial-position", choices=INITIAL_POSITIONS, default=DEFAULT_INITIAL_POSITION,
-                        help=f"where a new subscription starts; {DEFAULT_INITIAL_POSITION} without it")
-    parser.add_argument("--available-now", action="store_true", help="end when everything published before the start is written")
+    parser.add_argument(
+        "--initial-position",
+        choices=INITIAL_POSITIONS,
+        default=DEFAULT_INITIAL_POSITION,
+        help=f"where a new subscription starts; {DEFAULT_INITIAL_POSITION} without it",
+    )
+    parser.add_argument(
+        "--available-now", action="store_true", help="end when everything published before the start is written"
+    )
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -39,13 +46,24 @@ def main(arguments: list[str] | None = None) -> None:
     set_up_job_logging(given)
     spark = spark_session("pulsar_spark consume")
     target = to_delta(given.target, name=given.subscription)
-    with consume(spark, given.root, given.topic, given.subscription, target,
-                 subscription_type=given.subscription_type, initial_position=given.initial_position, available_now=given.available_now) as consumption:
+    with consume(
+        spark,
+        given.root,
+        given.topic,
+        given.subscription,
+        target,
+        subscription_type=given.subscription_type,
+        initial_position=given.initial_position,
+        available_now=given.available_now,
+    ) as consumption:
         with told_to_end(lambda: consumption.stop(0)) as signals:
             consumption.await_termination()
     what = "stopped" if signals else "done"
-    print(f"{what}: {consumption.totals['acknowledged']} messages of {given.topic} {given.subscription} acknowledged, "
-          f"{target.rows_written} rows written to {given.target}", flush=True)
+    print(
+        f"{what}: {consumption.totals['acknowledged']} messages of {given.topic} {given.subscription} acknowledged, "
+        f"{target.rows_written} rows written to {given.target}",
+        flush=True,
+    )
     if signals and given.available_now:
         sys.exit(exit_code(signals[0]))
 

@@ -1,9 +1,12 @@
-"""Scheduled job: upkeep of a root: trim topics, join small files, delete old ones, write checkpoints. It starts no Spark; a broker may run meanwhile.
+"""Scheduled job: upkeep of a root: trim topics, join small files, delete old ones, write checkpoints. It starts no
+Spark; a broker may run meanwhile.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
+    spark-submit --properties-file conf/spark-defaults.conf jobs/maintain.py \
+        --root /data/pulsar --trim --optimize --vacuum-hours 168 --checkpoint
 
 Each step is done only if it is asked for. It prints a line of JSON a step.
 """
+
 import argparse
 import json
 
@@ -17,7 +20,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
     parser.add_argument("--namespace", help="only the topics of 'tenant/namespace', and not the broker's tables")
-    parser.add_argument("--trim", action="store_true", help="remove what every subscription has acknowledged and retention does not keep")
+    parser.add_argument(
+        "--trim",
+        action="store_true",
+        help="remove what every subscription has acknowledged and retention does not keep",
+    )
     parser.add_argument("--optimize", action="store_true", help="join small files to larger ones")
     parser.add_argument("--vacuum-hours", type=int, help="delete files that left a table more than so many hours ago")
     parser.add_argument("--checkpoint", action="store_true", help="write checkpoints of the logs")

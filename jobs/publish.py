@@ -1,10 +1,12 @@
 """spark-submit job: publish the rows of files or of a table to a topic, in one commit.
 
-    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
+    spark-submit --properties-file conf/spark-defaults.conf jobs/publish.py \
+        --root /data/pulsar --topic orders --source /data/orders --format parquet --key id
 
-A column ``payload`` is published as it is; without one the payload is the row as JSON. With ``--app-id`` and ``--app-version`` (a run's date, say) a job
-that a scheduler repeats publishes once.
+A column ``payload`` is published as it is; without one the payload is the row as JSON. With ``--app-id`` and
+``--app-version`` (a run's date, say) a job that a scheduler repeats publishes once.
 """
+
 import argparse
 
 from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +43,11 @@ def read_source(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame
 
 def as_messages(rows: DataFrame, key: str | None, event_time: str | None) -> DataFrame:
     """``payload``, and ``partition_key`` and ``event_time`` where they are asked for."""
-    columns = [F.col("payload") if "payload" in rows.columns else F.to_json(F.struct(*rows.columns)).cast("binary").alias("payload")]
+    columns = [
+        F.col("payload")
+        if "payload" in rows.columns
+        else F.to_json(F.struct(*rows.columns)).cast("binary").alias("payload")
+    ]
     if key:
         columns.append(F.col(key).cast("string").alias("partition_key"))
     if event_time:

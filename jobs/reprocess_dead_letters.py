@@ -9,6 +9,7 @@ on where it stopped. Letters that another run has sent are left out. It ends whe
 start are dealt with, with 0 where there was none. They go to the subscription they died on, by its retry letter topic,
 unless ``--to`` says otherwise.
 """
+
 import argparse
 
 from pulsar_spark.cli.common import errors_as_one_line
@@ -21,9 +22,13 @@ from pulsar_spark.storage.session import spark_session
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--root", required=True, help="folder of the tables")
-    parser.add_argument("--topic", required=True, help="the dead letter topic; with --subscription, the topic the letters died on")
+    parser.add_argument(
+        "--topic", required=True, help="the dead letter topic; with --subscription, the topic the letters died on"
+    )
     parser.add_argument("--subscription", help="the subscription whose dead letter topic is meant")
-    parser.add_argument("--job-id", required=True, help="names the job: the same again goes on, and sends nothing twice")
+    parser.add_argument(
+        "--job-id", required=True, help="names the job: the same again goes on, and sends nothing twice"
+    )
     parser.add_argument("--where", help="SQL condition on the letters' columns")
     parser.add_argument("--since", help="letters written at or after this time")
     parser.add_argument("--until", help="letters written before this time")
@@ -35,7 +40,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--fix", help="module:function that gets the letters as a DataFrame and returns those to send")
     parser.add_argument("--rate", type=float, help="messages a second at most")
-    parser.add_argument("--max-replays", type=int, default=MAX_REPLAYS, help="leave letters that were sent back so often")
+    parser.add_argument(
+        "--max-replays", type=int, default=MAX_REPLAYS, help="leave letters that were sent back so often"
+    )
     parser.add_argument("--limit", type=int, help="letters to send at most")
     parser.add_argument("--chunk-letters", type=int, default=CHUNK_LETTERS, help="letters per commit")
     parser.add_argument("--dry-run", action="store_true", help="say what would be sent, and send nothing")
@@ -47,11 +54,29 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     given = parse_arguments(arguments)
     set_up_job_logging(given)
-    fix, since, until = load_function("--fix", given.fix), parse_time("--since", given.since), parse_time("--until", given.until)
-    report = reprocess_dead_letters(spark_session("pulsar_spark reprocess_dead_letters"), given.root, given.topic, job_id=given.job_id,
-                                    subscription=given.subscription, where=given.where, since=since, until=until, keys=given.key, fix=fix,
-                                    to=given.to, rate=given.rate, max_replays=given.max_replays, limit=given.limit, chunk_letters=given.chunk_letters,
-                                    dry_run=given.dry_run)
+    fix, since, until = (
+        load_function("--fix", given.fix),
+        parse_time("--since", given.since),
+        parse_time("--until", given.until),
+    )
+    report = reprocess_dead_letters(
+        spark_session("pulsar_spark reprocess_dead_letters"),
+        given.root,
+        given.topic,
+        job_id=given.job_id,
+        subscription=given.subscription,
+        where=given.where,
+        since=since,
+        until=until,
+        keys=given.key,
+        fix=fix,
+        to=given.to,
+        rate=given.rate,
+        max_replays=given.max_replays,
+        limit=given.limit,
+        chunk_letters=given.chunk_letters,
+        dry_run=given.dry_run,
+    )
     print_report(report, given.json)
 
 

@@ -1,8 +1,6 @@
-# Databricks notebook source
-# MAGIC %md
-# MAGIC # Dead letters, from failure to reprocessing
-# MAGIC A handler cannot cope with some messages. They are given back, delivered again, and after too many attempts they become dead letters: rows of a table,
-# MAGIC with what they were and why they died. Here they are looked at, repaired and sent back, each once.
+# Databricks notebook source MAGIC %md MAGIC # Dead letters, from failure to reprocessing MAGIC A handler cannot cope
+# with some messages. They are given back, delivered again, and after too many attempts they become dead letters: rows
+# of a table, MAGIC with what they were and why they died. Here they are looked at, repaired and sent back, each once.
 
 # COMMAND ----------
 
@@ -42,8 +40,9 @@ publish(orders, root, "orders")
 
 # MAGIC %md
 # MAGIC ## A handler that decides row by row
-# MAGIC What it returns says which orders it gives back. The dead letter policy allows one redelivery, so the second time is the last. Each run handles what is
-# MAGIC there, as a scheduled job would; what is given back is left to the next run. The third has nothing left to do.
+# MAGIC What it returns says which orders it gives back. The dead letter policy allows one redelivery, so the second
+# MAGIC time is the last. Each run handles what is there, as a scheduled job would; what is given back is left to the
+# MAGIC next run. The third has nothing left to do.
 
 # COMMAND ----------
 
@@ -56,13 +55,24 @@ def amount_of(messages):
 
 def bill(messages, delivery):
     billed.append(messages.agg(F.sum(amount_of(messages))).first()[0] or 0)
-    return messages.filter(amount_of(messages).isNull()).select("partition", "position", F.lit("negative_acknowledge").alias("outcome"))
+    return messages.filter(amount_of(messages).isNull()).select(
+        "partition", "position", F.lit("negative_acknowledge").alias("outcome")
+    )
 
 
 policy = pulsar.ConsumerDeadLetterPolicy(1)
 for run in range(3):
-    consume(spark, root, "orders", "billing", bill, subscription_type="Shared", consumer_name="biller", dead_letter_policy=policy,
-            available_now=True).await_termination(120)
+    consume(
+        spark,
+        root,
+        "orders",
+        "billing",
+        bill,
+        subscription_type="Shared",
+        consumer_name="biller",
+        dead_letter_policy=policy,
+        available_now=True,
+    ).await_termination(120)
     print("run", run + 1, "billed", billed)
 
 # COMMAND ----------
@@ -76,7 +86,9 @@ causes = count_by_cause(spark, root, "orders", subscription="billing")
 causes.show(truncate=False)
 
 letters = dead_letters(spark, root, "orders", subscription="billing")
-letters.select("origin_message_id", "cause", "attempts", "partition_key", F.col("payload").cast("string").alias("order")).show(5, truncate=False)
+letters.select(
+    "origin_message_id", "cause", "attempts", "partition_key", F.col("payload").cast("string").alias("order")
+).show(5, truncate=False)
 
 # COMMAND ----------
 
@@ -91,7 +103,9 @@ letters.select("origin_message_id", "cause", "attempts", "partition_key", F.col(
 
 def repair(letters):
     order = F.get_json_object(F.col("payload").cast("string"), "$.order").cast("long")
-    return letters.withColumn("payload", F.to_json(F.struct(order.alias("order"), F.lit(0).alias("amount"))).cast("binary"))
+    return letters.withColumn(
+        "payload", F.to_json(F.struct(order.alias("order"), F.lit(0).alias("amount"))).cast("binary")
+    )
 
 
 job = dict(subscription="billing", job_id="repair-amounts", where="cause = 'max_redeliver_count'", fix=repair)
@@ -109,9 +123,15 @@ print(f"selected {planned.selected}, sent {done.sent}, after a repetition still 
 # COMMAND ----------
 
 repaired = []
-consume(spark, root, retry_letter_topic("persistent://public/default/orders", "billing"), "billing",
-        lambda messages, delivery: repaired.append(messages.filter(amount_of(messages).isNotNull()).count()),
-        subscription_type="Shared", available_now=True).await_termination(120)
+consume(
+    spark,
+    root,
+    retry_letter_topic("persistent://public/default/orders", "billing"),
+    "billing",
+    lambda messages, delivery: repaired.append(messages.filter(amount_of(messages).isNotNull()).count()),
+    subscription_type="Shared",
+    available_now=True,
+).await_termination(120)
 print(sum(repaired), "repaired orders were billed")
 
 # COMMAND ----------
@@ -125,7 +145,9 @@ print(sum(repaired), "repaired orders were billed")
 create_views(spark, root)
 story = spark.sql("""
     SELECT round, event, redelivery_count FROM history
-    WHERE topic = 'persistent://public/default/orders' AND subscription = 'billing' AND 10 BETWEEN coalesce(first, 0) AND last ORDER BY round, event""")
+    WHERE topic = 'persistent://public/default/orders' AND subscription = 'billing'
+        AND 10 BETWEEN coalesce(first, 0) AND last
+    ORDER BY round, event""")
 story.show(truncate=False)
 
 # COMMAND ----------

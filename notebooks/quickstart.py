@@ -1,8 +1,6 @@
-# Databricks notebook source
-# MAGIC %md
-# MAGIC # Quickstart
-# MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, look at its state with SQL.
-# MAGIC Everything lies in one folder, the root: a topic is a Delta table in it, and so is the state of its subscriptions.
+# Databricks notebook source MAGIC %md MAGIC # Quickstart MAGIC Publish a DataFrame to a topic, run a broker in this
+# notebook, consume a subscription as DataFrames, look at its state with SQL. MAGIC Everything lies in one folder, the
+# root: a topic is a Delta table in it, and so is the state of its subscriptions.
 
 # COMMAND ----------
 
@@ -25,7 +23,8 @@ spark = spark_session()
 
 # MAGIC %md
 # MAGIC ## Publish
-# MAGIC Any frame with a column `payload` will do; `partition_key`, `properties`, `event_time` and others are optional. One publish is one commit.
+# MAGIC Any frame with a column `payload` will do; `partition_key`, `properties`, `event_time` and others are optional.
+# MAGIC One publish is one commit.
 
 # COMMAND ----------
 
@@ -85,7 +84,9 @@ print(sum(amounts), "in", len(amounts), "deliveries:", consumption.totals)
 # COMMAND ----------
 
 create_views(spark, root)
-cursors = spark.sql("SELECT topic, partition, subscription, mark_delete_position, read_position FROM cursors ORDER BY partition")
+cursors = spark.sql(
+    "SELECT topic, partition, subscription, mark_delete_position, read_position FROM cursors ORDER BY partition"
+)
 cursors.show(truncate=False)
 
 # COMMAND ----------

@@ -1,4 +1,5 @@
 """Apache Pulsar's broker semantics on tables; ``import pulsar_spark as pulsar`` gives a script the client it knows."""
+
 from pulsar_spark import exceptions, schema
 from pulsar_spark.client.client import Client
 from pulsar_spark.client.consumer import Consumer
@@ -88,4 +89,8 @@ from pulsar_spark.schema import BytesSchema
 __version__ = "0.1.0"
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)] + [
-    "exceptions", "partition_for_key", "schema", "__version__"]
+    "exceptions",
+    "partition_for_key",
+    "schema",
+    "__version__",
+]

@@ -6,7 +6,6 @@ the names of Apache Pulsar's client exceptions, so that ``except pulsar.Consumer
 pulsar_spark as pulsar``.
 """
 
-
 DOCTOR = "run 'pulsar-spark doctor' on the root, which says what mends it"
 """What to do about stored rows that break an invariant; the end of such a message."""
 
@@ -30,9 +29,17 @@ class MessagesLost(CorruptState):
     ``ledger_id`` in ``partition``; ``path`` is the file. What else was published can be read.
     """
 
-    def __init__(self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""):
+    def __init__(
+        self, text: str, topic: str = "", partition: int = -1, ledger_id: int = -1, ranges: tuple = (), path: str = ""
+    ):
         super().__init__(text)
-        self.topic, self.partition, self.ledger_id, self.ranges, self.path = topic, partition, ledger_id, tuple(ranges), path
+        self.topic, self.partition, self.ledger_id, self.ranges, self.path = (
+            topic,
+            partition,
+            ledger_id,
+            tuple(ranges),
+            path,
+        )
 
 
 class TopicStopped(CorruptState, InvalidRequest):

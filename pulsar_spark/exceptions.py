@@ -1,7 +1,9 @@
 """The errors under the name the ``pulsar`` package has for their module.
 
-Those defined here are of connections, credentials and transactions, which there are none of: nothing raises them, a script may name them in ``except``.
+Those defined here are of connections, credentials and transactions, which there are none of: nothing raises them, a
+script may name them in ``except``.
 """
+
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more
 from pulsar_spark.errors import PulsarSparkError
 

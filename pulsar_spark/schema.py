@@ -1,10 +1,12 @@
 """Schemas: how a message's value becomes bytes and back, with the names of ``pulsar.schema``.
 
-Left out until topics keep a schema: compatibility checks and versions; Avro and Protobuf. A JSON schema takes any class whose instances keep their
-fields in ``__dict__`` and whose constructor takes them by name: a dataclass, or a :class:`Record`. What a field holds comes back as its annotation says, or, of
-a record, as its default is: nested records and dataclasses, alone and in lists, tuples, sets and dicts, enumerations and bytes. Fields that the class does not
-have are passed over, as Pulsar's clients do: a writer may be newer than its readers.
+Left out until topics keep a schema: compatibility checks and versions; Avro and Protobuf. A JSON schema takes any class
+whose instances keep their fields in ``__dict__`` and whose constructor takes them by name: a dataclass, or a
+:class:`Record`. What a field holds comes back as its annotation says, or, of a record, as its default is: nested
+records and dataclasses, alone and in lists, tuples, sets and dicts, enumerations and bytes. Fields that the class does
+not have are passed over, as Pulsar's clients do: a writer may be newer than its readers.
 """
+
 import dataclasses
 import enum
 import inspect
@@ -96,8 +98,15 @@ class Record:
 
 def _record_fields(cls: type) -> dict[str, object]:
     """Fields of a record and their defaults."""
-    return {name: default for each in reversed(cls.__mro__) if issubclass(each, Record) for name, default in vars(each).items()
-            if not name.startswith("_") and not callable(default) and not isinstance(default, (property, classmethod, staticmethod))}
+    return {
+        name: default
+        for each in reversed(cls.__mro__)
+        if issubclass(each, Record)
+        for name, default in vars(each).items()
+        if not name.startswith("_")
+        and not callable(default)
+        and not isinstance(default, (property, classmethod, staticmethod))
+    }
 
 
 class JsonSchema(Schema):
@@ -113,7 +122,10 @@ class JsonSchema(Schema):
     def decode(self, data: bytes):
         found = json.loads(data)
         if not isinstance(found, dict):
-            raise TypeError(f"a payload of {len(data)} bytes is no JSON object: {type(self).__name__} makes a {self._record_class.__name__} of one")
+            raise TypeError(
+                f"a payload of {len(data)} bytes is no JSON object: {type(self).__name__} makes a "
+                f"{self._record_class.__name__} of one"
+            )
         return _instance(self._record_class, found)
 
     @staticmethod
@@ -154,10 +166,20 @@ def _hints(cls: type) -> dict[str, object]:
     """What the fields of a class are: as annotated; of a record without an annotation what its default is."""
     try:
         hints = typing.get_type_hints(cls)
-    except (NameError, TypeError):  # annotations that name what cannot be found, as of a class made in a function, say nothing
-        hints = {name: hint for each in reversed(cls.__mro__) for name, hint in vars(each).get("__annotations__", {}).items() if not isinstance(hint, str)}
+    except (
+        NameError,
+        TypeError,
+    ):  # annotations that name what cannot be found, as of a class made in a function, say nothing
+        hints = {
+            name: hint
+            for each in reversed(cls.__mro__)
+            for name, hint in vars(each).get("__annotations__", {}).items()
+            if not isinstance(hint, str)
+        }
     if issubclass(cls, Record):
-        hints = {name: type(default) for name, default in _record_fields(cls).items() if _is_class_of_fields(type(default))} | hints
+        hints = {
+            name: type(default) for name, default in _record_fields(cls).items() if _is_class_of_fields(type(default))
+        } | hints
     return hints
 
 
@@ -188,7 +210,9 @@ def _value(hint: object, value: object) -> object:
 
 
 def _sequence(kind: object, arguments: tuple, values: list) -> object:
-    if not isinstance(kind, type) or not issubclass(kind, (list, tuple, set, frozenset, typing.get_origin(typing.Iterable))):
+    if not isinstance(kind, type) or not issubclass(
+        kind, (list, tuple, set, frozenset, typing.get_origin(typing.Iterable))
+    ):
         return values
     if kind is tuple and arguments and Ellipsis not in arguments:
         hints = [*arguments, *[None] * len(values)]
@@ -208,7 +232,8 @@ def _key(hint: object, name: str) -> object:
 
 
 def _arm(arms: tuple, value: object) -> object:
-    """Which of several annotations a value is of: of the plain ones its own, of classes of fields the one with most of the fields it has."""
+    """Which of several annotations a value is of: of the plain ones its own, of classes of fields the one with most of
+    the fields it has."""
     if value is None or type(value) in arms:
         return None
     others = [arm for arm in arms if arm is not types.NoneType]
@@ -221,9 +246,15 @@ def _arm(arms: tuple, value: object) -> object:
         return next((arm for arm in arms if typing.get_origin(arm) is dict), None)
     if isinstance(value, list):
         return next((arm for arm in arms if typing.get_origin(arm) in (list, tuple, set, frozenset)), None)
-    fitting = [arm for arm in arms if isinstance(arm, type) and issubclass(arm, enum.Enum) and any(member.value == value for member in arm)]
+    fitting = [
+        arm
+        for arm in arms
+        if isinstance(arm, type) and issubclass(arm, enum.Enum) and any(member.value == value for member in arm)
+    ]
     return fitting[0] if fitting else bytes if bytes in arms else None
 
 
 def _names(cls: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set(_record_fields(cls))
+    return (
+        {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set(_record_fields(cls))
+    )

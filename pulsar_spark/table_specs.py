@@ -1,8 +1,10 @@
-"""The tables, as data: one :class:`TableSpec` per table, from which tables are created, rows are written and documentation is made.
+"""The tables, as data: one :class:`TableSpec` per table, from which tables are created, rows are written and
+documentation is made.
 
-Arrow is the common ground of both sides: ``deltalake`` writes Arrow without a JVM, Spark reads the same table. Column names are Pulsar's wire
-names in snake case; instants end in ``_time`` and are UTC; durations end in ``_ms``.
+Arrow is the common ground of both sides: ``deltalake`` writes Arrow without a JVM, Spark reads the same table. Column
+names are Pulsar's wire names in snake case; instants end in ``_time`` and are UTC; durations end in ``_ms``.
 """
+
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -38,155 +40,320 @@ class TableSpec(NamedTuple):
         return pa.Table.from_pylist(rows, schema=self.schema)
 
 
-MESSAGES = TableSpec("messages", "a message", tuple(Column(*c) for c in (
-    ("publish_id", pa.string(), "UUIDv7 of the publish commit: constant in it, ordered by time; a retried publish keeps it"),
-    ("entry_id", pa.int64(), "write task << 33 plus a number dense within task and partition"),
-    ("batch_index", pa.int32(), "place in the entry's batch; null outside a batch"),
-    ("batch_size", pa.int32(), "messages in the entry: 1 outside a batch"),
-    ("partition", pa.int32(), "partition of the topic; -1 where the topic has none"),
-    ("partition_key", pa.string(), "key for routing, Key_Shared and compaction"),
-    ("ordering_key", pa.string(), "key for Key_Shared that goes before the partition key"),
-    ("payload", pa.binary(), "the bytes; null is Pulsar's null value"),
-    ("properties", PROPERTIES, "the application's own names and values"),
-    ("event_time", TIME, "the application's time; null where it gave none"),
-    ("publish_time", TIME, "the producer's clock at publishing"),
-    ("deliver_at_time", TIME, "not to be delivered before; null = at once"),
-    ("producer_name", pa.string(), "name of the producer, unique among those connected"),
-    ("sequence_id", pa.int64(), "the producer's own number of the message"),
-    ("uuid", pa.string(), "joins the chunks of one message; null for a message in one piece"),
-    ("chunk_id", pa.int32(), "0..num_chunks_from_msg - 1"),
-    ("num_chunks_from_msg", pa.int32(), "chunks of the message"),
-    ("total_chunk_msg_size", pa.int64(), "bytes of the whole message"),
-    ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
-)))
+MESSAGES = TableSpec(
+    "messages",
+    "a message",
+    tuple(
+        Column(*c)
+        for c in (
+            (
+                "publish_id",
+                pa.string(),
+                "UUIDv7 of the publish commit: constant in it, ordered by time; a retried publish keeps it",
+            ),
+            ("entry_id", pa.int64(), "write task << 33 plus a number dense within task and partition"),
+            ("batch_index", pa.int32(), "place in the entry's batch; null outside a batch"),
+            ("batch_size", pa.int32(), "messages in the entry: 1 outside a batch"),
+            ("partition", pa.int32(), "partition of the topic; -1 where the topic has none"),
+            ("partition_key", pa.string(), "key for routing, Key_Shared and compaction"),
+            ("ordering_key", pa.string(), "key for Key_Shared that goes before the partition key"),
+            ("payload", pa.binary(), "the bytes; null is Pulsar's null value"),
+            ("properties", PROPERTIES, "the application's own names and values"),
+            ("event_time", TIME, "the application's time; null where it gave none"),
+            ("publish_time", TIME, "the producer's clock at publishing"),
+            ("deliver_at_time", TIME, "not to be delivered before; null = at once"),
+            ("producer_name", pa.string(), "name of the producer, unique among those connected"),
+            ("sequence_id", pa.int64(), "the producer's own number of the message"),
+            ("uuid", pa.string(), "joins the chunks of one message; null for a message in one piece"),
+            ("chunk_id", pa.int32(), "0..num_chunks_from_msg - 1"),
+            ("num_chunks_from_msg", pa.int32(), "chunks of the message"),
+            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message"),
+            ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
+        )
+    ),
+)
 
 VALID_UNTIL = "valid_until_ms"
 """Property of a request: until when it holds, in milliseconds since 1970 by the clock of who asks."""
 
-REQUESTS = TableSpec("requests", "something a client asks of the broker", tuple(Column(*c) for c in (
-    ("request_id", pa.string(), "names the request; its reply carries it"),
-    ("kind", pa.string(), "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, unsubscribe, keep_alive, close, "
-                          "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
-                          "drop_set_aside, retry_waiting_letters, drop_waiting_letters"),
-    ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
-    ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
-    ("topic", pa.string(), "full name of the topic, without a partition"),
-    ("partition", pa.int32(), "partition, -1 where the topic has none"),
-    ("subscription", pa.string(), "name of the subscription"),
-    ("first", pa.int64(), "first position asked about"),
-    ("last", pa.int64(), "last position asked about, inclusive"),
-    ("ack_set", pa.list_(pa.int64()), "batch indexes still unacknowledged, 64 a word, low bit first; null = the whole entry"),
-    ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
-    ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
-    ("request_time", TIME, "the client's clock"),
-    ("properties", PROPERTIES, "what only one kind of request needs; valid_until_ms, where somebody waits for "
-                               "the answer: refused with Timeout from then on"),
-)))
+REQUESTS = TableSpec(
+    "requests",
+    "something a client asks of the broker",
+    tuple(
+        Column(*c)
+        for c in (
+            ("request_id", pa.string(), "names the request; its reply carries it"),
+            (
+                "kind",
+                pa.string(),
+                "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
+                "unsubscribe, keep_alive, close, "
+                "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
+                "drop_set_aside, retry_waiting_letters, drop_waiting_letters",
+            ),
+            ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
+            ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            ("first", pa.int64(), "first position asked about"),
+            ("last", pa.int64(), "last position asked about, inclusive"),
+            (
+                "ack_set",
+                pa.list_(pa.int64()),
+                "batch indexes still unacknowledged, 64 a word, low bit first; null = the whole entry",
+            ),
+            ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
+            ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
+            ("request_time", TIME, "the client's clock"),
+            (
+                "properties",
+                PROPERTIES,
+                "what only one kind of request needs; valid_until_ms, where somebody waits for "
+                "the answer: refused with Timeout from then on",
+            ),
+        )
+    ),
+)
 
-CURSOR_LEDGER = TableSpec("cursor_ledger", "a fact of a subscription after a round", tuple(Column(*c) for c in (
-    ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
-    ("kind", pa.string(), "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
-                          "reply, set_aside"),
-    ("topic", pa.string(), "full name of the topic, without a partition"),
-    ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created anew starts clean"),
-    ("partition", pa.int32(), "partition, -1 where the topic has none"),
-    ("subscription", pa.string(), "name of the subscription"),
-    ("page", pa.int64(), "page, range: first position of the page; a page's rows replace all older rows of the page"),
-    ("first", pa.int64(), "page, range, letter, waiting_letter: first position; topic: the first one that was not "
-                          "trimmed; set_aside: row of the request within its commit, null = the whole commit"),
-    ("last", pa.int64(), "page, range, letter, waiting_letter: last position, inclusive; of the last page null; "
-                         "set_aside: the last version of several that are gone"),
-    ("status", pa.string(), "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
-                            "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
-                            "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
-                            "subscription"),
-    ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
-    ("delivery_round", pa.int64(), "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
-                                   "tried first, which names it with join_order"),
-    ("redelivery_count", pa.int32(), "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a timeout"),
-    ("due_time", TIME, "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
-                       "cursor: when a consumer that became active begins to receive; "
-                       "round: the broker's own clock, by which pending entries, cursors and "
-                       "leases fall due (null in rows of older releases, where it is the machine's); "
-                       "waiting_letter: when it is tried again, null: behind this round"),
-    ("ack_set", pa.list_(pa.int64()), "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; null = all"),
-    ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
-    ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
-    ("read_position", pa.int64(), "cursor: first position never delivered"),
-    ("subscription_type", pa.string(), "cursor: Exclusive, Failover, Shared or KeyShared while consumers are connected, else null"),
-    ("is_removed", pa.bool_(), "topic, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round"),
-    ("consumer_name", pa.string(), "consumer: its name"),
-    ("client_id", pa.string(), "consumer: the client it belongs to"),
-    ("priority_level", pa.int32(), "consumer: 0 is served first"),
-    ("permits", pa.int64(), "consumer: messages it may still be sent; negative after a batch larger than its permits"),
-    ("is_active", pa.bool_(), "consumer: receives on an Exclusive or Failover subscription; null on the others"),
-    ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
-    ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
-    ("join_order", pa.int64(), "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
-                               "first behind one round"),
-    ("msg_out_counter", pa.int64(), "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
-                                    "letterless: messages that were deleted or trimmed before their letter was written"),
-    ("msg_redeliver_counter", pa.int64(), "cursor, consumer: messages among them that had been delivered before"),
-    ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
-    ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
-    ("request_id", pa.string(), "reply: the request it answers; letter: the request that asked for it, null for entries "
-                                "given back too often; set_aside: the request's id"),
-    ("error", pa.string(), "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: "
-                           "name of what kept it from being written"),
-    ("text", pa.string(), "reply: the refusal in words, or the result as JSON; set_aside: what the exception said; "
-                          "waiting_letter: what kept it, in words"),
-    ("round_time", TIME, "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
-                         "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
-                         "waiting_letter: since when it waits"),
-    ("requests_version", pa.int64(), "round: the last version of the requests table that is consumed; set_aside: the "
-                                     "version that holds the request"),
-    ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
-    ("broker_id", pa.string(), "round: the broker that committed it"),
-    ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
-    ("properties", PROPERTIES, "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the request says"),
-)))
+CURSOR_LEDGER = TableSpec(
+    "cursor_ledger",
+    "a fact of a subscription after a round",
+    tuple(
+        Column(*c)
+        for c in (
+            ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
+            (
+                "kind",
+                pa.string(),
+                "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
+                "reply, set_aside",
+            ),
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created anew starts clean"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            (
+                "page",
+                pa.int64(),
+                "page, range: first position of the page; a page's rows replace all older rows of the page",
+            ),
+            (
+                "first",
+                pa.int64(),
+                "page, range, letter, waiting_letter: first position; topic: the first one that was not "
+                "trimmed; set_aside: row of the request within its commit, null = the whole commit",
+            ),
+            (
+                "last",
+                pa.int64(),
+                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; "
+                "set_aside: the last version of several that are gone",
+            ),
+            (
+                "status",
+                pa.string(),
+                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
+                "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
+                "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
+                "subscription",
+            ),
+            ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
+            (
+                "delivery_round",
+                pa.int64(),
+                "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
+                "tried first, which names it with join_order",
+            ),
+            (
+                "redelivery_count",
+                pa.int32(),
+                "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a "
+                "timeout",
+            ),
+            (
+                "due_time",
+                TIME,
+                "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
+                "cursor: when a consumer that became active begins to receive; "
+                "round: the broker's own clock, by which pending entries, cursors and "
+                "leases fall due (null in rows of older releases, where it is the machine's); "
+                "waiting_letter: when it is tried again, null: behind this round",
+            ),
+            (
+                "ack_set",
+                pa.list_(pa.int64()),
+                "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; "
+                "null = all",
+            ),
+            ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
+            ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
+            ("read_position", pa.int64(), "cursor: first position never delivered"),
+            (
+                "subscription_type",
+                pa.string(),
+                "cursor: Exclusive, Failover, Shared or KeyShared while consumers are connected, else null",
+            ),
+            (
+                "is_removed",
+                pa.bool_(),
+                "topic, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
+            ),
+            ("consumer_name", pa.string(), "consumer: its name"),
+            ("client_id", pa.string(), "consumer: the client it belongs to"),
+            ("priority_level", pa.int32(), "consumer: 0 is served first"),
+            (
+                "permits",
+                pa.int64(),
+                "consumer: messages it may still be sent; negative after a batch larger than its permits",
+            ),
+            (
+                "is_active",
+                pa.bool_(),
+                "consumer: receives on an Exclusive or Failover subscription; null on the others",
+            ),
+            ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
+            ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
+            (
+                "join_order",
+                pa.int64(),
+                "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
+                "first behind one round",
+            ),
+            (
+                "msg_out_counter",
+                pa.int64(),
+                "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
+                "letterless: messages that were deleted or trimmed before their letter was written",
+            ),
+            (
+                "msg_redeliver_counter",
+                pa.int64(),
+                "cursor, consumer: messages among them that had been delivered before",
+            ),
+            ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
+            ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
+            (
+                "request_id",
+                pa.string(),
+                "reply: the request it answers; letter: the request that asked for it, null for entries "
+                "given back too often; set_aside: the request's id",
+            ),
+            (
+                "error",
+                pa.string(),
+                "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: "
+                "name of what kept it from being written",
+            ),
+            (
+                "text",
+                pa.string(),
+                "reply: the refusal in words, or the result as JSON; set_aside: what the exception said; "
+                "waiting_letter: what kept it, in words",
+            ),
+            (
+                "round_time",
+                TIME,
+                "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
+                "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
+                "waiting_letter: since when it waits",
+            ),
+            (
+                "requests_version",
+                pa.int64(),
+                "round: the last version of the requests table that is consumed; set_aside: the "
+                "version that holds the request",
+            ),
+            ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
+            ("broker_id", pa.string(), "round: the broker that committed it"),
+            ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
+            (
+                "properties",
+                PROPERTIES,
+                "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the "
+                "request says",
+            ),
+        )
+    ),
+)
 
-LEDGERS = TableSpec("ledgers", "a run of entries of equal batch size in one file of a publish commit", tuple(Column(*c) for c in (
-    ("topic", pa.string(), "full name of the topic, without a partition"),
-    ("topic_id", pa.string(), "Delta's id of the topic's table"),
-    ("partition", pa.int32(), "partition, -1 where the topic has none"),
-    ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
-    ("publish_id", pa.string(), "the commit's publish id"),
-    ("first_entry_id", pa.int64(), "entry id of the run's first entry; of a note on foreign rows how many they are"),
-    ("first_position", pa.int64(), "its position: dense and in commit order within the partition; -1 in a note, which is no run: without a path it says that "
-                                   "the commit removed or rewrote rows, with one that the file holds rows which are no publish"),
-    ("entries", pa.int64(), "entries in the run"),
-    ("batch_size", pa.int32(), "messages in each entry of the run"),
-    ("min_publish_time", TIME, "earliest publish time in the file"),
-    ("max_publish_time", TIME, "latest publish time in the file"),
-    ("bytes", pa.int64(), "size of the file; shared by the runs of one file"),
-    ("has_delayed", pa.bool_(), "some entry of the file has a deliver-at time"),
-    ("has_chunks", pa.bool_(), "some entry of the file is a chunk"),
-    ("has_keys", pa.bool_(), "some entry of the file may have a key: false only where the log says that none has"),
-    ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
-)))
+LEDGERS = TableSpec(
+    "ledgers",
+    "a run of entries of equal batch size in one file of a publish commit",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
+            ("publish_id", pa.string(), "the commit's publish id"),
+            (
+                "first_entry_id",
+                pa.int64(),
+                "entry id of the run's first entry; of a note on foreign rows how many they are",
+            ),
+            (
+                "first_position",
+                pa.int64(),
+                "its position: dense and in commit order within the partition; -1 in a note, which is no run: "
+                "without a path it says that "
+                "the commit removed or rewrote rows, with one that the file holds rows which are no publish",
+            ),
+            ("entries", pa.int64(), "entries in the run"),
+            ("batch_size", pa.int32(), "messages in each entry of the run"),
+            ("min_publish_time", TIME, "earliest publish time in the file"),
+            ("max_publish_time", TIME, "latest publish time in the file"),
+            ("bytes", pa.int64(), "size of the file; shared by the runs of one file"),
+            ("has_delayed", pa.bool_(), "some entry of the file has a deliver-at time"),
+            ("has_chunks", pa.bool_(), "some entry of the file is a chunk"),
+            (
+                "has_keys",
+                pa.bool_(),
+                "some entry of the file may have a key: false only where the log says that none has",
+            ),
+            ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
+        )
+    ),
+)
 
-REPROCESSING = TableSpec("reprocessing", "a step of a job that sends dead letters back", tuple(Column(*c) for c in (
-    ("kind", pa.string(), "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages is done; "
-                          "sent: a letter of it that was sent"),
-    ("job_id", pa.string(), "the job, by the name its user gave it"),
-    ("topic", pa.string(), "full name of the dead letter topic"),
-    ("topic_id", pa.string(), "Delta's id of the dead letter topic's table"),
-    ("job_time", TIME, "when the step was recorded"),
-    ("table_version", pa.int64(), "job: the version of the dead letter topic's table that the job reads"),
-    ("text", pa.string(), "job: its settings and the letters it left, counted by cause, as JSON"),
-    ("subscription", pa.string(), "claim, sent: subscription the letter died on"),
-    ("destination", pa.string(), "claim, chunk, sent: full name of the topic the letter goes to"),
-    ("chunk", pa.int64(), "claim, chunk, sent: number of the commit within job and destination"),
-    ("number", pa.int64(), "claim, sent: number of the letter within job and destination; the sequence id of the message sent"),
-    ("message_id", pa.string(), "claim, sent: id of the letter, as printed"),
-    ("partition", pa.int32(), "claim, sent: partition of the letter"),
-    ("position", pa.int64(), "claim, sent: position of the letter"),
-    ("cause", pa.string(), "claim, sent: why the letter was written"),
-    ("replays", pa.int32(), "claim, sent: how often the message will have been sent back with this time"),
-    ("publish_id", pa.string(), "chunk, sent: publish id of the commit"),
-    ("letters", pa.int64(), "chunk: letters that were sent; the others the job's function dropped"),
-)))
+REPROCESSING = TableSpec(
+    "reprocessing",
+    "a step of a job that sends dead letters back",
+    tuple(
+        Column(*c)
+        for c in (
+            (
+                "kind",
+                pa.string(),
+                "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages "
+                "is done; "
+                "sent: a letter of it that was sent",
+            ),
+            ("job_id", pa.string(), "the job, by the name its user gave it"),
+            ("topic", pa.string(), "full name of the dead letter topic"),
+            ("topic_id", pa.string(), "Delta's id of the dead letter topic's table"),
+            ("job_time", TIME, "when the step was recorded"),
+            ("table_version", pa.int64(), "job: the version of the dead letter topic's table that the job reads"),
+            ("text", pa.string(), "job: its settings and the letters it left, counted by cause, as JSON"),
+            ("subscription", pa.string(), "claim, sent: subscription the letter died on"),
+            ("destination", pa.string(), "claim, chunk, sent: full name of the topic the letter goes to"),
+            ("chunk", pa.int64(), "claim, chunk, sent: number of the commit within job and destination"),
+            (
+                "number",
+                pa.int64(),
+                "claim, sent: number of the letter within job and destination; the sequence id of the message sent",
+            ),
+            ("message_id", pa.string(), "claim, sent: id of the letter, as printed"),
+            ("partition", pa.int32(), "claim, sent: partition of the letter"),
+            ("position", pa.int64(), "claim, sent: position of the letter"),
+            ("cause", pa.string(), "claim, sent: why the letter was written"),
+            ("replays", pa.int32(), "claim, sent: how often the message will have been sent back with this time"),
+            ("publish_id", pa.string(), "chunk, sent: publish id of the commit"),
+            ("letters", pa.int64(), "chunk: letters that were sent; the others the job's function dropped"),
+        )
+    ),
+)
 
 TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, REPROCESSING)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)

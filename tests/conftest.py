@@ -1,7 +1,9 @@
 """What tests share: one Spark session for the whole run, a root of their own, a clock they set.
 
-Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no Java.
+Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that, so ``pytest -m "not spark"`` needs no
+Java.
 """
+
 import os
 from datetime import datetime, timedelta, timezone
 
@@ -18,7 +20,8 @@ START = datetime(2024, 5, 17, 12, tzinfo=timezone.utc)
 
 
 class Clock:
-    """A clock that stands still until it is told otherwise. Calling it gives the time, as calling the system's clock does."""
+    """A clock that stands still until it is told otherwise. Calling it gives the time, as calling the system's clock
+    does."""
 
     def __init__(self, now: datetime = START):
         self.now = now
@@ -49,8 +52,14 @@ def pytest_collection_modifyitems(items):
 def spark(tmp_path_factory):
     from pulsar_spark.storage.session import spark_session  # here, so that tests without Spark do not import it
 
-    session = spark_session("pulsar_spark tests", master="local[2]", settings={
-        "spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    session = spark_session(
+        "pulsar_spark tests",
+        master="local[2]",
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
     yield session
     session.stop()
 

@@ -1,4 +1,5 @@
 """Brokers that die at a write."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,12 +15,15 @@ class Crash(BaseException):
 
 @contextmanager
 def crash_at(engine: SparkEngine, table: str, when: str) -> Iterator[None]:
-    """Make the next append to *table* (``ledgers``, ``cursor_ledger``, or ``letters`` for a letter topic) the last thing the broker does, or, where *when* is
-    ``before``, the thing it does not come to; with ``never`` nothing happens."""
+    """Make the next append to *table* (``ledgers``, ``cursor_ledger``, or ``letters`` for a letter topic) the last
+    thing the broker does, or, where *when* is ``before``, the thing it does not come to; with ``never`` nothing
+    happens."""
     if when == "never":
         yield
         return
-    owner, name = (LetterTable, "append_once") if table == "letters" else (getattr(engine.rounds, table), "append_fenced")
+    owner, name = (
+        (LetterTable, "append_once") if table == "letters" else (getattr(engine.rounds, table), "append_fenced")
+    )
     append = getattr(owner, name)
 
     def append_and_die(*arguments):

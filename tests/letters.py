@@ -1,4 +1,6 @@
-"""Hand-made dead letters: letter *n* is message *n* of a topic of two partitions, written a minute after the one before."""
+"""Hand-made dead letters: letter *n* is message *n* of a topic of two partitions, written a minute after the one
+before."""
+
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.protocol.letters import dead_letter_properties, dead_letter_topic
@@ -14,8 +16,11 @@ WRITTEN = datetime(2024, 5, 1, tzinfo=timezone.utc)
 EVENT = datetime(2024, 4, 1, tzinfo=timezone.utc)
 
 
-def write_letters(layout: Layout, numbers: range, *, topic: str = LETTERS, more: dict | None = None, payload: bytes | None = None) -> None:
-    """Write letters in one commit: even ones redelivered, odd ones reconsumed, of keys k0, k1 and k2 in turn, with the properties *more*.
+def write_letters(
+    layout: Layout, numbers: range, *, topic: str = LETTERS, more: dict | None = None, payload: bytes | None = None
+) -> None:
+    """Write letters in one commit: even ones redelivered, odd ones reconsumed, of keys k0, k1 and k2 in turn, with the
+    properties *more*.
 
     The payload is the number unless one is given for all.
     """
@@ -24,9 +29,26 @@ def write_letters(layout: Layout, numbers: range, *, topic: str = LETTERS, more:
     rows = []
     for entry, number in enumerate(numbers):
         told = {"colour": "red", "RECONSUMETIMES": "16", "DELAY_TIME": "5", **(more or {})}
-        properties = dead_letter_properties(told, topic=TOPIC, subscription=SUBSCRIPTION, message_id=f"(7,{number},{number % 2},-1)",
-                                            cause=(REDELIVERED, RECONSUMED)[number % 2], attempts=number)
-        rows.append({"publish_id": f"{numbers.start:032x}", "entry_id": entry, "batch_size": 1, "partition": -1, "payload": payload or str(number).encode(),
-                     "partition_key": f"k{number % 3}", "ordering_key": "o", "event_time": EVENT, "properties": properties,
-                     "publish_time": WRITTEN + timedelta(minutes=number)})
+        properties = dead_letter_properties(
+            told,
+            topic=TOPIC,
+            subscription=SUBSCRIPTION,
+            message_id=f"(7,{number},{number % 2},-1)",
+            cause=(REDELIVERED, RECONSUMED)[number % 2],
+            attempts=number,
+        )
+        rows.append(
+            {
+                "publish_id": f"{numbers.start:032x}",
+                "entry_id": entry,
+                "batch_size": 1,
+                "partition": -1,
+                "payload": payload or str(number).encode(),
+                "partition_key": f"k{number % 3}",
+                "ordering_key": "o",
+                "event_time": EVENT,
+                "properties": properties,
+                "publish_time": WRITTEN + timedelta(minutes=number),
+            }
+        )
     AppendTable(read_topic(layout, topic).path).append(MESSAGES.rows(rows))

@@ -1,9 +1,11 @@
 """The reference broker: dicts and lists, no Spark, no tables, no ranges; the plan of a round must agree with it.
 
-A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4 says in its order:
-membership and the requests that move a cursor, one after another; then all acknowledgements; then all returns; then one dispatch. Policies are those
-of semantics 0 where they differ from Pulsar. Letters are noted, not published. Not modelled: chunks, keys, the delay index.
+A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4
+says in its order: membership and the requests that move a cursor, one after another; then all acknowledgements; then
+all returns; then one dispatch. Policies are those of semantics 0 where they differ from Pulsar. Letters are noted, not
+published. Not modelled: chunks, keys, the delay index.
 """
+
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -15,7 +17,8 @@ from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 
 
 class Reply(NamedTuple):
-    """An answer: *error* is the name of a class in ``pulsar_spark.errors`` or None. A reset names a consumer and no request."""
+    """An answer: *error* is the name of a class in ``pulsar_spark.errors`` or None. A reset names a consumer and no
+    request."""
 
     request_id: str | None
     consumer_id: str | None
@@ -28,12 +31,21 @@ class Refused(Exception):
 
 
 class Model:
-    def __init__(self, *, max_unacked_messages_per_consumer: int = 50_000, max_unacked_messages_per_subscription: int = 200_000,
-                 max_consumers_per_subscription: int = 0, active_consumer_failover_delay_ms: int = 1_000, max_unacked_messages_per_broker: int = 0):
-        self.limits = {"max_unacked_messages_per_consumer": max_unacked_messages_per_consumer,
-                       "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
-                       "max_consumers_per_subscription": max_consumers_per_subscription,
-                       "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms}
+    def __init__(
+        self,
+        *,
+        max_unacked_messages_per_consumer: int = 50_000,
+        max_unacked_messages_per_subscription: int = 200_000,
+        max_consumers_per_subscription: int = 0,
+        active_consumer_failover_delay_ms: int = 1_000,
+        max_unacked_messages_per_broker: int = 0,
+    ):
+        self.limits = {
+            "max_unacked_messages_per_consumer": max_unacked_messages_per_consumer,
+            "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
+            "max_consumers_per_subscription": max_consumers_per_subscription,
+            "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms,
+        }
         self.broker_limit, self.is_broker_blocked = max_unacked_messages_per_broker, False
         self.policies: dict[str, dict[str, str]] = {}
         self.checked_ms: dict[str, int] = {}
@@ -49,14 +61,27 @@ class Model:
 
     def create_topic(self, topic: str, partitions: int = 0) -> None:
         for partition in range(partitions) if partitions else (-1,):
-            self.batches[topic, partition], self.publish_ms[topic, partition], self.deliver_ms[topic, partition] = [], [], []
+            self.batches[topic, partition], self.publish_ms[topic, partition], self.deliver_ms[topic, partition] = (
+                [],
+                [],
+                [],
+            )
 
-    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None,
-                deliver_at_ms: list[int | None] | None = None) -> list[int]:
-        """Append entries of so many messages each; gives their positions. The time is that of the last round unless given."""
+    def publish(
+        self,
+        topic: str,
+        partition: int,
+        entries: list[int],
+        publish_time_ms: int | None = None,
+        deliver_at_ms: list[int | None] | None = None,
+    ) -> list[int]:
+        """Append entries of so many messages each; gives their positions. The time is that of the last round unless
+        given."""
         log = self.batches[topic, partition]
         log.extend(entries)
-        self.publish_ms[topic, partition].extend([self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries))
+        self.publish_ms[topic, partition].extend(
+            [self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries)
+        )
         self.deliver_ms[topic, partition].extend(deliver_at_ms or [None] * len(entries))
         return list(range(len(log) - len(entries), len(log)))
 
@@ -75,12 +100,15 @@ class Model:
             cursor.apply_acks(batches, deliver_ms)
             cursor.apply_returns(now_ms, batches)
             unread = cursor.read(deliver_ms, now_ms, has_work=has_work)
-            deliveries += cursor.dispatch(batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms)
+            deliveries += cursor.dispatch(
+                batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms
+            )
         self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
     def restart(self, now_ms: int) -> None:
-        """Another broker takes over: it knows all that was committed, hears of every client anew, and looks after backlogs at once."""
+        """Another broker takes over: it knows all that was committed, hears of every client anew, and looks after
+        backlogs at once."""
         for cursor in self.cursors.values():
             for consumer in cursor.consumers.values():
                 consumer.heard_ms = now_ms
@@ -90,15 +118,29 @@ class Model:
         """The cursor as plain values; positions are numbers, ranges inclusive pairs, times milliseconds."""
         cursor, batches = self.cursors[topic, partition, subscription], self.batches[topic, partition]
         return {
-            "mark_delete_position": cursor.mark_delete, "read_position": cursor.read_position, "subscription_type": cursor.subscription_type,
-            "is_blocked": cursor.is_blocked, "is_blocked_by_broker": cursor.is_blocked_by_broker, "acknowledged": as_ranges(cursor.acknowledged),
-            "pending": {position: (held.consumer_id, held.redelivery_count, held.due_ms) for position, held in sorted(cursor.pending.items())},
-            "replay": {position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())},
+            "mark_delete_position": cursor.mark_delete,
+            "read_position": cursor.read_position,
+            "subscription_type": cursor.subscription_type,
+            "is_blocked": cursor.is_blocked,
+            "is_blocked_by_broker": cursor.is_blocked_by_broker,
+            "acknowledged": as_ranges(cursor.acknowledged),
+            "pending": {
+                position: (held.consumer_id, held.redelivery_count, held.due_ms)
+                for position, held in sorted(cursor.pending.items())
+            },
+            "replay": {
+                position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())
+            },
             "ack_sets": dict(sorted(cursor.ack_sets.items())),
-            "consumers": {consumer_id: {
-                "permits": consumer.permits, "unacked": cursor.unacked(batches, consumer_id),
-                "is_active": consumer_id == cursor.active_id if cursor.is_single_active() else None, "is_blocked": consumer.is_blocked,
-            } for consumer_id, consumer in sorted(cursor.consumers.items())},
+            "consumers": {
+                consumer_id: {
+                    "permits": consumer.permits,
+                    "unacked": cursor.unacked(batches, consumer_id),
+                    "is_active": consumer_id == cursor.active_id if cursor.is_single_active() else None,
+                    "is_blocked": consumer.is_blocked,
+                }
+                for consumer_id, consumer in sorted(cursor.consumers.items())
+            },
         }
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:
@@ -106,7 +148,8 @@ class Model:
         return sorted(self.dead_letters[topic, subscription])
 
     def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
-        """The retry letters of a subscription, of all partitions; *attempts* is how often the message was put off with that."""
+        """The retry letters of a subscription, of all partitions; *attempts* is how often the message was put off with
+        that."""
         return sorted(self.retry_letters[topic, subscription])
 
     def subscriptions(self, topic: str) -> list[str]:
@@ -114,12 +157,18 @@ class Model:
 
     def _hold_back(self) -> None:
         """Who is held back from the next round on by the limit of all unacknowledged messages (4.5)."""
-        unacked = {key: cursor.unacked(self.batches[key[:2]]) for key, cursor in self.cursors.items() if cursor.has_limits()}
+        unacked = {
+            key: cursor.unacked(self.batches[key[:2]]) for key, cursor in self.cursors.items() if cursor.has_limits()
+        }
         out, share = sum(unacked.values()), int(self.broker_limit * 0.16)
-        self.is_broker_blocked = self.broker_limit > 0 and (out >= self.broker_limit or (self.is_broker_blocked and out >= max(self.broker_limit // 2, 1)))
+        self.is_broker_blocked = self.broker_limit > 0 and (
+            out >= self.broker_limit or (self.is_broker_blocked and out >= max(self.broker_limit // 2, 1))
+        )
         for key, cursor in self.cursors.items():
             held = unacked.get(key, 0)
-            cursor.is_blocked_by_broker = self.is_broker_blocked and (held > share or (cursor.is_blocked_by_broker and held >= max(share // 2, 1)))
+            cursor.is_blocked_by_broker = self.is_broker_blocked and (
+                held > share or (cursor.is_blocked_by_broker and held >= max(share // 2, 1))
+            )
 
     def _policies(self, topic: str) -> dict[str, str]:
         return self.policies.get(_namespace(topic), {}) | self.policies.get(topic, {})
@@ -128,54 +177,100 @@ class Model:
         return {name: int(self._policies(topic).get(name, default)) for name, default in self.limits.items()}
 
     def _maintain(self) -> None:
-        """Idle subscriptions, time to live and the quota of time, topic by topic; the quota of size is not modelled (3.29-3.31)."""
+        """Idle subscriptions, time to live and the quota of time, topic by topic; the quota of size is not modelled
+        (3.29-3.31)."""
         for topic in {name: None for name, _ in self.publish_ms}:
             policies = self._policies(topic)
-            ttl, age, idle, every = (int(policies.get(name, default)) for name, default in (
-                ("message_ttl_seconds", 0), ("backlog_quota_seconds", 0), ("subscription_expiration_minutes", 0), ("ttl_check_seconds", 60)))
+            ttl, age, idle, every = (
+                int(policies.get(name, default))
+                for name, default in (
+                    ("message_ttl_seconds", 0),
+                    ("backlog_quota_seconds", 0),
+                    ("subscription_expiration_minutes", 0),
+                    ("ttl_check_seconds", 60),
+                )
+            )
             every_ms = 1000 if topic in self.exceeded else 1000 * every
-            if not (ttl or age or idle or topic in self.exceeded) or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms:
+            if (
+                not (ttl or age or idle or topic in self.exceeded)
+                or self.checked_ms.get(topic, -every_ms) + every_ms > self.now_ms
+            ):
                 continue
             self.checked_ms[topic] = self.now_ms
             if idle:
                 self._delete_idle(topic, idle)
             is_evicting = policies.get("backlog_quota_policy") == "consumer_backlog_eviction"
-            is_over = [self._maintain_cursor(cursor, ttl, age, is_evicting) for cursor in self.cursors.values() if cursor.topic == topic]
+            is_over = [
+                self._maintain_cursor(cursor, ttl, age, is_evicting)
+                for cursor in self.cursors.values()
+                if cursor.topic == topic
+            ]
             (self.exceeded.add if any(is_over) and not is_evicting else self.exceeded.discard)(topic)
 
     def _delete_idle(self, topic: str, minutes: int) -> None:
-        """Subscriptions without a consumer on any partition, all of whose cursors nobody came to or left for so long (3.31)."""
+        """Subscriptions without a consumer on any partition, all of whose cursors nobody came to or left for so long
+        (3.31)."""
         for subscription in self.subscriptions(topic):
-            cursors = [cursor for cursor in self.cursors.values() if (cursor.topic, cursor.subscription) == (topic, subscription)]
-            if not any(cursor.consumers or self.now_ms - cursor.last_active_ms <= 60_000 * minutes for cursor in cursors):
+            cursors = [
+                cursor
+                for cursor in self.cursors.values()
+                if (cursor.topic, cursor.subscription) == (topic, subscription)
+            ]
+            if not any(
+                cursor.consumers or self.now_ms - cursor.last_active_ms <= 60_000 * minutes for cursor in cursors
+            ):
                 for cursor in cursors:
                     del self.cursors[cursor.topic, cursor.partition, cursor.subscription]
 
     def _maintain_cursor(self, cursor: Cursor, ttl: int, age: int, is_evicting: bool) -> bool:
         """Is it above the quota?"""
-        published_ms, deliver_ms = self.publish_ms[cursor.topic, cursor.partition], self.deliver_ms[cursor.topic, cursor.partition]
+        published_ms, deliver_ms = (
+            self.publish_ms[cursor.topic, cursor.partition],
+            self.deliver_ms[cursor.topic, cursor.partition],
+        )
         if ttl and not self._is_spared(cursor, published_ms, self.now_ms - 1000 * ttl):
             self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, deliver_ms)
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
-        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1:])
+        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1 :])
 
     def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
         """Is it connected, its backlog small and the oldest entry of it not old enough? (3.29)"""
         behind = range(cursor.mark_delete + 1, len(published_ms))
         backlog = [position for position in behind if not cursor.is_done(position)]
-        return bool(cursor.consumers) and len(backlog) < 1000 and all(published_ms[position] >= before_ms for position in behind[:1])
+        return (
+            bool(cursor.consumers)
+            and len(backlog) < 1000
+            and all(published_ms[position] >= before_ms for position in behind[:1])
+        )
 
-    def _drop_older(self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]) -> None:
-        """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before (0.26)."""
+    def _drop_older(
+        self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]
+    ) -> None:
+        """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
+        (0.26)."""
         newest = max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
-        cursor.acks += [(position, position, None, False) for position in range(newest + 1) if deliver_ms[position] is None or deliver_ms[position] < before_ms]
+        cursor.acks += [
+            (position, position, None, False)
+            for position in range(newest + 1)
+            if deliver_ms[position] is None or deliver_ms[position] < before_ms
+        ]
 
     def _answer(self, request: dict) -> list[Reply]:
         """Do what comes before the acknowledgements, note the rest down at the cursor; the replies in order."""
         kind, properties = request["kind"], request.get("properties") or {}
-        has_reply = kind in ("subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload", "policy")
+        has_reply = kind in (
+            "subscribe",
+            "seek",
+            "unsubscribe",
+            "create_subscription",
+            "skip",
+            "clear_backlog",
+            "expire",
+            "unload",
+            "policy",
+        )
         has_reply |= kind == "close" and request.get("consumer_id") is not None
         has_reply |= properties.get("receipt") == "true"
         try:
@@ -206,8 +301,16 @@ class Model:
         if key[:2] not in self.batches:
             raise Refused("TopicNotFound")
         start = 0 if initial_position == "Earliest" else len(self.batches[key[:2]])
-        return self.cursors.setdefault(key, Cursor(*key, mark_delete=start - 1, read_position=start, letters=self.dead_letters[key[0], key[2]],
-                                                   last_active_ms=self.now_ms))
+        return self.cursors.setdefault(
+            key,
+            Cursor(
+                *key,
+                mark_delete=start - 1,
+                read_position=start,
+                letters=self.dead_letters[key[0], key[2]],
+                last_active_ms=self.now_ms,
+            ),
+        )
 
     def _subscribe(self, request: dict, properties: dict) -> None:
         asked = properties["subscription_type"]
@@ -225,9 +328,20 @@ class Model:
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
         cursor.last_active_ms = self.now_ms
-        cursor.join(Consumer(request["consumer_id"], request["client_id"], properties["consumer_name"], int(properties.get("priority_level", 0)),
-                             cursor.joined, int(properties["lease_ms"]), self.now_ms,
-                             has_unacked_limits=properties.get("max_unacked_messages") != "0"), asked, active_from_ms=self._active_from(cursor))
+        cursor.join(
+            Consumer(
+                request["consumer_id"],
+                request["client_id"],
+                properties["consumer_name"],
+                int(properties.get("priority_level", 0)),
+                cursor.joined,
+                int(properties["lease_ms"]),
+                self.now_ms,
+                has_unacked_limits=properties.get("max_unacked_messages") != "0",
+            ),
+            asked,
+            active_from_ms=self._active_from(cursor),
+        )
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
         if (request["topic"], request["partition"], request["subscription"]) in self.cursors:
@@ -240,7 +354,9 @@ class Model:
 
     def _ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
-        cursor.acks.append((first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False))
+        cursor.acks.append(
+            (first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False)
+        )
 
     def _cumulative_ack(self, request: dict, properties: dict) -> None:
         left = request.get("ack_set")
@@ -253,7 +369,8 @@ class Model:
             cursor.acks.append((last, last, tuple(left), True))
 
     def _reconsume_later(self, request: dict, properties: dict) -> None:
-        """A letter, unless the message is acknowledged already, be it in this round; and the acknowledgement (4.23, 0.27)."""
+        """A letter, unless the message is acknowledged already, be it in this round; and the acknowledgement (4.23,
+        0.27)."""
         asked = reconsume_later_of(properties)
         if asked.is_cumulative and self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
             raise Refused("CumulativeAcknowledgementNotAllowedError")
@@ -261,12 +378,17 @@ class Model:
         batch_size = self.batches[cursor.topic, cursor.partition][position]
         index = 0 if batch_size == 1 else asked.batch_index
         kept = ack_sets.indexes(cursor.kept(position, self.batches[cursor.topic, cursor.partition]))
-        if first != position or (kept and (index not in range(batch_size) or index in ack_sets.indexes(request.get("ack_set") or ()))):
+        if first != position or (
+            kept and (index not in range(batch_size) or index in ack_sets.indexes(request.get("ack_set") or ()))
+        ):
             raise Refused("InvalidMessage")
         if index in kept:
             letters = self.dead_letters if asked.is_dead else self.retry_letters
             letters[cursor.topic, cursor.subscription].append(
-                Letter(cursor.partition, position, index if batch_size > 1 else -1, int(asked.properties[RECONSUME_TIMES])))
+                Letter(
+                    cursor.partition, position, index if batch_size > 1 else -1, int(asked.properties[RECONSUME_TIMES])
+                )
+            )
         if asked.is_cumulative:
             self._cumulative_ack(request, properties)
         else:
@@ -285,7 +407,9 @@ class Model:
         end = self._end(cursor)
         if "publish_time_ms" in properties:
             times = self.publish_ms[cursor.topic, cursor.partition]
-            target = next((position for position, at in enumerate(times) if at >= int(properties["publish_time_ms"])), end)
+            target = next(
+                (position for position, at in enumerate(times) if at >= int(properties["publish_time_ms"])), end
+            )
         else:
             target = {"earliest": 0, "latest": end}.get(properties["position"])
             target = min(max(int(properties["position"]), 0), end) if target is None else target
@@ -293,11 +417,16 @@ class Model:
         return [Reply(None, consumer_id, None, "reset") for consumer_id in sorted(cursor.consumers)]
 
     def _skip(self, request: dict, properties: dict) -> None:
-        """The next n entries that are not acknowledged, be it as a whole and earlier in this round, and all before them (3.27)."""
+        """The next n entries that are not acknowledged, be it as a whole and earlier in this round, and all before them
+        (3.27)."""
         cursor = self._cursor(request)
-        asked = {position for first, last, left, _ in cursor.acks if left is None for position in range(first, last + 1)}
-        backlog = [position for position in range(self._end(cursor)) if not cursor.is_done(position) and position not in asked]
-        skipped = backlog[:int(properties["messages"])]
+        asked = {
+            position for first, last, left, _ in cursor.acks if left is None for position in range(first, last + 1)
+        }
+        backlog = [
+            position for position in range(self._end(cursor)) if not cursor.is_done(position) and position not in asked
+        ]
+        skipped = backlog[: int(properties["messages"])]
         cursor.done_up_to(max(skipped, default=cursor.mark_delete))
 
     def _clear_backlog(self, request: dict, properties: dict) -> None:

@@ -1,8 +1,10 @@
 """The reference cursor: one subscription of one topic partition, entry by entry, as dull as possible.
 
-A dict per status and position, and one method per step of a round. Where the rules leave room (semantics 0.28) the choices are those of the
-round itself: who stands where in line, how wide a turn is. Slow on purpose; nothing here is shared with the package but the pure rules.
+A dict per status and position, and one method per step of a round. Where the rules leave room (semantics 0.28) the
+choices are those of the round itself: who stands where in line, how wide a turn is. Slow on purpose; nothing here is
+shared with the package but the pure rules.
 """
+
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -28,7 +30,8 @@ class Delivery(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """A dead letter: of which message, and how often that was delivered in vain. *batch_index* is -1 outside a batch."""
+    """A dead letter: of which message, and how often that was delivered in vain. *batch_index* is -1 outside a
+    batch."""
 
     partition: int
     position: int
@@ -103,7 +106,8 @@ class Cursor:
         self._choose_active(active_from_ms)
 
     def leave(self, consumer_id: str, *, active_from_ms: int) -> None:
-        """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1, 2.19)."""
+        """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1,
+        2.19)."""
         if consumer_id not in self.consumers:
             return
         del self.consumers[consumer_id]
@@ -113,10 +117,15 @@ class Cursor:
             self.subscription_type, self.is_blocked_by_broker = None, False
 
     def _choose_active(self, active_from_ms: int) -> None:
-        """Who receives, on Exclusive and Failover. What the one before held comes back, and on Failover its successor waits a little (2.10, 2.11)."""
+        """Who receives, on Exclusive and Failover. What the one before held comes back, and on Failover its successor
+        waits a little (2.10, 2.11)."""
         before, self.active_id = self.active_id, None
         if self.is_single_active():
-            found = active_consumer([consumer.in_line() for consumer in self.consumers.values()], partition_index=self.partition, topic_name=self.topic)
+            found = active_consumer(
+                [consumer.in_line() for consumer in self.consumers.values()],
+                partition_index=self.partition,
+                topic_name=self.topic,
+            )
             self.active_id = found and found.consumer_id
         if before is not None and before != self.active_id:
             self.left.add(before)
@@ -132,10 +141,15 @@ class Cursor:
 
     def unacked(self, batches: list[int], consumer_id: str | None = None) -> int:
         """Unacknowledged messages out at one consumer, or at all."""
-        return sum(self.weight(position, batches) for position, held in self.pending.items() if consumer_id in (None, held.consumer_id))
+        return sum(
+            self.weight(position, batches)
+            for position, held in self.pending.items()
+            if consumer_id in (None, held.consumer_id)
+        )
 
     def move_to(self, position: int) -> None:
-        """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked earlier in this round (3.26)."""
+        """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked
+        earlier in this round (3.26)."""
         self.mark_delete, self.read_position = position - 1, position
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
@@ -150,8 +164,8 @@ class Cursor:
         self._advance()
 
     def apply_acks(self, batches: list[int], deliver_ms: list[int | None]) -> None:
-        """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left of one that was never delivered waits as
-        replay; on Shared for its deliver time."""
+        """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
+        of one that was never delivered waits as replay; on Shared for its deliver time."""
         for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
                 if self.is_done(position):
@@ -163,7 +177,9 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending:
-                    self.replay.setdefault(position, Replay(0, None if self.is_single_active() else deliver_ms[position]))
+                    self.replay.setdefault(
+                        position, Replay(0, None if self.is_single_active() else deliver_ms[position])
+                    )
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
@@ -188,9 +204,14 @@ class Cursor:
         self.read_position = max(self.read_position, self.mark_delete + 1)
 
     def asking(self, now_ms: int) -> set[str]:
-        """The consumers whose requests for redelivery arrive now, whatever comes of them (4.4): before acknowledgements are applied."""
+        """The consumers whose requests for redelivery arrive now, whatever comes of them (4.4): before acknowledgements
+        are applied."""
         due = {held.consumer_id for held in self.pending.values() if held.due_ms is not None and held.due_ms <= now_ms}
-        return self.redeliver_all | due | {consumer_id for _, _, consumer_id, delay_ms in self.negative_acks if delay_ms <= 0}
+        return (
+            self.redeliver_all
+            | due
+            | {consumer_id for _, _, consumer_id, delay_ms in self.negative_acks if delay_ms <= 0}
+        )
 
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         """Entries that come back become replay, or die (4.21, 4.26)."""
@@ -198,10 +219,15 @@ class Cursor:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
                     held.due_ms = now_ms + delay_ms
-        counted = {position for position, held in self.pending.items()
-                   if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)}
+        counted = {
+            position
+            for position, held in self.pending.items()
+            if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)
+        }
         is_rewound = bool(counted) and self.is_single_active()
-        uncounted = {position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left} - counted
+        uncounted = {
+            position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left
+        } - counted
         for position in counted | uncounted:
             back = Replay(self.pending.pop(position).redelivery_count + (position in counted))
             if position in counted and 0 < self.max_redeliver_count < back.redelivery_count:
@@ -213,7 +239,9 @@ class Cursor:
     def _die(self, position: int, attempts: int, batches: list[int]) -> None:
         """A letter for each message of the entry that is not acknowledged; then the entry is (4.27)."""
         left = ack_sets.indexes(self.ack_sets.get(position, ack_sets.full(batches[position])))
-        self.letters.extend(Letter(self.partition, position, index if batches[position] > 1 else -1, attempts) for index in left)
+        self.letters.extend(
+            Letter(self.partition, position, index if batches[position] > 1 else -1, attempts) for index in left
+        )
         self._done(position)
 
     def has_work(self, now_ms: int) -> bool:
@@ -222,18 +250,25 @@ class Cursor:
         return bool(asked) or any(held.due_ms is not None and held.due_ms <= now_ms for held in self.pending.values())
 
     def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool) -> list[int]:
-        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared those that it meets before their deliver time do not go
-        out, and wait for it as replay; the other types know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
+        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared those that it
+        meets before their deliver time do not go out, and wait for it as replay; the other types know none (2.6, 4.9).
+        Nothing is read while all are blocked and nothing happens."""
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
             return []
-        is_held_back = all(consumer.is_blocked for consumer in receivers) or (self.is_blocked and not self._due_replay(now_ms))
+        is_held_back = all(consumer.is_blocked for consumer in receivers) or (
+            self.is_blocked and not self._due_replay(now_ms)
+        )
         if is_held_back and not has_work and not self.is_single_active():
             return []
         unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
         met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
-        early = [] if self.is_single_active() else [position for position in met if deliver_ms[position] is not None and deliver_ms[position] > now_ms]
+        early = (
+            []
+            if self.is_single_active()
+            else [position for position in met if deliver_ms[position] is not None and deliver_ms[position] > now_ms]
+        )
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
@@ -243,13 +278,19 @@ class Cursor:
         of deliver time (0.21)."""
         if self.is_single_active():
             return sorted(self.replay)
-        due = [(back.due_ms or 0, position) for position, back in self.replay.items() if back.due_ms is None
-               or back.due_ms <= now_ms]
+        due = [
+            (back.due_ms or 0, position)
+            for position, back in self.replay.items()
+            if back.due_ms is None or back.due_ms <= now_ms
+        ]
         return [position for _, position in sorted(due)]
 
     def _receivers(self, now_ms: int) -> list[Consumer]:
-        return [consumer for consumer in self.consumers.values()
-                if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)]
+        return [
+            consumer
+            for consumer in self.consumers.values()
+            if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)
+        ]
 
     def _is_known(self, position: int) -> bool:
         return self.is_done(position) or position in self.pending or position in self.replay
@@ -262,13 +303,28 @@ class Cursor:
         """Do limits of unacknowledged messages hold?"""
         return not self.is_single_active() and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
-    def dispatch(self, batches: list[int], unread: list[int], *, limits: dict[str, int], asked: set[str], round_number: int, now_ms: int) -> list[Delivery]:
+    def dispatch(
+        self,
+        batches: list[int],
+        unread: list[int],
+        *,
+        limits: dict[str, int],
+        asked: set[str],
+        round_number: int,
+        now_ms: int,
+    ) -> list[Delivery]:
         """Hand out what is to come again and *unread*; sets the blocked flags. Positions ascend within a consumer."""
         is_unlimited = not self.has_limits()
         limit = 0 if is_unlimited else limits["max_unacked_messages_per_consumer"]
         unacked = {consumer_id: self.unacked(batches, consumer_id) for consumer_id in self.consumers}
-        blocked = {consumer_id: limit > 0 and (unacked[consumer_id] >= limit or (
-            consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)) for consumer_id, consumer in self.consumers.items()}
+        blocked = {
+            consumer_id: limit > 0
+            and (
+                unacked[consumer_id] >= limit
+                or (consumer.is_blocked and consumer_id not in asked and unacked[consumer_id] > limit // 2)
+            )
+            for consumer_id, consumer in self.consumers.items()
+        }
         receivers = self._receivers(now_ms)
         total_permits = sum(consumer.permits for consumer in receivers)
 
@@ -279,29 +335,44 @@ class Cursor:
 
         subscription_limit = 0 if is_unlimited else limits["max_unacked_messages_per_subscription"]
         out = self.unacked(batches)
-        is_reading_blocked = subscription_limit > 0 and (out >= subscription_limit or (self.is_blocked and out >= subscription_limit // 2))
+        is_reading_blocked = subscription_limit > 0 and (
+            out >= subscription_limit or (self.is_blocked and out >= subscription_limit // 2)
+        )
         if is_reading_blocked:
             unread = []
         elif subscription_limit > 0:
-            unread = unread[:max(1, (subscription_limit - out) // heaviest)]
+            unread = unread[: max(1, (subscription_limit - out) // heaviest)]
 
         deliveries, candidates = [], sorted(replay + unread) if self.is_single_active() else replay + unread
-        for consumer_id, width in self._turns(receivers, blocked, unacked, limit, heaviest, min(offered, total_permits), round_number):
+        for consumer_id, width in self._turns(
+            receivers, blocked, unacked, limit, heaviest, min(offered, total_permits), round_number
+        ):
             for position in candidates[:width]:
                 deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
             candidates = candidates[width:]
 
         for consumer_id, consumer in self.consumers.items():
             consumer.is_blocked = blocked[consumer_id] or 0 < limit <= self.unacked(batches, consumer_id)
-        while self.is_done(self.read_position) or self.read_position in self.pending or self.read_position in self.replay:
+        while (
+            self.is_done(self.read_position) or self.read_position in self.pending or self.read_position in self.replay
+        ):
             self.read_position += 1
         self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
         self.acks, self.negative_acks, self.redeliver_all, self.left, self.is_asked = [], [], set(), set(), False
         return deliveries
 
-    def _turns(self, receivers: list[Consumer], blocked: dict[str, bool], unacked: dict[str, int], limit: int, heaviest: int, offered: int,
-               round_number: int) -> list[tuple[str, int]]:
-        """Who may take how many entries, in line: level by level, in a level first a fair share each, then what is left (2.14-2.17, 0.28)."""
+    def _turns(
+        self,
+        receivers: list[Consumer],
+        blocked: dict[str, bool],
+        unacked: dict[str, int],
+        limit: int,
+        heaviest: int,
+        offered: int,
+        round_number: int,
+    ) -> list[tuple[str, int]]:
+        """Who may take how many entries, in line: level by level, in a level first a fair share each, then what is left
+        (2.14-2.17, 0.28)."""
         order = [candidate.consumer_id for candidate in dispatch_order([consumer.in_line() for consumer in receivers])]
         turns = []
         for level in sorted({consumer.priority_level for consumer in receivers}):
@@ -323,4 +394,12 @@ class Cursor:
         back = self.replay.pop(position, Replay(0))
         self.pending[position] = Pending(consumer.consumer_id, back.redelivery_count)
         consumer.permits -= self.weight(position, batches)
-        return Delivery(self.topic, self.partition, self.subscription, consumer.consumer_id, position, back.redelivery_count, self.ack_sets.get(position))
+        return Delivery(
+            self.topic,
+            self.partition,
+            self.subscription,
+            consumer.consumer_id,
+            position,
+            back.redelivery_count,
+            self.ack_sets.get(position),
+        )

@@ -1,5 +1,6 @@
 """A broker as it runs, but for Spark: the query is a thread that calls one batch after the other, the plan is made
 without it."""
+
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,9 @@
-"""A planner without Spark, position by position: for tests of what lies around the plan, and the plan's twin where histories are many.
+"""A planner without Spark, position by position: for tests of what lies around the plan, and the plan's twin where
+histories are many.
 
 It does what the transforms do, from the same rows, but an entry at a time and without their algebra.
 """
+
 from collections import Counter
 
 from pulsar_spark.broker.gather import Work
@@ -23,7 +25,17 @@ def _plan(rows: list[dict]) -> list[Range]:
     limits = next(row for row in rows if row["kind"] == "cursor")
     held: dict[int, Range] = {}
     for row in _of(rows, "unread"):
-        _put(held, Range(row["first"], row["last"], UNREAD, redelivery_count=0, due_time=row.get("due_time"), batch_size=row["batch_size"]))
+        _put(
+            held,
+            Range(
+                row["first"],
+                row["last"],
+                UNREAD,
+                redelivery_count=0,
+                due_time=row.get("due_time"),
+                batch_size=row["batch_size"],
+            ),
+        )
     for row in _of(rows, "range"):
         _put(held, Range(**{name: row[name] for name in Range._fields}))
     for row in _of(rows, "ack"):
@@ -60,41 +72,60 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
     now, most = limits["now"], limits["max_redeliver_count"]
     for row in _of(rows, "return"):
         for position, entry in held.items():
-            if row["first"] <= position <= row["last"] and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
+            if (
+                row["first"] <= position <= row["last"]
+                and entry.status == PENDING
+                and entry.consumer_id == row["consumer_id"]
+            ):
                 held[position] = entry._replace(due_time=row["due_time"])
     pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
-    counted = {position for position, entry in pending.items()
-               if entry.consumer_id in limits["redelivered"] or (entry.due_time is not None and entry.due_time <= now)}
+    counted = {
+        position
+        for position, entry in pending.items()
+        if entry.consumer_id in limits["redelivered"] or (entry.due_time is not None and entry.due_time <= now)
+    }
     for position, entry in pending.items():
         count = entry.redelivery_count + (position in counted)
         if position in counted and 0 < most < count:
             held[position] = entry._replace(status=DEAD, redelivery_count=count)
         elif position in counted or entry.consumer_id in limits["left"] or (counted and limits["is_single_active"]):
-            held[position] = entry._replace(status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None)
+            held[position] = entry._replace(
+                status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None
+            )
     for position, entry in held.items():
-        if entry.status == UNREAD and entry.due_time is not None and entry.due_time > limits["wall"] and not limits["is_single_active"]:
+        if (
+            entry.status == UNREAD
+            and entry.due_time is not None
+            and entry.due_time > limits["wall"]
+            and not limits["is_single_active"]
+        ):
             held[position] = entry._replace(status=REPLAY)
 
 
 def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    waiting = [entry.first for entry in sorted(held.values(),
-                                               key=lambda entry: (0 if limits["is_single_active"] else entry.due_time
-                                                                  or 0, entry.first))
-               if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])]
+    waiting = [
+        entry.first
+        for entry in sorted(
+            held.values(), key=lambda entry: (0 if limits["is_single_active"] else entry.due_time or 0, entry.first)
+        )
+        if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])
+    ]
     unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
     in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
-    heaviest = max((held[position].unacked_messages for position in in_line[:limits["permits"]]), default=1)
+    heaviest = max((held[position].unacked_messages for position in in_line[: limits["permits"]]), default=1)
     out = Counter()
     for entry in held.values():
         out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
     offered = min(len(in_line), limits["permits"])
-    in_line = in_line[:len(waiting) + _readable(limits, out.total(), heaviest)] if limits["limit"] > 0 else in_line
+    in_line = in_line[: len(waiting) + _readable(limits, out.total(), heaviest)] if limits["limit"] > 0 else in_line
     for row in sorted(_of(rows, "consumer"), key=lambda row: row["ordinal"]):
         width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], heaviest)
         share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
         width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
         for position in in_line[:width]:
-            held[position] = held[position]._replace(status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None)
+            held[position] = held[position]._replace(
+                status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
+            )
         in_line = in_line[width:]
 
 

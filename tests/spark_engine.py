@@ -1,7 +1,10 @@
-"""The real thing with the reference broker's methods: real tables, real rounds, Spark's plan; only the stream and the clock are left out.
+"""The real thing with the reference broker's methods: real tables, real rounds, Spark's plan; only the stream and the
+clock are left out.
 
-State is given as the committed rows say it, not as the broker remembers it, so that every case also proves what a restart would find.
+State is given as the committed rows say it, not as the broker remembers it, so that every case also proves what a
+restart would find.
 """
+
 import tempfile
 from ast import literal_eval
 from datetime import datetime, timezone
@@ -16,7 +19,13 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.protocol.letters import ATTEMPTS, ORIGIN_MESSAGE_ID, RECONSUME_TIMES, dead_letter_topic, retry_letter_topic
+from pulsar_spark.protocol.letters import (
+    ATTEMPTS,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIMES,
+    dead_letter_topic,
+    retry_letter_topic,
+)
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
@@ -34,7 +43,8 @@ from tests.requests import PLACE
 
 @cache
 def planner_of(spark) -> Planner:
-    """One planner for all engines of a session, so that plans are prepared once. It sets how expressions are evaluated, so it has a sibling session."""
+    """One planner for all engines of a session, so that plans are prepared once. It sets how expressions are evaluated,
+    so it has a sibling session."""
     return Planner(spark.newSession(), Path(tempfile.mkdtemp(prefix="pulsar_spark_inputs_")))
 
 
@@ -57,7 +67,9 @@ class SparkEngine:
 
     def start(self) -> None:
         """Start a broker: from the tables alone."""
-        self.rounds = Rounds(load_bundle(self.layout), self.planner.run, lambda: self.now_ms * 1000, "engine", **self.options)
+        self.rounds = Rounds(
+            load_bundle(self.layout), self.planner.run, lambda: self.now_ms * 1000, "engine", **self.options
+        )
 
     @property
     def number(self) -> int:
@@ -68,15 +80,36 @@ class SparkEngine:
         made = create_topic(self.layout, topic, partitions)
         self.topic_ids[topic], self.tables[topic] = made.topic_id, AppendTable(made.path)
 
-    def publish(self, topic: str, partition: int, entries: list[int], publish_time_ms: int | None = None, deliver_at_ms: list[int | None] | None = None,
-                **columns) -> list[int]:
+    def publish(
+        self,
+        topic: str,
+        partition: int,
+        entries: list[int],
+        publish_time_ms: int | None = None,
+        deliver_at_ms: list[int | None] | None = None,
+        **columns,
+    ) -> list[int]:
         instant = _instant(self.now_ms if publish_time_ms is None else publish_time_ms)
         due = deliver_at_ms or [None] * len(entries)
         self.published += 1
-        self.tables[topic].append(MESSAGES.rows([
-            dict(publish_id=f"{self.published:032x}", entry_id=entry_id, batch_index=index if size > 1 else None, batch_size=size, partition=partition,
-                 publish_time=instant, deliver_at_time=due[entry_id] and _instant(due[entry_id]), **{"payload": b"x", **columns})
-            for entry_id, size in enumerate(entries) for index in range(size)]))
+        self.tables[topic].append(
+            MESSAGES.rows(
+                [
+                    dict(
+                        publish_id=f"{self.published:032x}",
+                        entry_id=entry_id,
+                        batch_index=index if size > 1 else None,
+                        batch_size=size,
+                        partition=partition,
+                        publish_time=instant,
+                        deliver_at_time=due[entry_id] and _instant(due[entry_id]),
+                        **{"payload": b"x", **columns},
+                    )
+                    for entry_id, size in enumerate(entries)
+                    for index in range(size)
+                ]
+            )
+        )
         ends = self.rounds.bundle.topic(topic)
         before = ends.end_position(partition)
         return list(range(before, before + len(entries)))
@@ -102,17 +135,31 @@ class SparkEngine:
         for version in range(self.read_version + 1, TableLog(path).latest(self.read_version) + 1):
             rows = read_round(path, version)
             self.latest.apply(rows)
-            replies += [Reply(row["request_id"], row["consumer_id"], row["error"], row["text"])
-                        for row in rows.filter(pc.equal(rows["kind"], "reply")).to_pylist()]
+            replies += [
+                Reply(row["request_id"], row["consumer_id"], row["error"], row["text"])
+                for row in rows.filter(pc.equal(rows["kind"], "reply")).to_pylist()
+            ]
             deliveries += self._deliveries(rows)
             self.read_version = version
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
     def _deliveries(self, rows) -> list[Delivery]:
         topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
-        return [Delivery(topics[key.topic_id], key.partition, key.subscription, held.consumer_id, position, held.redelivery_count, held.ack_set)
-                for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range"))) for held in ranges
-                if held.status == PENDING and held.delivery_round == self.latest.round for position in range(held.first, held.last + 1)]
+        return [
+            Delivery(
+                topics[key.topic_id],
+                key.partition,
+                key.subscription,
+                held.consumer_id,
+                position,
+                held.redelivery_count,
+                held.ack_set,
+            )
+            for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
+            for held in ranges
+            if held.status == PENDING and held.delivery_round == self.latest.round
+            for position in range(held.first, held.last + 1)
+        ]
 
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
@@ -125,16 +172,32 @@ class SparkEngine:
                 unacked[held.consumer_id] = unacked.get(held.consumer_id, 0) + held.unacked_messages
         each = [(position, held) for held in ranges for position in range(held.first, held.last + 1)]
         return {
-            "mark_delete_position": cursor["mark_delete_position"], "read_position": cursor["read_position"],
-            "subscription_type": cursor["subscription_type"], "is_blocked": bool(cursor["is_blocked"]),
+            "mark_delete_position": cursor["mark_delete_position"],
+            "read_position": cursor["read_position"],
+            "subscription_type": cursor["subscription_type"],
+            "is_blocked": bool(cursor["is_blocked"]),
             "is_blocked_by_broker": cursor["status"] == BLOCKED_BY_BROKER,
             "acknowledged": as_ranges({position for position, held in each if held.status == ACKNOWLEDGED}),
-            "pending": {position: (held.consumer_id, held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == PENDING},
-            "replay": {position: (held.redelivery_count, _ms(held.due_time)) for position, held in each if held.status == REPLAY},
+            "pending": {
+                position: (held.consumer_id, held.redelivery_count, _ms(held.due_time))
+                for position, held in each
+                if held.status == PENDING
+            },
+            "replay": {
+                position: (held.redelivery_count, _ms(held.due_time))
+                for position, held in each
+                if held.status == REPLAY
+            },
             "ack_sets": {position: held.ack_set for position, held in each if held.ack_set is not None},
-            "consumers": {consumer_id: {"permits": row["permits"], "unacked": unacked.get(consumer_id, 0), "is_active": row["is_active"],
-                                        "is_blocked": bool(row["is_blocked"])}
-                          for consumer_id, row in sorted(self.latest.consumers[key].items())},
+            "consumers": {
+                consumer_id: {
+                    "permits": row["permits"],
+                    "unacked": unacked.get(consumer_id, 0),
+                    "is_active": row["is_active"],
+                    "is_blocked": bool(row["is_blocked"]),
+                }
+                for consumer_id, row in sorted(self.latest.consumers[key].items())
+            },
         }
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:
@@ -158,8 +221,14 @@ class SparkEngine:
         if PLACE in row["properties"]:
             return Letter(*map(int, row["properties"][PLACE].split(",")), int(row["properties"][RECONSUME_TIMES]))
         ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
-        run, = (run for run in state.ledgers(partition).runs if run.ledger_id == ledger_id and 0 <= entry_id - run.first_entry_id < run.entries)
-        return Letter(partition, run.first_position + entry_id - run.first_entry_id, batch_index, int(row["properties"][ATTEMPTS]))
+        (run,) = (
+            run
+            for run in state.ledgers(partition).runs
+            if run.ledger_id == ledger_id and 0 <= entry_id - run.first_entry_id < run.entries
+        )
+        return Letter(
+            partition, run.first_position + entry_id - run.first_entry_id, batch_index, int(row["properties"][ATTEMPTS])
+        )
 
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({key.subscription for key in self.latest.cursors if key.topic_id == self.topic_ids[topic]})
@@ -167,7 +236,10 @@ class SparkEngine:
 
 def _request(row: dict) -> Request:
     parse_topic_name(row["topic"]) if row.get("topic") else None
-    return Request(**{name: row.get(name) for name in Request._fields if name != "properties"}, properties=dict(row.get("properties") or {}))
+    return Request(
+        **{name: row.get(name) for name in Request._fields if name != "properties"},
+        properties=dict(row.get("properties") or {}),
+    )
 
 
 def _instant(milliseconds: int) -> datetime:

@@ -1,7 +1,9 @@
 """The map of the package: imports point up it only, and a client needs no JVM.
 
-The rows of :data:`MAY_IMPORT` are the layers from the ground up: what a module of the layer may import of the package. ``errors`` is free to all.
+The rows of :data:`MAY_IMPORT` are the layers from the ground up: what a module of the layer may import of the package.
+``errors`` is free to all.
 """
+
 import ast
 import subprocess
 import sys
@@ -57,9 +59,10 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = [*package[:len(package) - node.level + 1]] if node.level else []
+            base = [*package[: len(package) - node.level + 1]] if node.level else []
             source = ".".join(base + ([node.module] if node.module else []))
-            # ``from pulsar_spark import admin`` imports the module admin, ``from pulsar_spark.errors import Timeout`` the module errors.
+            # ``from pulsar_spark import admin`` imports the module admin, ``from pulsar_spark.errors import Timeout``
+            # the module errors.
             yield from ({f"{source}.{alias.name}" for alias in node.names} if source == "pulsar_spark" else {source})
 
 
@@ -84,7 +87,9 @@ def test_arrows_point_up(path):
     assert not down, f"{name(path)} imports {sorted(down)}: {where} may import {sorted(MAY_IMPORT[where])}"
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if layer(name(path)) in ONLY_STANDARD_LIBRARY_AND], ids=name)
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if layer(name(path)) in ONLY_STANDARD_LIBRARY_AND], ids=name
+)
 def test_the_ground_needs_nothing(path):
     tops = {full_name.split(".")[0] for full_name in imports(path)}
     foreign = tops - sys.stdlib_module_names - {"pulsar_spark"} - ONLY_STANDARD_LIBRARY_AND[layer(name(path))]
@@ -97,8 +102,12 @@ def test_an_arrow_that_points_down_is_seen(tmp_path, monkeypatch):
     for folder in ("storage", "transforms"):
         (tmp_path / folder).mkdir()
     (tmp_path / "transforms" / "__init__.py").touch()
-    ways = ("import pulsar_spark.transforms.dispatch", "from pulsar_spark.transforms import dispatch", "from pulsar_spark import transforms",
-            "def f():\n    from ..transforms.dispatch import assign")
+    ways = (
+        "import pulsar_spark.transforms.dispatch",
+        "from pulsar_spark.transforms import dispatch",
+        "from pulsar_spark import transforms",
+        "def f():\n    from ..transforms.dispatch import assign",
+    )
     for number, way in enumerate(ways):
         path = tmp_path / "storage" / f"way{number}.py"
         path.write_text(way)
@@ -108,6 +117,12 @@ def test_an_arrow_that_points_down_is_seen(tmp_path, monkeypatch):
 @pytest.mark.parametrize("module", ["pulsar_spark", "pulsar_spark.admin"])
 def test_no_jvm_comes_with_the_client(module):
     """``import pulsar_spark as pulsar`` costs no Spark: small programs that publish or consume have no Java."""
-    check = f"import {module}, sys; spark = [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'delta', 'py4j')]; assert not spark, spark"
-    result = subprocess.run([sys.executable, "-c", check], cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60)
+    check = (
+        f"import {module}, sys\n"
+        "spark = [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'delta', 'py4j')]\n"
+        "assert not spark, spark"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", check], cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,5 @@
 """Class :class:`Admin`: see the package's docstring for what it does by itself and what it asks of the broker."""
+
 import datetime
 import itertools
 
@@ -19,7 +20,16 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout, encode_name, parse_service_url
 from pulsar_spark.storage.lost import lost_entries_of
 from pulsar_spark.storage.mending import mend_topic
-from pulsar_spark.storage.topics import Topic, create_topic, delete_topic, list_topics, prepare_root, read_topic, resolve_partition, resolve_topic
+from pulsar_spark.storage.topics import (
+    Topic,
+    create_topic,
+    delete_topic,
+    list_topics,
+    prepare_root,
+    read_topic,
+    resolve_partition,
+    resolve_topic,
+)
 from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
 
 POSITIONS = ("earliest", "latest")
@@ -28,7 +38,8 @@ POSITIONS = ("earliest", "latest")
 class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
-    Calls that need the broker wait at most *timeout_seconds* for its answer and raise :class:`~pulsar_spark.errors.Timeout` without one.
+    Calls that need the broker wait at most *timeout_seconds* for its answer and raise
+    :class:`~pulsar_spark.errors.Timeout` without one.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30):
@@ -45,36 +56,55 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Create a topic of *partitions* partitions; :class:`NotAllowedError` when it exists."""
         if isinstance(partitions, int) and partitions < 1:
-            raise InvalidConfiguration(f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic")
+            raise InvalidConfiguration(
+                f"partitions {partitions!r}: give at least 1, or create a topic without partitions with create_topic"
+            )
         create_topic(self.layout, topic, partitions)
 
     def partition_for_key(self, topic: str, key: str, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> str:
-        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its own name, that name."""
+        """Name of the partition that messages with *key* go to; of a topic without partitions, or a partition by its
+        own name, that name."""
         found, partitions = resolve_topic(self.layout, topic)
         return str(found.name.partition(partitions[partition_for_key(key, len(partitions), hashing_scheme)]))
 
     def delete_topic(self, topic: str, force: bool = False) -> None:
-        """Delete the topic with its messages and subscriptions; refused while consumers are connected unless *force*."""
+        """Delete the topic with its messages and subscriptions; refused while consumers are connected unless
+        *force*."""
         found = read_topic(self.layout, topic)
         consumers = read_latest(self.layout).consumers
-        connected = {row["consumer_name"] for key, rows in consumers.items() if key.topic_id == found.topic_id for row in rows.values()}
+        connected = {
+            row["consumer_name"]
+            for key, rows in consumers.items()
+            if key.topic_id == found.topic_id
+            for row in rows.values()
+        }
         if connected and not force:
-            raise NotAllowedError(f"topic {str(found.name)!r} has connected consumers ({', '.join(sorted(connected))}): close them or force the deletion")
+            raise NotAllowedError(
+                f"topic {str(found.name)!r} has connected consumers ({', '.join(sorted(connected))}): close them "
+                "or force the deletion"
+            )
         delete_topic(self.layout, topic)
 
     def topics(self, namespace: str) -> list[str]:
         """Full names of the topics of ``tenant/namespace``; of a partitioned topic each partition, as in Pulsar."""
-        return [str(topic.name.partition(index)) for topic in self._topics(namespace) for index in topic.partition_indexes]
+        return [
+            str(topic.name.partition(index)) for topic in self._topics(namespace) for index in topic.partition_indexes
+        ]
 
     def list_partitioned_topics(self, namespace: str) -> list[str]:
         """Full names of the partitioned topics of ``tenant/namespace``."""
         return [str(topic.name) for topic in self._topics(namespace) if topic.partitions]
 
     def list_topics(self, namespace: str | None = None) -> list[dict]:
-        """``topic`` and ``partitions`` of every topic of *namespace*, or of the root; a partitioned topic is one entry."""
+        """``topic`` and ``partitions`` of every topic of *namespace*, or of the root; a partitioned topic is one
+        entry."""
         require_root(self.layout)
         namespaces = [parse_namespace(namespace)] if namespace else self.layout.namespaces()
-        return [{"topic": str(topic.name), "partitions": topic.partitions} for pair in namespaces for topic in list_topics(self.layout, *pair)]
+        return [
+            {"topic": str(topic.name), "partitions": topic.partitions}
+            for pair in namespaces
+            for topic in list_topics(self.layout, *pair)
+        ]
 
     def partitioned_topic_metadata(self, topic: str) -> dict:
         """``{"partitions": n}``, 0 for a topic without partitions."""
@@ -84,12 +114,19 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         """What the topic is and holds: name, id, path, partitions, subscriptions, messages and bytes."""
         found = read_topic(self.layout, topic)
         stored = read_stored(found)
-        return {"topic": str(found.name), "topicId": found.topic_id, "path": str(found.path), "partitions": found.partitions,
-                "messages": {index: part.messages for index, part in stored.items()}, "storageSize": sum(part.size for part in stored.values()),
-                "subscriptions": self.subscriptions(topic)}
+        return {
+            "topic": str(found.name),
+            "topicId": found.topic_id,
+            "path": str(found.path),
+            "partitions": found.partitions,
+            "messages": {index: part.messages for index, part in stored.items()},
+            "storageSize": sum(part.size for part in stored.values()),
+            "subscriptions": self.subscriptions(topic),
+        }
 
     def unload(self, topic: str) -> None:
-        """As in Pulsar, but for nothing: what a broker holds of a topic in memory is what it committed. It answers, and consumers stay connected."""
+        """As in Pulsar, but for nothing: what a broker holds of a topic in memory is what it committed. It answers, and
+        consumers stay connected."""
         self._ask(topic, None, "unload")
 
     def reset_namespace(self, namespace: str) -> None:
@@ -102,12 +139,14 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:
-        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many, and the file."""
+        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many,
+        and the file."""
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
     def mend(self, topic: str, dry_run: bool = False) -> list[dict]:
-        """Take out of the way what stops the topic, and remove rows that are no publish; what was done, or with *dry_run* would be. Needs no broker."""
+        """Take out of the way what stops the topic, and remove rows that are no publish; what was done, or with
+        *dry_run* would be. Needs no broker."""
         return [each._asdict() for each in mend_topic(self.layout, read_topic(self.layout, topic), dry_run=dry_run)]
 
     # Subscriptions
@@ -122,7 +161,13 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     def subscriptions(self, topic: str) -> list[str]:
         """Names of the topic's subscriptions."""
         found, partitions = resolve_topic(self.layout, topic)
-        return sorted({key.subscription for key in read_latest(self.layout).cursors if key.topic_id == found.topic_id and key.partition in partitions})
+        return sorted(
+            {
+                key.subscription
+                for key in read_latest(self.layout).cursors
+                if key.topic_id == found.topic_id and key.partition in partitions
+            }
+        )
 
     def unsubscribe(self, topic: str, subscription: str, force: bool = False) -> None:
         """Delete the subscription; refused while consumers are connected unless *force*."""
@@ -133,16 +178,30 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         partition."""
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
-        return sum(int(reply["text"] or 0)
-                   for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)}))
+        return sum(
+            int(reply["text"] or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        )
 
     def skip_lost(self, topic: str, subscription: str) -> int:
-        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for them; how many they are."""
+        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for
+        them; how many they are."""
         check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
         lost = lost_entries_of(self.layout, found, partitions)
-        self._requester.ask([{"kind": "ack", "topic": str(found.name), "partition": each.partition, "subscription": subscription,
-                              "first": each.first_position, "last": each.last_position, "properties": {"receipt": "true"}} for each in lost])
+        self._requester.ask(
+            [
+                {
+                    "kind": "ack",
+                    "topic": str(found.name),
+                    "partition": each.partition,
+                    "subscription": subscription,
+                    "first": each.first_position,
+                    "last": each.last_position,
+                    "properties": {"receipt": "true"},
+                }
+                for each in lost
+            ]
+        )
         return sum(each.messages for each in lost)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
@@ -155,21 +214,26 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
 
     def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
-        """Move the cursor to ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first entry published at or after a time."""
+        """Move the cursor to ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
+        entry published at or after a time."""
         if isinstance(to, datetime.datetime):
             properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}
         elif to in POSITIONS or (isinstance(to, int) and not isinstance(to, bool) and to >= 0):
             properties = {"position": str(to)}
         else:
-            raise InvalidConfiguration(f"position {to!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a datetime")
+            raise InvalidConfiguration(
+                f"position {to!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a datetime"
+            )
         self._ask(topic, subscription, "seek", properties)
 
     # Messages
 
     def peek_messages(self, topic: str, subscription: str, messages: int = 1, at: int | MessageId = 0) -> list[Message]:
-        """The next *messages* of the subscription's backlog, fewer where it ends; with *at* only from that position or entry on.
+        """The next *messages* of the subscription's backlog, fewer where it ends; with *at* only from that position or
+        entry on.
 
-        Nothing is acknowledged or moved, and what a consumer holds is shown too. Of a partitioned topic, name one partition, or give an id of one.
+        Nothing is acknowledged or moved, and what a consumer holds is shown too. Of a partitioned topic, name one
+        partition, or give an id of one.
         """
         check_name("subscription", subscription)
         _check_count("messages", messages)
@@ -192,27 +256,41 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
     # Stats
 
     def stats(self, topic: str) -> dict:
-        """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under ``partitions``."""
+        """The topic's stats in the shape of Pulsar's; of a partitioned topic the sums, with each partition's under
+        ``partitions``."""
         found, partitions = resolve_topic(self.layout, topic)
         observed = Observation(self.layout)
         stored = observed.stored(found)
         parts = {index: partition_stats(observed, found, index, stored[index]) for index in partitions}
         if not found.partitions or str(found.name) != str(parse_topic_name(topic)):
             return parts[partitions[0]]
-        return {**sum_stats(parts), "partitions": {str(found.name.partition(index)): part for index, part in parts.items()}}
+        return {
+            **sum_stats(parts),
+            "partitions": {str(found.name.partition(index)): part for index, part in parts.items()},
+        }
 
     def _topics(self, namespace: str) -> list[Topic]:
         require_root(self.layout)
         return list_topics(self.layout, *parse_namespace(namespace))
 
-    def _ask(self, topic: str, subscription: str | None, kind: str,
-             properties: dict[str, str] | None = None) -> list[dict]:
+    def _ask(
+        self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None
+    ) -> list[dict]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        return self._requester.ask([{"kind": kind, "topic": str(found.name), "partition": partition,
-                                     "subscription": subscription,
-                                     "properties": properties} for partition in partitions])
+        return self._requester.ask(
+            [
+                {
+                    "kind": kind,
+                    "topic": str(found.name),
+                    "partition": partition,
+                    "subscription": subscription,
+                    "properties": properties,
+                }
+                for partition in partitions
+            ]
+        )
 
 
 def _check_count(name: str, count: int) -> None:

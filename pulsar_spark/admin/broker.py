@@ -1,4 +1,5 @@
 """Who serves a root: as the lease of its bundle says, without a JVM and without asking the broker."""
+
 import time
 
 from pulsar_spark.link.requester import require_root
@@ -18,5 +19,9 @@ class BrokerStatus:
         holder = BundleLease(self.layout, "").holder()
         if holder is None:
             return None
-        return {"broker_id": holder.broker_id, "host": holder.host, "pid": holder.pid,
-                "lease_ms": max(0, round((holder.until - time.time()) * 1000))}
+        return {
+            "broker_id": holder.broker_id,
+            "host": holder.host,
+            "pid": holder.pid,
+            "lease_ms": max(0, round((holder.until - time.time()) * 1000)),
+        }

@@ -30,8 +30,9 @@ class Doctor:
         _require_any(self.layout)
         return [finding._asdict() for finding in examine_root(self.layout)]
 
-    def repair(self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False,
-               dry_run: bool = False) -> list[dict]:
+    def repair(
+        self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
+    ) -> list[dict]:
         """Mend the commits and checkpoints that are broken: of *table* (a topic, or ``requests``, ``cursor_ledger``,
         ``ledgers``), or all. A row for each: ``table``, ``version``, ``is_done``, ``text`` and ``files``.
 

@@ -1,8 +1,11 @@
-"""Looking at messages without moving anything: those of a subscription's backlog, and any that is named by its place. It needs no broker.
+"""Looking at messages without moving anything: those of a subscription's backlog, and any that is named by its place.
+It needs no broker.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies behind mark-delete and is not acknowledged,
-whether or not a consumer holds it. Ours: of a batch, messages that were acknowledged singly are left out. What no broker has numbered yet is not there yet.
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies behind
+mark-delete and is not acknowledged, whether or not a consumer holds it. Ours: of a batch, messages that were
+acknowledged singly are left out. What no broker has numbered yet is not there yet.
 """
+
 from collections.abc import Iterator
 
 from pulsar_spark.client.message import Block, Message
@@ -28,32 +31,51 @@ class PartitionMessages:
         self._ledgers, self._files = LedgerIndex(layout), MessageFiles()
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
-        """What the subscription has not acknowledged of the entries from position *first* on, by position; :class:`SubscriptionNotFound` without it."""
+        """What the subscription has not acknowledged of the entries from position *first* on, by position;
+        :class:`SubscriptionNotFound` without it."""
         latest = read_latest(self._layout)
         key = CursorKey(self._topic.topic_id, self._partition, subscription)
         if key not in latest.cursors:
-            raise SubscriptionNotFound(f"topic {self._name!r} has no subscription {subscription!r}: create it, or look at 'pulsar-spark subscriptions list'")
+            raise SubscriptionNotFound(
+                f"topic {self._name!r} has no subscription {subscription!r}: create it, or look at 'pulsar-spark "
+                "subscriptions list'"
+            )
         ranges = sorted(held for page in latest.pages[key].values() for held in page)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         for low, high, left in unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges):
             if high >= first:
                 kept = None if left is None else set(ack_sets.indexes(left))
-                yield from (message for message in self._read(max(low, first), high) if kept is None or message._field("batch_index") in kept)
+                yield from (
+                    message
+                    for message in self._read(max(low, first), high)
+                    if kept is None or message._field("batch_index") in kept
+                )
 
     def position_of(self, ledger_id: int, entry_id: int) -> int:
         """Position of an entry; :class:`InvalidMessage` for one that is not there."""
         found = self._ledgers.find(self._topic.topic_id, self._partition, ledger_id, entry_id)
         if found is None:
-            raise InvalidMessage(f"topic {self._name!r} has no message {MessageId(self._partition, ledger_id, entry_id)}, or no broker has seen it yet")
+            raise InvalidMessage(
+                f"topic {self._name!r} has no message {MessageId(self._partition, ledger_id, entry_id)}, or no "
+                "broker has seen it yet"
+            )
         return found[0]
 
     def at(self, position: int) -> list[Message]:
-        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` for a position that has none, or has none any more."""
+        """The messages of one entry, acknowledged or not; :class:`InvalidMessage` for a position that has none, or has
+        none any more."""
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         if not 0 <= position < end:
-            raise InvalidMessage(f"topic {self._name!r} has no position {position}: " + (f"give one from 0 to {end - 1}" if end else "it has no messages yet"))
+            raise InvalidMessage(
+                f"topic {self._name!r} has no position {position}: "
+                + (f"give one from 0 to {end - 1}" if end else "it has no messages yet")
+            )
         found = list(self._read(position, position))
-        if not found or found[0].message_id().ledger_id() <= trimmed_ledgers(self._topic.path, [self._partition])[self._partition]:
+        if (
+            not found
+            or found[0].message_id().ledger_id()
+            <= trimmed_ledgers(self._topic.path, [self._partition])[self._partition]
+        ):
             raise InvalidMessage(f"position {position} of topic {self._name!r} was trimmed: give a later one")
         return found
 

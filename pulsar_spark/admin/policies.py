@@ -1,8 +1,10 @@
 """Policies of namespaces and topics, with the verbs of ``pulsar-admin``: set, get, remove.
 
-A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next of these apply again. To set or remove
-one is a request to the broker; several that belong together are asked for at once and done in one round, or not at all where one of them is wrong.
+A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next
+of these apply again. To set or remove one is a request to the broker; several that belong together are asked for at
+once and done in one round, or not at all where one of them is wrong.
 """
+
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
@@ -14,8 +16,8 @@ from pulsar_spark.storage.topics import prepare_root, read_topic
 
 
 class Policies:
-    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace (``tenant/namespace``) or a topic
-    (``persistent://...``)."""
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with policies. A *scope* is a namespace
+    (``tenant/namespace``) or a topic (``persistent://...``)."""
 
     def __init__(self, layout: Layout, requester: Requester):
         self.layout, self._requester = layout, requester
@@ -25,11 +27,14 @@ class Policies:
         self._ask_policies(scope, {name: str(value)})
 
     def get_policies(self, scope: str) -> dict[str, str]:
-        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a topic."""
+        """The policies set on a namespace or a topic, as texts by name; those of its namespace are not repeated on a
+        topic."""
         wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
         require_root(self.layout)
         policies = read_latest(self.layout).policies
-        return {name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES}
+        return {
+            name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES
+        }
 
     def remove_policy(self, scope: str, name: str) -> None:
         """Remove a policy, so that the namespace's or the default applies again; one that is not set stays so."""
@@ -48,16 +53,20 @@ class Policies:
         self.remove_policy(scope, "message_ttl_seconds")
 
     def set_backlog_quota(self, scope: str, limit_size: int = 0, limit_time: int = 0, policy: str = HOLD) -> None:
-        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than *limit_time* seconds (0 = no limit)."""
+        """What happens when the slowest subscription's backlog takes more than *limit_size* bytes or is older than
+        *limit_time* seconds (0 = no limit)."""
         limits = {"backlog_quota_bytes": _limit(limit_size), "backlog_quota_seconds": _limit(limit_time)}
-        self._ask_policies(scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}})
+        self._ask_policies(
+            scope, {"backlog_quota_policy": policy, **{name: str(limit) for name, limit in limits.items()}}
+        )
 
     def remove_backlog_quota(self, scope: str) -> None:
         """Undo :meth:`set_backlog_quota`."""
         self.remove_policies(scope, "backlog_quota_policy", "backlog_quota_bytes", "backlog_quota_seconds")
 
     def set_retention(self, scope: str, seconds: int, size: int) -> None:
-        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 = nothing is kept, -1 = for ever."""
+        """How long, and how many bytes of it, trimming keeps what is acknowledged: 0 = no limit of that kind, both 0 =
+        nothing is kept, -1 = for ever."""
         self._ask_policies(scope, {"retention_seconds": str(seconds), "retention_bytes": str(size)})
 
     def remove_retention(self, scope: str) -> None:
@@ -73,11 +82,12 @@ class Policies:
         self.remove_policy(scope, "subscription_expiration_minutes")
 
     def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
-        """Whether Shared subscriptions wait for deliver times; without, messages are delivered at once; what a subscription waits for already
-        comes in its time.
+        """Whether Shared subscriptions wait for deliver times; without, messages are delivered at once; what a
+        subscription waits for already comes in its time.
 
-        *tick_ms* is how much earlier than asked for Pulsar may deliver: it is kept and has no effect, because nothing comes early here. Pulsar refuses delays
-        above *max_delay_ms*: no broker stands between producers and topics here, so only 0, no limit, is taken.
+        *tick_ms* is how much earlier than asked for Pulsar may deliver: it is kept and has no effect, because nothing
+        comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and topics
+        here, so only 0, no limit, is taken.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")
@@ -85,14 +95,19 @@ class Policies:
             raise OperationNotSupported(f"max_delay_ms {max_delay_ms}: delays are not limited; give 0")
         if _limit(tick_ms) < 1:
             raise InvalidConfiguration(f"tick_ms {tick_ms!r}: give at least 1")
-        self._ask_policies(scope, {"delayed_delivery_active": str(int(active)), "delayed_delivery_tick_ms": str(tick_ms)})
+        self._ask_policies(
+            scope, {"delayed_delivery_active": str(int(active)), "delayed_delivery_tick_ms": str(tick_ms)}
+        )
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
         """``active`` and ``tickTime`` as set on a namespace or topic; None where nothing is."""
         found = self.get_policies(scope)
         if "delayed_delivery_active" not in found:
             return None
-        return {"active": found["delayed_delivery_active"] != "0", "tickTime": int(found.get("delayed_delivery_tick_ms", 1000))}
+        return {
+            "active": found["delayed_delivery_active"] != "0",
+            "tickTime": int(found.get("delayed_delivery_tick_ms", 1000)),
+        }
 
     def remove_delayed_delivery(self, scope: str) -> None:
         """Undo :meth:`set_delayed_delivery`."""
@@ -120,8 +135,16 @@ class Policies:
             parse_namespace(scope)
             prepare_root(self.layout)
             owner, where = {}, {"namespace": scope}
-        self._requester.ask([{"kind": "policy", **owner, "properties": {"name": name} | ({} if value is None else {"value": value}) | where}
-                             for name, value in policies.items()])
+        self._requester.ask(
+            [
+                {
+                    "kind": "policy",
+                    **owner,
+                    "properties": {"name": name} | ({} if value is None else {"value": value}) | where,
+                }
+                for name, value in policies.items()
+            ]
+        )
 
 
 def _limit(limit: int) -> int:

@@ -1,4 +1,5 @@
 """What the broker set aside because it failed on it: see it, have it tried again, drop it."""
+
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -15,12 +16,21 @@ class SetAsideVerbs:
         """``id``, ``status`` (request, topic, subscription), ``error``, ``text``, ``time`` and the place of each,
         oldest first."""
         require_root(self.layout)
-        return [{"id": entry.id, "status": entry.status, "error": entry.error, "text": entry.text,
-                 "time": entry.round_time.isoformat() if entry.round_time else None, "requestId": entry.request_id,
-                 "topic": entry.topic,
-                 "partition": entry.partition, "subscription": entry.subscription,
-                 "requestsVersion": entry.requests_version}
-                for entry in read_latest(self.layout).set_aside.values()]
+        return [
+            {
+                "id": entry.id,
+                "status": entry.status,
+                "error": entry.error,
+                "text": entry.text,
+                "time": entry.round_time.isoformat() if entry.round_time else None,
+                "requestId": entry.request_id,
+                "topic": entry.topic,
+                "partition": entry.partition,
+                "subscription": entry.subscription,
+                "requestsVersion": entry.requests_version,
+            }
+            for entry in read_latest(self.layout).set_aside.values()
+        ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
         """Have one tried again, or all of them; how many were. :class:`UnknownError` says which failed again."""
@@ -34,6 +44,7 @@ class SetAsideVerbs:
         if (entry_id is None) != all_entries:
             raise InvalidConfiguration(f"id {entry_id!r}: name one that is set aside, or ask for all, not both")
         require_root(self.layout)
-        replies = self._requester.ask([{"kind": kind, "properties": {"all": "true"} if all_entries
-                                        else {"id": entry_id}}])
+        replies = self._requester.ask(
+            [{"kind": kind, "properties": {"all": "true"} if all_entries else {"id": entry_id}}]
+        )
         return int(replies[0]["text"])

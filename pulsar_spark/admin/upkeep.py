@@ -1,7 +1,10 @@
-"""Upkeep of a root: trimming topics, joining files, deleting those nobody can see, checkpoints. What ``pulsar-spark maintain`` and ``jobs/maintain.py`` run.
+"""Upkeep of a root: trimming topics, joining files, deleting those nobody can see, checkpoints. What ``pulsar-spark
+maintain`` and ``jobs/maintain.py`` run.
 
-No broker is needed, and none is disturbed. Every function gives one row (a dict of plain values) a table or topic partition, and changes nothing on a dry run.
+No broker is needed, and none is disturbed. Every function gives one row (a dict of plain values) a table or topic
+partition, and changes nothing on a dry run.
 """
+
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,29 +20,69 @@ from pulsar_spark.storage.trimming import trim_topic
 DEFAULT_VACUUM_HOURS = 168
 
 
-def trim(layout: Layout, topic: str | None = None, namespace: str | None = None, *, before: int | None = None, now: datetime | None = None,
-         dry_run: bool = False) -> list[dict]:
-    """Trim one topic, the topics of a namespace, or all: what every subscription has acknowledged and retention does not keep.
+def trim(
+    layout: Layout,
+    topic: str | None = None,
+    namespace: str | None = None,
+    *,
+    before: int | None = None,
+    now: datetime | None = None,
+    dry_run: bool = False,
+) -> list[dict]:
+    """Trim one topic, the topics of a namespace, or all: what every subscription has acknowledged and retention does
+    not keep.
 
-    With *before* (and one partition of a topic) all below that position, whatever retention says; :class:`NotAllowedError` when a subscription needs it.
+    With *before* (and one partition of a topic) all below that position, whatever retention says;
+    :class:`NotAllowedError` when a subscription needs it.
     """
-    chosen = [resolve_topic(layout, topic)] if topic else [(found, found.partition_indexes) for found in _topics(layout, namespace)]
+    chosen = (
+        [resolve_topic(layout, topic)]
+        if topic
+        else [(found, found.partition_indexes) for found in _topics(layout, namespace)]
+    )
     if before is not None and (topic is None or len(chosen[0][1]) > 1):
-        raise InvalidConfiguration(f"trim before {before}: positions count by partition, so name one topic without partitions, or one partition of a topic")
+        raise InvalidConfiguration(
+            f"trim before {before}: positions count by partition, so name one topic without partitions, or one "
+            "partition of a topic"
+        )
     now = now or datetime.now(timezone.utc)
-    return [{"topic": str(found.name.partition(done.trim.partition)), "first_position": done.trim.first_position, "files": done.files, "bytes": done.bytes,
-             "kept_by": done.trim.kept_by}
-            for found, partitions in chosen for done in trim_topic(layout, found, partitions, now=now, before=before, dry_run=dry_run)]
+    return [
+        {
+            "topic": str(found.name.partition(done.trim.partition)),
+            "first_position": done.trim.first_position,
+            "files": done.files,
+            "bytes": done.bytes,
+            "kept_by": done.trim.kept_by,
+        }
+        for found, partitions in chosen
+        for done in trim_topic(layout, found, partitions, now=now, before=before, dry_run=dry_run)
+    ]
 
 
-def optimize(layout: Layout, topic: str | None = None, namespace: str | None = None, *, dry_run: bool = False) -> list[dict]:
+def optimize(
+    layout: Layout, topic: str | None = None, namespace: str | None = None, *, dry_run: bool = False
+) -> list[dict]:
     """Join small files of the tables chosen to larger ones; a dry run counts the files there are."""
-    return [{"table": name, **upkeep.optimize(path, dry_run=dry_run)._asdict()} for name, path in _tables(layout, topic, namespace)]
+    return [
+        {"table": name, **upkeep.optimize(path, dry_run=dry_run)._asdict()}
+        for name, path in _tables(layout, topic, namespace)
+    ]
 
 
-def vacuum(layout: Layout, topic: str | None = None, namespace: str | None = None, *, hours: int = DEFAULT_VACUUM_HOURS, dry_run: bool = False) -> list[dict]:
-    """Delete the files that left the tables chosen more than *hours* ago; :class:`NotAllowedError` while somebody may need them."""
-    return [{"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))} for name, path in _tables(layout, topic, namespace)]
+def vacuum(
+    layout: Layout,
+    topic: str | None = None,
+    namespace: str | None = None,
+    *,
+    hours: int = DEFAULT_VACUUM_HOURS,
+    dry_run: bool = False,
+) -> list[dict]:
+    """Delete the files that left the tables chosen more than *hours* ago; :class:`NotAllowedError` while somebody may
+    need them."""
+    return [
+        {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
+        for name, path in _tables(layout, topic, namespace)
+    ]
 
 
 def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None = None) -> list[dict]:

@@ -1,5 +1,6 @@
 """Letters that could not be written yet: what waits and why, try again, drop. To look needs no broker, the rest is its
 to do."""
+
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
@@ -20,44 +21,75 @@ class WaitingLetters:
         when they are tried next."""
         require_root(self.layout)
         wanted = topic and str(parse_topic_name(topic).partitioned_topic)
-        return [_shown(key, row) for key, row in sorted(read_latest(self.layout).waiting_letters.items())
-                if wanted in (None, row["topic"]) and subscription in (None, row["subscription"])]
+        return [
+            _shown(key, row)
+            for key, row in sorted(read_latest(self.layout).waiting_letters.items())
+            if wanted in (None, row["topic"]) and subscription in (None, row["subscription"])
+        ]
 
-    def retry_waiting_letters(self, topic: str | None = None, subscription: str | None = None, *,
-                              letter: str | None = None) -> int:
+    def retry_waiting_letters(
+        self, topic: str | None = None, subscription: str | None = None, *, letter: str | None = None
+    ) -> int:
         """Try them again now, all of them or those named; of how many messages they are. What comes of it
         :meth:`waiting_letters` tells."""
-        return self._ask_waiting("retry_waiting_letters", topic, subscription,
-                                 {} if letter is None else {"letter": letter})
+        return self._ask_waiting(
+            "retry_waiting_letters", topic, subscription, {} if letter is None else {"letter": letter}
+        )
 
-    def drop_waiting_letters(self, topic: str | None = None, subscription: str | None = None, *,
-                             letter: str | None = None, drop_all: bool = False) -> int:
+    def drop_waiting_letters(
+        self,
+        topic: str | None = None,
+        subscription: str | None = None,
+        *,
+        letter: str | None = None,
+        drop_all: bool = False,
+    ) -> int:
         """Drop those named: their messages, which were acknowledged when they died, get none. Of how many messages they
         were."""
         if topic is None and letter is None and not drop_all:
-            raise InvalidConfiguration("which letters are to be dropped? Name a topic or a letter, or say that "
-                                       "all are meant")
-        return self._ask_waiting("drop_waiting_letters", topic, subscription,
-                                 ({} if letter is None else {"letter": letter}) | {"all": str(drop_all).lower()})
+            raise InvalidConfiguration(
+                "which letters are to be dropped? Name a topic or a letter, or say that all are meant"
+            )
+        return self._ask_waiting(
+            "drop_waiting_letters",
+            topic,
+            subscription,
+            ({} if letter is None else {"letter": letter}) | {"all": str(drop_all).lower()},
+        )
 
     def _ask_waiting(self, kind: str, topic: str | None, subscription: str | None, properties: dict[str, str]) -> int:
         if subscription is not None:
             check_name("subscription", subscription)
         name = topic and str(parse_topic_name(topic).partitioned_topic)
-        reply, = self._requester.ask([{"kind": kind, "topic": name, "subscription": subscription,
-                                       "properties": properties}])
+        (reply,) = self._requester.ask(
+            [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]
+        )
         return int(reply["text"])
 
 
 def _shown(key: WaitingKey, row: dict) -> dict:
     said = dict(row["properties"] or [])
-    target = said.get("letter_topic") or said.get("dead_letter_topic") or dead_letter_topic(row["topic"], row["subscription"])
-    return {"letter": str(key), "topic": row["topic"], "partition": row["partition"],
-            "subscription": row["subscription"], "kind": row["status"],
-            "firstPosition": row["first"], "lastPosition": row["last"], "messages": letters_in(row),
-            "letterTopic": target, "error": row["error"],
-            "text": row["text"], "tries": row["msg_out_counter"] or 0, "since": _time(row["round_time"]),
-            "nextTry": _time(row["due_time"])}
+    target = (
+        said.get("letter_topic")
+        or said.get("dead_letter_topic")
+        or dead_letter_topic(row["topic"], row["subscription"])
+    )
+    return {
+        "letter": str(key),
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "subscription": row["subscription"],
+        "kind": row["status"],
+        "firstPosition": row["first"],
+        "lastPosition": row["last"],
+        "messages": letters_in(row),
+        "letterTopic": target,
+        "error": row["error"],
+        "text": row["text"],
+        "tries": row["msg_out_counter"] or 0,
+        "since": _time(row["round_time"]),
+        "nextTry": _time(row["due_time"]),
+    }
 
 
 def _time(time) -> str | None:

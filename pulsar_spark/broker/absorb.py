@@ -1,4 +1,5 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
+
 from collections import Counter
 from heapq import merge
 
@@ -29,7 +30,9 @@ class RoundRows:
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
         self.facts += [dict(common, page=page, is_removed=True) for page in gone]
-        self.facts += [dict(common, page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last) for page in changed]
+        self.facts += [
+            dict(common, page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last) for page in changed
+        ]
         self.pages += cursor.rows(changed)
 
 
@@ -49,8 +52,11 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
         if asked.is_changed:
             rows.facts.append(cursor_row(cursor))
         rows.facts += [removed_consumer_row(cursor, removed) for removed in asked.removed]
-        rows.facts += [consumer_row(bundle, cursor, cursor.consumers[consumer_id]) for consumer_id in sorted(asked.changed_consumers)
-                       if consumer_id in cursor.consumers]
+        rows.facts += [
+            consumer_row(bundle, cursor, cursor.consumers[consumer_id])
+            for consumer_id in sorted(asked.changed_consumers)
+            if consumer_id in cursor.consumers
+        ]
     return rows
 
 
@@ -61,7 +67,9 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: Roun
         draft.of(cursor).is_changed = True
 
 
-def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows) -> None:
+def _absorb_cursor(
+    bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows
+) -> None:
     cursor = asked.cursor
     rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
     rows.acknowledged += _acknowledged(ranges) - _acknowledged(concerned.planned)
@@ -75,7 +83,9 @@ def _absorb_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concer
     for held in ranges:
         if held.status == PENDING and held.delivery_round == draft.number:
             delivered[held.consumer_id] += held.unacked_messages
-            redelivered[held.consumer_id] += held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
+            redelivered[held.consumer_id] += (
+                held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
+            )
     _count(bundle, cursor, asked, delivered, redelivered)
 
 
@@ -95,15 +105,24 @@ def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counte
     cursor.msg_redeliver_counter += redelivered.total()
     if not cursor.consumers:
         return
-    limit, subscription_limit = (bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0 for name in UNACKED_LIMITS)
+    limit, subscription_limit = (
+        bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0 for name in UNACKED_LIMITS
+    )
     for consumer in cursor.consumers.values():
-        is_blocked = _is_blocked(consumer, cursor.unacked[consumer.consumer_id], delivered[consumer.consumer_id], limit,
-                                 consumer.consumer_id in asked.asked_back)
+        is_blocked = _is_blocked(
+            consumer,
+            cursor.unacked[consumer.consumer_id],
+            delivered[consumer.consumer_id],
+            limit,
+            consumer.consumer_id in asked.asked_back,
+        )
         if is_blocked != consumer.is_blocked:
             consumer.is_blocked = is_blocked
             asked.changed_consumers.add(consumer.consumer_id)
     total, given = cursor.unacked.total(), delivered.total()
-    is_blocked = subscription_limit > 0 and (total >= subscription_limit or (cursor.is_blocked and total - given >= subscription_limit // 2))
+    is_blocked = subscription_limit > 0 and (
+        total >= subscription_limit or (cursor.is_blocked and total - given >= subscription_limit // 2)
+    )
     asked.is_changed |= is_blocked != cursor.is_blocked
     cursor.is_blocked = is_blocked
 
@@ -117,24 +136,57 @@ def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is
 
 def letter_row(cursor: Cursor, held: Range) -> dict:
     """The row that says entries are dead: from it the dead letters are written."""
-    return dict(kind="letter", status=DEAD_LETTER, topic=cursor.topic, **cursor.key._asdict(), first=held.first, last=held.last, consumer_id=held.consumer_id,
-                redelivery_count=held.redelivery_count, ack_set=held.ack_set, batch_size=held.batch_size,
-                properties=list(cursor.dead_letters.items()))
+    return dict(
+        kind="letter",
+        status=DEAD_LETTER,
+        topic=cursor.topic,
+        **cursor.key._asdict(),
+        first=held.first,
+        last=held.last,
+        consumer_id=held.consumer_id,
+        redelivery_count=held.redelivery_count,
+        ack_set=held.ack_set,
+        batch_size=held.batch_size,
+        properties=list(cursor.dead_letters.items()),
+    )
 
 
 def cursor_row(cursor: Cursor) -> dict:
     """The cursor's own row."""
-    return dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), mark_delete_position=cursor.mark_delete, read_position=cursor.read_position,
-                subscription_type=cursor.subscription_type, is_blocked=cursor.is_blocked, status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
-                properties=list(cursor.dead_letters.items()), join_order=cursor.joined, due_time=cursor.reads_after or None, round_time=cursor.last_active,
-                msg_out_counter=cursor.msg_out_counter, msg_redeliver_counter=cursor.msg_redeliver_counter)
+    return dict(
+        kind="cursor",
+        topic=cursor.topic,
+        **cursor.key._asdict(),
+        mark_delete_position=cursor.mark_delete,
+        read_position=cursor.read_position,
+        subscription_type=cursor.subscription_type,
+        is_blocked=cursor.is_blocked,
+        status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
+        properties=list(cursor.dead_letters.items()),
+        join_order=cursor.joined,
+        due_time=cursor.reads_after or None,
+        round_time=cursor.last_active,
+        msg_out_counter=cursor.msg_out_counter,
+        msg_redeliver_counter=cursor.msg_redeliver_counter,
+    )
 
 
 def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
     """A connected consumer's row."""
-    return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=consumer.consumer_id, consumer_name=consumer.name,
-                client_id=consumer.client_id, priority_level=consumer.priority_level, permits=consumer.permits, is_blocked=consumer.is_blocked,
-                is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
-                lease_time=bundle.lease_time(consumer.client_id), join_order=consumer.join_order,
-                msg_out_counter=consumer.msg_out_counter,
-                msg_redeliver_counter=consumer.msg_redeliver_counter, properties=list(consumer.properties.items()))
+    return dict(
+        kind="consumer",
+        topic=cursor.topic,
+        **cursor.key._asdict(),
+        consumer_id=consumer.consumer_id,
+        consumer_name=consumer.name,
+        client_id=consumer.client_id,
+        priority_level=consumer.priority_level,
+        permits=consumer.permits,
+        is_blocked=consumer.is_blocked,
+        is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
+        lease_time=bundle.lease_time(consumer.client_id),
+        join_order=consumer.join_order,
+        msg_out_counter=consumer.msg_out_counter,
+        msg_redeliver_counter=consumer.msg_redeliver_counter,
+        properties=list(consumer.properties.items()),
+    )

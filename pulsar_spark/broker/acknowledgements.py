@@ -2,6 +2,7 @@
 
 Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21.
 """
+
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import CursorDraft, Request
 from pulsar_spark.broker.state import Cursor
@@ -43,15 +44,22 @@ class Acknowledgements(Desk):
 
     def check_cumulative(self, cursor: Cursor) -> None:
         if cursor.subscription_type and not cursor.is_single_active:
-            raise CumulativeAcknowledgementNotAllowedError(f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually")
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually"
+            )
 
     def kept_ack_set(self, draft: CursorDraft, position: int) -> ack_sets.AckSet:
-        """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is index 0."""
+        """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is
+        index 0."""
         cursor = draft.cursor
         held = cursor.find(position)
         if position <= cursor.mark_delete or position in draft.acks or (held and held.status == ACKNOWLEDGED):
             return ()
-        kept = held.ack_set if held and held.ack_set is not None else ack_sets.full(self.bundle.batch_size(cursor, position))
+        kept = (
+            held.ack_set
+            if held and held.ack_set is not None
+            else ack_sets.full(self.bundle.batch_size(cursor, position))
+        )
         given, replaces = draft.ack_sets.get(position, (kept, True))
         return given if replaces else ack_sets.intersect(kept, given)
 

@@ -7,6 +7,7 @@ topic is known by its full name alone, whichever of Pulsar's spellings asks. A r
 (property ``valid_until_ms``, by the clock of who asks): one that is met later is refused, because whoever asked was
 told that it failed.
 """
+
 from pulsar_spark.broker.desk import MOST, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
@@ -14,7 +15,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.table_specs import VALID_UNTIL
 
 MAX_ID_LENGTH = 1000
-MOST_DELAY_MS = 10 ** 14
+MOST_DELAY_MS = 10**14
 """Three thousand years: added to any clock it is still a time that calendars know."""
 
 
@@ -38,9 +39,11 @@ def admitted(request: Request, *, now: int) -> Request:
 def _check_in_time(request: Request, now: int) -> None:
     until = number_of(request, VALID_UNTIL, least=0)
     if now > until * 1000:
-        raise Timeout(f"{request.kind}: the request held until {until} ms since 1970 and was met {now // 1000 - until} "
-                      "ms later, so it was not carried out: ask again; if it always comes too late, compare the clocks "
-                      "of the two machines")
+        raise Timeout(
+            f"{request.kind}: the request held until {until} ms since 1970 and was met {now // 1000 - until} "
+            "ms later, so it was not carried out: ask again; if it always comes too late, compare the clocks "
+            "of the two machines"
+        )
 
 
 def _check_id(request: Request, name: str, *, is_needed: bool) -> None:
@@ -48,5 +51,6 @@ def _check_id(request: Request, name: str, *, is_needed: bool) -> None:
     if is_needed and not value:
         raise InvalidConfiguration(f"{request.kind}: {name} {value!r}: give one")
     if value is not None and len(value) > MAX_ID_LENGTH:
-        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} has {len(value)} characters: "
-                                   f"use at most {MAX_ID_LENGTH}")
+        raise InvalidConfiguration(
+            f"{request.kind}: {name} {shown(value)} has {len(value)} characters: use at most {MAX_ID_LENGTH}"
+        )

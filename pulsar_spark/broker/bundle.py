@@ -2,6 +2,7 @@
 
 Everything here is a function of committed tables, so losing it costs a reload and nothing else.
 """
+
 import contextlib
 import logging
 import re
@@ -34,8 +35,9 @@ MAX_LEASE_MS = 24 * 60 * 60 * 1000
 
 @dataclass
 class TopicState:
-    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the first position left of partitions that lost
-    some, ``error`` says why numbering stopped, if it did, and ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
+    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the
+    first position left of partitions that lost some, ``error`` says why numbering stopped, if it did, and
+    ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
 
     topic: Topic
     log: TableLog
@@ -108,7 +110,13 @@ class Bundle:
 
     def policy_row(self, owner: str, name: str, value: str | None) -> dict:
         """The row that says a policy, or a fact among the policies; None takes it back."""
-        return dict(kind="policy", topic=owner, topic_id=self.topic_id(owner), properties=[(name, value)], is_removed=value is None)
+        return dict(
+            kind="policy",
+            topic=owner,
+            topic_id=self.topic_id(owner),
+            properties=[(name, value)],
+            is_removed=value is None,
+        )
 
     def set_policy(self, owner: str, name: str, value: str | None) -> dict:
         """Set it, or take it back; its row."""
@@ -171,8 +179,10 @@ class Bundle:
 
     def is_set_aside(self, cursor: Cursor) -> bool:
         """Is the cursor not to be served, because it or its topic is set aside?"""
-        return bool(self.set_aside) and (
-            self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
+        return (
+            bool(self.set_aside)
+            and (self.cursor_aside(cursor) or self.topic_aside(cursor.topic, cursor.key.topic_id)) is not None
+        )
 
     def _aside(self, wanted: SetAside) -> SetAside | None:
         entry = self.set_aside.get(wanted.id) if self.set_aside else None
@@ -186,7 +196,8 @@ class Bundle:
     # Finding topics and numbering what is new in them
 
     def scan(self) -> list[TopicState]:
-        """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one stat."""
+        """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
+        stat."""
         gone = []
         for tenant, namespace in self._folders.changed():
             found = {str(name) for name in self.layout.topics(tenant, namespace)}
@@ -202,7 +213,8 @@ class Bundle:
     def number_new(self, names: Iterable[str | None] = ()) -> tuple[list[TopicState], list[dict]]:
         """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
 
-        Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic was made in.
+        Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic
+        was made in.
         """
         moved, rows = [], []
         for name in {name for name in names if name and name not in self.topics}:
@@ -275,7 +287,8 @@ class Bundle:
 
 @uncollected()
 def load_bundle(layout: Layout) -> Bundle:
-    """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can only have one outcome."""
+    """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
+    only have one outcome."""
     bundle, latest = Bundle(layout), read_latest(layout)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
@@ -322,8 +335,9 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
             parsed = parse_topic_name(name)
             path = bundle.layout.topic(parsed)
             partitions = sum(known == topic_id and partition >= 0 for known, partition in latest.topics)
-            bundle.topics[name] = TopicState(Topic(parsed, path, topic_id, partitions), TableLog(path), None,
-                                             error=error)
+            bundle.topics[name] = TopicState(
+                Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error
+            )
             bundle.stopped.append(bundle.topics[name])
 
 
@@ -334,13 +348,25 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
     cursor.last_active = to_micros(row["round_time"]) if row["round_time"] else None
-    cursor.msg_out_counter, cursor.msg_redeliver_counter = row["msg_out_counter"] or 0, row["msg_redeliver_counter"] or 0
+    cursor.msg_out_counter, cursor.msg_redeliver_counter = (
+        row["msg_out_counter"] or 0,
+        row["msg_redeliver_counter"] or 0,
+    )
     cursor.dead_letters = dict(row["properties"] or [])
     for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(
-            consumer_id, facts["consumer_name"], facts["client_id"], facts["priority_level"], facts["join_order"], facts["permits"], bool(facts["is_blocked"]),
-            facts["msg_out_counter"] or 0, facts["msg_redeliver_counter"] or 0, properties)
+            consumer_id,
+            facts["consumer_name"],
+            facts["client_id"],
+            facts["priority_level"],
+            facts["join_order"],
+            facts["permits"],
+            bool(facts["is_blocked"]),
+            facts["msg_out_counter"] or 0,
+            facts["msg_redeliver_counter"] or 0,
+            properties,
+        )
         if facts["is_active"]:
             cursor.active_id = consumer_id
         lease_ms = _lease_ms(properties.get("lease_ms"))

@@ -13,6 +13,7 @@ own clock goes on from where it was, and every round's row keeps both, so that a
   so that one reading from the future neither delivers early nor expires anything. Set back, it is believed at once:
   being late by that much would be for good.
 """
+
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple

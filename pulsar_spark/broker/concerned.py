@@ -1,9 +1,11 @@
 """Which ranges of a cursor a round plans, and which pages it rewrites.
 
-Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in a page that is rewritten. So a cursor
-with a million holes costs a round no more than one without, and acknowledgements all over it cost as many ranges as they hit. The first and the last page are
-always among those rewritten, because mark-delete and the read position move there; they are not committed where nothing changed.
+Only what requests, due times and candidates touch goes through the plan; the ranges beside it stay as they are, even in
+a page that is rewritten. So a cursor with a million holes costs a round no more than one without, and acknowledgements
+all over it cost as many ranges as they hit. The first and the last page are always among those rewritten, because
+mark-delete and the read position move there; they are not committed where nothing changed.
 """
+
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from heapq import merge
@@ -25,8 +27,9 @@ class Concerned(NamedTuple):
     kept: list[Range]
 
 
-def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
-                     unread: tuple[int, int] | None) -> Concerned:
+def concerned_ranges(
+    asked: CursorDraft, *, now: int, wall: int, permits: int, unread: tuple[int, int] | None
+) -> Concerned:
     """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
     so many messages, of the *unread* positions last."""
     pages = asked.cursor.pages
@@ -40,7 +43,10 @@ def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
     for index, page in enumerate(pages):
         if returning & page.unacked.keys() or page.has_returns(now):
             chosen.setdefault(index, set()).update(
-                number for number, held in enumerate(page.ranges) if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)))
+                number
+                for number, held in enumerate(page.ranges)
+                if held.status == PENDING and (held.consumer_id in returning or is_due(held, now))
+            )
     for index, number in _offered(asked.cursor, wall, permits):
         chosen.setdefault(index, set()).add(number)
     planned, kept = [], []
@@ -51,7 +57,8 @@ def concerned_ranges(asked: CursorDraft, *, now: int, wall: int, permits: int,
 
 
 def effective_returns(asked: CursorDraft, planned: list[Range]) -> Iterator[tuple[int, int, str, int]]:
-    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request
+    made last counts (4.16, 4.21)."""
     settled = Positions()
     for first, last, consumer_id, due in reversed(asked.returns):
         for number in _overlapping(planned, first, last):
@@ -75,6 +82,7 @@ def _offered(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int
     By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
     deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
     """
+
     def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
         due = page.replays
         if cursor.is_single_active:
@@ -106,12 +114,17 @@ def _spans(asked: CursorDraft, unread: tuple[int, int] | None) -> Iterator[tuple
 
 def _overlapping(ranges: list[Range], first: int, last: int) -> range:
     """Numbers of those of the *ranges*, which are in order, that hold any of the positions."""
-    return range(bisect_left(ranges, first, key=lambda held: held.last), bisect_right(ranges, last, key=lambda held: held.first))
+    return range(
+        bisect_left(ranges, first, key=lambda held: held.last), bisect_right(ranges, last, key=lambda held: held.first)
+    )
 
 
 def _returning(asked: CursorDraft, now: int) -> set[str]:
-    """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything is given back (2.12)."""
+    """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything
+    is given back (2.12)."""
     cursor, returning = asked.cursor, asked.left | asked.redelivered
-    if cursor.is_single_active and (asked.returns or asked.redelivered or any(page.has_returns(now) for page in cursor.pages)):
+    if cursor.is_single_active and (
+        asked.returns or asked.redelivered or any(page.has_returns(now) for page in cursor.pages)
+    ):
         returning = returning | cursor.unacked.keys()
     return returning

@@ -1,4 +1,6 @@
-"""What every kind of request needs: the topic, cursor and consumer it names, refused by name where there is none, and a few ways to move a cursor."""
+"""What every kind of request needs: the topic, cursor and consumer it names, refused by name where there is none, and a
+few ways to move a cursor."""
+
 import re
 
 from pulsar_spark.broker.bundle import Bundle, TopicState
@@ -18,7 +20,7 @@ from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
 
-MOST = 10 ** 15
+MOST = 10**15
 """The highest number a request may give: as milliseconds still a time that tables can hold."""
 
 
@@ -46,15 +48,19 @@ class Desk:
         self.topic_of(request)
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor is None:
-            raise SubscriptionNotFound(f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe")
+            raise SubscriptionNotFound(
+                f"topic {request.topic!r} has no subscription {request.subscription!r}: create it, or subscribe"
+            )
         self._check_served(self.bundle.cursor_aside(cursor), request)
         return cursor
 
     def _check_served(self, entry: SetAside | None, request: Request) -> None:
         if entry is not None and request.kind not in ("unsubscribe", "close"):
-            raise NotAllowedError(f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside "
-                                  f"({entry.error}: {entry.text[:200]}): mend what is broken, then "
-                                  f"'pulsar-spark set-aside retry {entry.id}'")
+            raise NotAllowedError(
+                f"{entry.status} {shown(entry.subscription or entry.topic)} is set aside "
+                f"({entry.error}: {entry.text[:200]}): mend what is broken, then "
+                f"'pulsar-spark set-aside retry {entry.id}'"
+            )
 
     def forget(self, entry: SetAside) -> None:
         """Take an entry back: nothing is set aside as it any more."""
@@ -64,7 +70,10 @@ class Desk:
     def consumer_of(self, request: Request) -> Consumer:
         consumer = self.cursor_of(request).consumers.get(request.consumer_id)
         if consumer is None:
-            raise ConsumerNotFound(f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: subscribe again")
+            raise ConsumerNotFound(
+                f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: "
+                "subscribe again"
+            )
         return consumer
 
     def asker_of(self, request: Request) -> str | None:
@@ -76,15 +85,20 @@ class Desk:
     def check_range(self, cursor: Cursor, first: int | None, last: int | None) -> None:
         end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
         if first is None or last is None or not 0 <= first <= last < end:
-            raise InvalidMessage(f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to {end - 1}")
+            raise InvalidMessage(
+                f"positions {first} to {last}: {cursor.topic!r} partition {cursor.key.partition} has entries 0 to "
+                f"{end - 1}"
+            )
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
         """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the
         square of its length."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
-            raise InvalidMessage(f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes "
-                                 f"{-(-size // ack_sets.WORD_BITS)}")
+            raise InvalidMessage(
+                f"ack set of {len(ack_set)} words for position {position}: its batch of {size} takes "
+                f"{-(-size // ack_sets.WORD_BITS)}"
+            )
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
         if last > cursor.mark_delete:
@@ -94,7 +108,11 @@ class Desk:
         if initial_position not in ("Earliest", "Latest"):
             raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
         check_name("subscription", request.subscription)
-        first = state.first_position(request.partition) if initial_position == "Earliest" else state.end_position(request.partition)
+        first = (
+            state.first_position(request.partition)
+            if initial_position == "Earliest"
+            else state.end_position(request.partition)
+        )
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
         self.bundle.cursors[cursor.key] = cursor
@@ -104,8 +122,16 @@ class Desk:
 
 def removed_consumer_row(cursor: Cursor, removed: Removed) -> dict:
     """The row that says a consumer is gone, and why."""
-    return dict(kind="consumer", topic=cursor.topic, **cursor.key._asdict(), consumer_id=removed.consumer.consumer_id, consumer_name=removed.consumer.name,
-                client_id=removed.consumer.client_id, is_removed=True, text=removed.why)
+    return dict(
+        kind="consumer",
+        topic=cursor.topic,
+        **cursor.key._asdict(),
+        consumer_id=removed.consumer.consumer_id,
+        consumer_name=removed.consumer.name,
+        client_id=removed.consumer.client_id,
+        is_removed=True,
+        text=removed.why,
+    )
 
 
 def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:
@@ -114,6 +140,7 @@ def number_of(request: Request, name: str, default: int | None = None, *, least:
     if value is None and default is not None:
         return default
     if not re.fullmatch("-?[0-9]{1,18}", value or "") or not least <= int(value) <= most:
-        raise InvalidConfiguration(f"{request.kind}: {name} {shown(value)} is not a whole number from {least} "
-                                   f"to {most}")
+        raise InvalidConfiguration(
+            f"{request.kind}: {name} {shown(value)} is not a whole number from {least} to {most}"
+        )
     return int(value)

@@ -1,4 +1,5 @@
 """What the requests of a round ask for, sorted out by cursor, before the round is planned."""
+
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,8 +54,9 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this round, which unblocks them (4.4);
-    ``has_new_limits`` says that its limits of unacknowledged messages are others than before, so that who is held back must be found out anew."""
+    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this
+    round, which unblocks them (4.4); ``has_new_limits`` says that its limits of unacknowledged messages are others than
+    before, so that who is held back must be found out anew."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -116,19 +118,43 @@ class RoundDraft:
     def of(self, cursor: Cursor) -> CursorDraft:
         return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
 
-    def reply(self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None) -> None:
+    def reply(
+        self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None
+    ) -> None:
         """Answer *request*: done, or refused with an error's name and words. One without an id cannot be answered."""
         if not request.request_id:
             return
-        self.facts.append(dict(
-            kind="reply", request_id=request.request_id, consumer_id=request.consumer_id, topic=request.topic, topic_id=key and key.topic_id,
-            partition=request.partition, subscription=request.subscription, error=error, text=text))
+        self.facts.append(
+            dict(
+                kind="reply",
+                request_id=request.request_id,
+                consumer_id=request.consumer_id,
+                topic=request.topic,
+                topic_id=key and key.topic_id,
+                partition=request.partition,
+                subscription=request.subscription,
+                error=error,
+                text=text,
+            )
+        )
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
         """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""
-        self.refusals.append(Refusal(request.kind, type(refused).__name__, str(refused), request.topic,
-                                     request.partition, request.subscription, consumer))
+        self.refusals.append(
+            Refusal(
+                request.kind,
+                type(refused).__name__,
+                str(refused),
+                request.topic,
+                request.partition,
+                request.subscription,
+                consumer,
+            )
+        )
 
     @property
     def has_facts(self) -> bool:
-        return bool(self.facts) or any(draft.is_changed or draft.has_work or draft.removed or draft.dropped_pages for draft in self.cursors.values())
+        return bool(self.facts) or any(
+            draft.is_changed or draft.has_work or draft.removed or draft.dropped_pages
+            for draft in self.cursors.values()
+        )

@@ -7,6 +7,7 @@ run again without it (see rounds). The plan is made for all cursors at once: whe
 itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and
 what the machine lacks is nobody's fault (storage.faults): these pass through as they are.
 """
+
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -36,9 +37,17 @@ class Unit(NamedTuple):
 
 
 def of_request(request: Request) -> Unit:
-    return Unit(REQUEST, dict(request_id=request.request_id, requests_version=request.requests_version,
-                              first=request.row, topic=request.topic,
-                              partition=request.partition, subscription=request.subscription))
+    return Unit(
+        REQUEST,
+        dict(
+            request_id=request.request_id,
+            requests_version=request.requests_version,
+            first=request.row,
+            topic=request.topic,
+            partition=request.partition,
+            subscription=request.subscription,
+        ),
+    )
 
 
 def of_topic(state) -> Unit:

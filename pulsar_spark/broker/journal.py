@@ -4,6 +4,7 @@ A minute without a round or a refusal has no line. Refusals that are alike (same
 one line a minute, and the next one says how many more there were; the minute's line counts them all. Rounds are told as
 they come, the time by whoever looks often; nothing here waits.
 """
+
 import logging
 import time
 from collections import Counter
@@ -33,8 +34,9 @@ class Journal:
         self._counts["refused"] += len(result.refusals)
         if result.is_committed:
             self._seconds.append(seconds)
-            self._counts.update(delivered=result.delivered_messages, acknowledged=result.acknowledged_entries,
-                                letters=result.letters)
+            self._counts.update(
+                delivered=result.delivered_messages, acknowledged=result.acknowledged_entries, letters=result.letters
+            )
 
     def look(self) -> None:
         """Write the line of the minute, if one is over."""
@@ -47,22 +49,43 @@ class Journal:
         suppressed = {key: count - 1 for key, count in self._refused.items() if count > 1}
         self._since, self._counts, self._seconds, self._refused = self._clock(), Counter(), [], Counter()
         for (error, topic, subscription, consumer), count in suppressed.items():
-            log.warning("refused %d times more: %s, subscription %r of %s, consumer %r", count, error, subscription,
-                        topic, consumer)
+            log.warning(
+                "refused %d times more: %s, subscription %r of %s, consumer %r",
+                count,
+                error,
+                subscription,
+                topic,
+                consumer,
+            )
         if not seconds and not counts["refused"]:
             return
         p99_ms = round(1000 * seconds[(len(seconds) * 99 - 1) // 100]) if seconds else 0
-        facts = {"seconds": round(elapsed), "rounds": len(seconds),
-                 **{name: counts[name] for name in ("delivered", "acknowledged", "refused", "letters")},
-                 "round_p99_ms": p99_ms}
-        log.info("%d s: %d rounds, %d messages delivered, %d entries acknowledged, %d requests refused, %d letters, "
-                 "99 %% of rounds within %d ms", *facts.values(), extra=facts)
+        facts = {
+            "seconds": round(elapsed),
+            "rounds": len(seconds),
+            **{name: counts[name] for name in ("delivered", "acknowledged", "refused", "letters")},
+            "round_p99_ms": p99_ms,
+        }
+        log.info(
+            "%d s: %d rounds, %d messages delivered, %d entries acknowledged, %d requests refused, %d letters, "
+            "99 %% of rounds within %d ms",
+            *facts.values(),
+            extra=facts,
+        )
 
     def _note_refusal(self, refusal: Refusal) -> None:
         key = refusal.error, refusal.topic, refusal.subscription, refusal.consumer
         if key in self._refused or len(self._refused) < MOST_REFUSALS:
             self._refused[key] += 1
         if self._refused[key] == 1:
-            log.warning("refused %s: subscription %r of %s, partition %s, consumer %r: %s: %s", refusal.kind,
-                        refusal.subscription, refusal.topic, refusal.partition, refusal.consumer, refusal.error,
-                        refusal.text, extra=refusal._asdict())
+            log.warning(
+                "refused %s: subscription %r of %s, partition %s, consumer %r: %s: %s",
+                refusal.kind,
+                refusal.subscription,
+                refusal.topic,
+                refusal.partition,
+                refusal.consumer,
+                refusal.error,
+                refusal.text,
+                extra=refusal._asdict(),
+            )

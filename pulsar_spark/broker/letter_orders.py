@@ -3,6 +3,7 @@
 A row is kept apart from the others wherever it fails: what is wrong with it, or with its topic, is its own
 :class:`Left`. Only faults of the whole root, such as a full disk, are nobody's own (:func:`raise_of_root`).
 """
+
 from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
@@ -42,14 +43,19 @@ class Order(NamedTuple):
         """Is message *index* of its entries meant? -1 outside a batch."""
         return self.batch_indexes is None or max(index, 0) in self.batch_indexes
 
-    def left(self, error: Exception | None, first: int | None = None, last: int | None = None,
-             index: int | None = None) -> Left:
+    def left(
+        self, error: Exception | None, first: int | None = None, last: int | None = None, index: int | None = None
+    ) -> Left:
         """That its letters were not written: all of them, of entries *first*..*last*, or of message *index* of entry
         *first*."""
         one = index is not None and index >= 0
-        return Left(self.fact, self.fact["first"] if first is None else first, self.fact["last"] if last is None
-                    else last,
-                    list(ack_sets.of_indexes([index])) if one else self.fact["ack_set"], error)
+        return Left(
+            self.fact,
+            self.fact["first"] if first is None else first,
+            self.fact["last"] if last is None else last,
+            list(ack_sets.of_indexes([index])) if one else self.fact["ack_set"],
+            error,
+        )
 
     def left_at(self, places: list[tuple[int, int]], error: Exception | None) -> list[Left]:
         """That the letters of these (position, index) were not written; entries that go as a whole are joined."""
@@ -102,8 +108,11 @@ def _said(fact: dict) -> tuple[str, str | None, ReconsumeLater | None, frozenset
     """Topic, initial subscription, request and batch indexes of a row."""
     said = dict(fact["properties"] or [])
     asked = reconsume_later_of(said) if fact.get("request_id") else None
-    name = asked.letter_topic if asked else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"],
-                                                                                               fact["subscription"])
+    name = (
+        asked.letter_topic
+        if asked
+        else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"], fact["subscription"])
+    )
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     return name, said.get("initial_subscription_name"), asked, batch_indexes
 

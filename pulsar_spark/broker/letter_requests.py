@@ -1,9 +1,11 @@
 """Messages put off: acknowledged, and their letters noted down as rows of the same round.
 
-Rules: semantics 4.23-4.25 with 0.27. One commit says both, so there is no moment at which a message has its letter and is not acknowledged, or the other way
-round. A message that is acknowledged already, be it by a request earlier in the round, gets no letter: however often it is put off, by however many consumers
-that received it, there is one. Which topic the letter goes to and what it says is the client's decision, which knows the message; its row is copied here.
+Rules: semantics 4.23-4.25 with 0.27. One commit says both, so there is no moment at which a message has its letter and
+is not acknowledged, or the other way round. A message that is acknowledged already, be it by a request earlier in the
+round, gets no letter: however often it is put off, by however many consumers that received it, there is one. Which
+topic the letter goes to and what it says is the client's decision, which knows the message; its row is copied here.
 """
+
 from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, Request, RoundDraft
@@ -41,17 +43,24 @@ class LetterRequests(Acknowledgements):
         acknowledge(request)
 
     def _index_put_off(self, cursor: Cursor, request: Request, asked: ReconsumeLater) -> int:
-        """The batch index the request is about, 0 outside a batch; :class:`InvalidMessage` where it names none, or leaves it unacknowledged."""
+        """The batch index the request is about, 0 outside a batch; :class:`InvalidMessage` where it names none, or
+        leaves it unacknowledged."""
         batch_size = self.bundle.batch_size(cursor, request.last)
         index = 0 if batch_size == 1 else asked.batch_index
         if index is None or index >= batch_size:
-            raise InvalidMessage(f"position {request.last} holds a batch of {batch_size}, in which there is no message {asked.batch_index}: name one of them")
+            raise InvalidMessage(
+                f"position {request.last} holds a batch of {batch_size}, in which there is no message "
+                f"{asked.batch_index}: name one of them"
+            )
         if request.ack_set is not None and ack_sets.has(request.ack_set, index):
-            raise InvalidMessage(f"position {request.last}: message {index} of the batch is to be put off and to stay unacknowledged")
+            raise InvalidMessage(
+                f"position {request.last}: message {index} of the batch is to be put off and to stay unacknowledged"
+            )
         return index
 
     def _check_letter_topic(self, asked: ReconsumeLater) -> None:
-        """Make the letter topic if it is missing, so that nothing is promised that cannot be written; refused where there cannot be one."""
+        """Make the letter topic if it is missing, so that nothing is promised that cannot be written; refused where
+        there cannot be one."""
         if asked.initial_subscription_name:
             check_name("initial subscription", asked.initial_subscription_name)
         if asked.letter_topic not in self._letter_topics:
@@ -62,7 +71,17 @@ class LetterRequests(Acknowledgements):
         """The row that says a message is put off: from it the letter is written."""
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
-        return dict(kind="letter", status=DEAD_LETTER if asked.is_dead else RETRY_LETTER, topic=cursor.topic, **cursor.key._asdict(), first=position,
-                    last=position, consumer_id=request.consumer_id, redelivery_count=held.redelivery_count if held else 0, batch_size=batch_size,
-                    ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None, request_id=request.request_id,
-                    properties=list(asked.request_properties().items()))
+        return dict(
+            kind="letter",
+            status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
+            topic=cursor.topic,
+            **cursor.key._asdict(),
+            first=position,
+            last=position,
+            consumer_id=request.consumer_id,
+            redelivery_count=held.redelivery_count if held else 0,
+            batch_size=batch_size,
+            ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,
+            request_id=request.request_id,
+            properties=list(asked.request_properties().items()),
+        )

@@ -5,6 +5,7 @@ A run whose rows cannot be read leaves out the letters of its entries, a message
 that one: they come as :class:`Left`, in their place. Messages that were deleted or trimmed have no rows, and no
 letters.
 """
+
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -109,8 +110,11 @@ def _in_line(orders: list[Order]) -> list[Order]:
 def _runs(ledgers: PartitionLedgers, orders: list[Order]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
     """The runs that hold entries of *orders*, in order of position, and which of their positions."""
     spans = Positions((order.fact["first"], order.fact["last"]) for order in orders)
-    parts = ((run, max(first, run.first_position), min(last, run.last_position)) for first, last in spans
-             for run in ledgers.overlapping(first, last))
+    parts = (
+        (run, max(first, run.first_position), min(last, run.last_position))
+        for first, last in spans
+        for run in ledgers.overlapping(first, last)
+    )
     for run, same in groupby(parts, key=lambda part: part[0]):
         yield run, [part[1:] for part in same]
 
@@ -120,8 +124,9 @@ def _left_of_run(run: Run, ordered: list[Order], error: Exception) -> Iterator[L
     until = bisect_right(ordered, run.last_position, key=lambda order: order.fact["first"])
     since = bisect_left(ordered, run.first_position, hi=until, key=lambda order: order.fact["last"])
     for order in ordered[since:until]:
-        yield order.left(error, max(order.fact["first"], run.first_position),
-                         min(order.fact["last"], run.last_position))
+        yield order.left(
+            error, max(order.fact["first"], run.first_position), min(order.fact["last"], run.last_position)
+        )
 
 
 def _letter(order: Order, position: int, index: int, row: dict, run: Run) -> Letter | Left:
@@ -138,19 +143,34 @@ def _letter_row(order: Order, row: dict, message_id: MessageId) -> dict:
     fact, asked = order.fact, order.asked
     if asked is None:
         deliver_at, producer_name = None, f"{fact['topic']}-{fact['subscription']}-DLQ"
-        properties = dead_letter_properties(dict(row["properties"] or []), topic=fact["topic"],
-                                            subscription=fact["subscription"], message_id=str(message_id), cause=CAUSE_REDELIVERED,
-                                            attempts=fact["redelivery_count"])
+        properties = dead_letter_properties(
+            dict(row["properties"] or []),
+            topic=fact["topic"],
+            subscription=fact["subscription"],
+            message_id=str(message_id),
+            cause=CAUSE_REDELIVERED,
+            attempts=fact["redelivery_count"],
+        )
     else:
         deliver_at, producer_name, properties = asked.deliver_at_ms, asked.producer_name, asked.properties
-    return dict(row, batch_index=None, batch_size=1, deliver_at_time=None if deliver_at is None else deliver_at * 1000,
-                producer_name=producer_name, sequence_id=None, properties=list(properties.items()))
+    return dict(
+        row,
+        batch_index=None,
+        batch_size=1,
+        deliver_at_time=None if deliver_at is None else deliver_at * 1000,
+        producer_name=producer_name,
+        sequence_id=None,
+        properties=list(properties.items()),
+    )
 
 
 def _counted(rows: pa.Table) -> pa.Table:
     """*rows* with instants in microseconds."""
-    return rows.cast(pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type)
-                                for field in rows.schema]))
+    return rows.cast(
+        pa.schema(
+            [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in rows.schema]
+        )
+    )
 
 
 def _python_rows(tables: Iterable[pa.Table]) -> Iterator[dict]:

@@ -14,6 +14,7 @@ line for the same topic: so a commit of a number holds the same letters whenever
 may succeed after a crash. Letters that waited are written likewise, under transactions of their own. Only what concerns
 the whole root is raised (see letter_orders).
 """
+
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -38,8 +39,9 @@ LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 
 
-def write_letters(bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *,
-                  is_again: bool = False) -> list[Request]:
+def write_letters(
+    bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
+) -> list[Request]:
     """Write the letters that the ``letter`` rows of a round ask for, and those waiting letters that are tried behind
     it; what could not be written waits. Gives the subscriptions to make on topics written to, as requests of the next
     round. *is_again*: it was begun before, by whoever did not come to its end, so some may be written.
@@ -56,8 +58,9 @@ def write_letters(bundle: Bundle, round_number: int, now: Instant, facts: Iterab
             missing += letters.missing
             topics |= letters.topics
             orders += table if letters.error is None else []
-    gone = {row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values()
-            if is_gone(bundle, row)}
+    gone = {
+        row["topic_id"] for row in {each.fact["topic_id"]: each.fact for each in left}.values() if is_gone(bundle, row)
+    }
     left = [each for each in left if each.fact["topic_id"] not in gone]
     bundle.waiting_letters.settle(round_number, now, tried, left, missing, topics, known=bundle.cursors)
     return _subscriptions(bundle, round_number, orders)
@@ -72,12 +75,28 @@ def _by_table(orders: list[Order]) -> Iterable[list[Order]]:
 
 def _subscriptions(bundle: Bundle, round_number: int, orders: list[Order]) -> list[Request]:
     """Requests for the initial subscriptions of letter topics that lack them."""
-    wanted = {(order.topic, partition, order.initial_subscription): None for order in orders
-              if order.initial_subscription for partition in order.partitions}
+    wanted = {
+        (order.topic, partition, order.initial_subscription): None
+        for order in orders
+        if order.initial_subscription
+        for partition in order.partitions
+    }
     nothing = dict.fromkeys(Request._fields)
-    return [Request(**nothing | dict(request_id=f"letters-{round_number}-{number}", kind="create_subscription", topic=str(topic.name), partition=partition,
-                                     subscription=subscription, properties={"initial_position": "Earliest"}))
-            for number, (topic, partition, subscription) in enumerate(wanted) if CursorKey(topic.topic_id, partition, subscription) not in bundle.cursors]
+    return [
+        Request(
+            **nothing
+            | dict(
+                request_id=f"letters-{round_number}-{number}",
+                kind="create_subscription",
+                topic=str(topic.name),
+                partition=partition,
+                subscription=subscription,
+                properties={"initial_position": "Earliest"},
+            )
+        )
+        for number, (topic, partition, subscription) in enumerate(wanted)
+        if CursorKey(topic.topic_id, partition, subscription) not in bundle.cursors
+    ]
 
 
 class _Unwritten(NamedTuple):
@@ -166,8 +185,9 @@ class _Commits:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
         try:
-            self._table.append_once(MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id,
-                                    self._round)
+            self._table.append_once(
+                MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id, self._round
+            )
         except Exception as error:
             raise_of_root(error)
             if not self._is_there(app_id):
@@ -189,8 +209,9 @@ class _Commits:
         self._commit, self._is_open = [], False
         bad = [(letter, reason) for letter in commit if (reason := _unwritable(letter)) is not None]
         self.error = None if bad else error
-        self.left += [letter.order.left(reason, letter.position, letter.position, letter.index)
-                      for letter, reason in bad]
+        self.left += [
+            letter.order.left(reason, letter.position, letter.position, letter.index) for letter, reason in bad
+        ]
         blamed = {id(letter) for letter, _ in bad}
         self._leave([letter for letter in commit if id(letter) not in blamed])
 
@@ -202,8 +223,9 @@ class _Commits:
 
     def _leave(self, letters: list[Letter]) -> None:
         for letter in letters:
-            self._unwritten.setdefault(id(letter.order),
-                                       _Unwritten(letter.order, [])).places.append((letter.position, letter.index))
+            self._unwritten.setdefault(id(letter.order), _Unwritten(letter.order, [])).places.append(
+                (letter.position, letter.index)
+            )
 
 
 def _unwritable(letter: Letter) -> Exception | None:
@@ -222,7 +244,8 @@ def _placed(letters: list[Letter], router: RoundRobinRouter, identity: str, now:
     for letter in letters:
         partitions = letter.order.partitions
         partition = partitions[router.partition(letter.row["partition_key"], len(partitions))]
-        rows.append(dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition,
-                         publish_time=now))
+        rows.append(
+            dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition, publish_time=now)
+        )
         entries[partition] += 1
     return rows

@@ -1,10 +1,12 @@
 """Which clients are gone, seen before their leases end.
 
-Rule: PersistentSubscription.addConsumer asks whether the holder's connection lives, and a connection that broke closes its consumers; here a lock that the
-client's process held is free (storage.presence). A look costs some ten microseconds a client, and there are at most :data:`MOST_LOOKS` in
-:data:`LOOK_SECONDS`: all of a thousand clients in a second. A client without such a file, or of another machine, is left to its lease. A request that a client
-made before it went may be read after that was seen: so whoever went is remembered for a while.
+Rule: PersistentSubscription.addConsumer asks whether the holder's connection lives, and a connection that broke closes
+its consumers; here a lock that the client's process held is free (storage.presence). A look costs some ten microseconds
+a client, and there are at most :data:`MOST_LOOKS` in :data:`LOOK_SECONDS`: all of a thousand clients in a second. A
+client without such a file, or of another machine, is left to its lease. A request that a client made before it went may
+be read after that was seen: so whoever went is remembered for a while.
 """
+
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
@@ -31,7 +33,8 @@ class Liveness:
         """Clients that went and whose files are there until a round has let them go."""
 
     def gone(self, connected: Collection[str]) -> list[str]:
-        """Those of the *connected* clients that are known to be gone, after looking at some of them where it is time to."""
+        """Those of the *connected* clients that are known to be gone, after looking at some of them where it is time
+        to."""
         if self._clock() >= self._next_look:
             self._look(connected)
         for client_id in [client_id for client_id in self._left if client_id not in connected]:
@@ -40,7 +43,8 @@ class Liveness:
         return [client_id for client_id in connected if client_id in self._went] if self._went else []
 
     def look_at(self, clients: Iterable[str]) -> list[str]:
-        """Those of *clients*, of the first of them where they are many, that are gone: asked at once, as somebody is to be refused for their sake."""
+        """Those of *clients*, of the first of them where they are many, that are gone: asked at once, as somebody is to
+        be refused for their sake."""
         return [client_id for client_id in list(dict.fromkeys(clients))[:MOST_LOOKS] if self._is_gone(client_id)]
 
     def _is_gone(self, client_id: str) -> bool:
@@ -52,7 +56,9 @@ class Liveness:
     def _look(self, connected: Collection[str]) -> None:
         self._next_look = self._clock() + LOOK_SECONDS
         if not self._queue:
-            self._is_watched = {client_id: self._is_watched[client_id] for client_id in connected if client_id in self._is_watched}
+            self._is_watched = {
+                client_id: self._is_watched[client_id] for client_id in connected if client_id in self._is_watched
+            }
             self._queue.extend(client_id for client_id in connected if self._is_watched.get(client_id, True))
             self._tidy(connected)
         for _ in range(min(MOST_LOOKS, len(self._queue))):

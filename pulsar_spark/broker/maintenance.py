@@ -1,9 +1,12 @@
-"""What the broker does by itself, every ``ttl_check_seconds`` of the tick: time to live, backlog quotas, and the end of idle subscriptions.
+"""What the broker does by itself, every ``ttl_check_seconds`` of the tick: time to live, backlog quotas, and the end of
+idle subscriptions.
 
-It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a request would; so a crash repeats or loses
-nothing. When a topic was looked at last is kept in memory: a broker that starts looks at once. A topic above its quota is looked at every second, so that its
-producers are not held longer than need be. Rules: semantics 3.29-3.31 (see protocol.policies).
+It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a
+request would; so a crash repeats or loses nothing. When a topic was looked at last is kept in memory: a broker that
+starts looks at once. A topic above its quota is looked at every second, so that its producers are not held longer than
+need be. Rules: semantics 3.29-3.31 (see protocol.policies).
 """
+
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
 
@@ -34,7 +37,8 @@ HELD_CHECK_SECONDS = 1
 
 
 def maintain(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for never."""
+    """Look at the topics whose time has come; says in ``bundle.maintenance_due`` when the next one's will, None for
+    never."""
     due = []
     for state in _topics_to_check(bundle):
         if bundle.topic_aside(str(state.topic.name), state.topic.topic_id) is None:
@@ -51,7 +55,9 @@ def _topics_to_check(bundle: Bundle) -> list[TopicState]:
     owners |= {owner for owner, is_exceeded in _exceeded(bundle).items() if is_exceeded}
     if not owners:
         return []
-    return [state for name, state in bundle.topics.items() if name in owners or state.topic.name.namespace_name in owners]
+    return [
+        state for name, state in bundle.topics.items() if name in owners or state.topic.name.namespace_name in owners
+    ]
 
 
 def _exceeded(bundle: Bundle) -> dict[str, bool]:
@@ -61,7 +67,9 @@ def _exceeded(bundle: Bundle) -> dict[str, bool]:
 def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int | None:
     """Look at the topic if it is time; when to look next, None when there is nothing to look after any more."""
     name = str(state.topic.name)
-    ttl, size, seconds, idle_minutes, every = (bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds"))
+    ttl, size, seconds, idle_minutes, every = (
+        bundle.policy(name, policy) for policy in (*CHECKED, "ttl_check_seconds")
+    )
     if state.checked_at is None or state.checked_at + _interval(bundle, name, every) <= draft.now:
         state.checked_at = draft.now
         if idle_minutes:
@@ -71,7 +79,10 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
             for cursor in cursors:
                 _expire(draft, state, cursor, draft.wall - ttl * SECOND)
         is_evicting = bundle.policy_text(name, "backlog_quota_policy") == EVICT
-        is_over = [_check_quota(draft, state, cursors, partition, size, seconds, is_evicting) for partition in state.topic.partition_indexes]
+        is_over = [
+            _check_quota(draft, state, cursors, partition, size, seconds, is_evicting)
+            for partition in state.topic.partition_indexes
+        ]
         if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
             _say_exceeded(bundle, draft, name, any(is_over) and not is_evicting)
     return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds or idle_minutes else None
@@ -91,7 +102,9 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
     for cursor in bundle.cursors_of(state.topic.topic_id):
         subscriptions[cursor.key.subscription].append(cursor)
     for cursors in subscriptions.values():
-        if has_expired((Activity(bool(cursor.consumers), cursor.last_active) for cursor in cursors), minutes, draft.now):
+        if has_expired(
+            (Activity(bool(cursor.consumers), cursor.last_active) for cursor in cursors), minutes, draft.now
+        ):
             for cursor in cursors:
                 members.delete(cursor)
 
@@ -102,24 +115,42 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
     if last <= cursor.mark_delete:
         return
     if cursor.consumers and not is_published_before(state.topic.path, ledgers, cursor.mark_delete + 1, instant):
-        backlog = sum(until - first + 1 for first, until, _ in unacknowledged(cursor.mark_delete, ledgers.end_position, cursor.ranges()))
+        backlog = sum(
+            until - first + 1
+            for first, until, _ in unacknowledged(cursor.mark_delete, ledgers.end_position, cursor.ranges())
+        )
         if backlog < SMALL_BACKLOG:
             return
-    delayed = [Delayed(*times) for run in ledgers.overlapping(cursor.mark_delete + 1, last) if run.has_delayed
-               for times in deliver_times(state.topic.path, run) if times[2] is not None]
+    delayed = [
+        Delayed(*times)
+        for run in ledgers.overlapping(cursor.mark_delete + 1, last)
+        if run.has_delayed
+        for times in deliver_times(state.topic.path, run)
+        if times[2] is not None
+    ]
     for stretch in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
         draft.of(cursor).acks.add(*stretch)
 
 
-def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], partition: int, size: int, seconds: int, is_evicting: bool) -> bool:
-    """Is the slowest cursor of the partition above a quota? If it is to be, what is too much is acknowledged on all cursors."""
+def _check_quota(
+    draft: RoundDraft,
+    state: TopicState,
+    cursors: list[Cursor],
+    partition: int,
+    size: int,
+    seconds: int,
+    is_evicting: bool,
+) -> bool:
+    """Is the slowest cursor of the partition above a quota? If it is to be, what is too much is acknowledged on all
+    cursors."""
     here = [cursor for cursor in cursors if cursor.key.partition == partition]
     slowest = min((cursor.mark_delete for cursor in here), default=None)
     if slowest is None or not (size or seconds):
         return False
     ledgers = state.ledgers(partition)
-    too_old = last_published_before(state.topic.path, ledgers,
-                                    _instant(draft.wall - seconds * SECOND)) if seconds else -1
+    too_old = (
+        last_published_before(state.topic.path, ledgers, _instant(draft.wall - seconds * SECOND)) if seconds else -1
+    )
     stretches = stretches_behind(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stretches, slowest) > size
     if is_evicting:
@@ -132,11 +163,20 @@ def _check_quota(draft: RoundDraft, state: TopicState, cursors: list[Cursor], pa
 
 def stretches_behind(ledgers: PartitionLedgers, position: int) -> list[Stretch]:
     """What is stored behind *position*, run by run; a file's bytes are its runs' by their messages."""
-    runs = list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
+    runs = (
+        list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
+    )
     messages = Counter()
-    for run in ledgers.runs[ledgers.runs.index(runs[0]):] if runs else []:
+    for run in ledgers.runs[ledgers.runs.index(runs[0]) :] if runs else []:
         messages[run.ledger_id, run.path] += run.entries * run.batch_size
-    return [Stretch(run.first_position, run.last_position, run.bytes * run.entries * run.batch_size // messages[run.ledger_id, run.path]) for run in runs]
+    return [
+        Stretch(
+            run.first_position,
+            run.last_position,
+            run.bytes * run.entries * run.batch_size // messages[run.ledger_id, run.path],
+        )
+        for run in runs
+    ]
 
 
 def _instant(micros: int) -> datetime:

@@ -2,6 +2,7 @@
 
 Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as returned, uncounted.
 """
+
 from collections.abc import Collection
 from datetime import datetime, timezone
 
@@ -38,17 +39,32 @@ class Members(Desk):
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
         refused = self._refusal(cursor, request, wanted)
-        if refused and cursor and self._let_go(self.bundle.liveness.look_at(consumer.client_id for consumer in cursor.consumers.values())):
+        if (
+            refused
+            and cursor
+            and self._let_go(self.bundle.liveness.look_at(consumer.client_id for consumer in cursor.consumers.values()))
+        ):
             refused = self._refusal(cursor, request, wanted)
         if refused:
-            raise error_named(refused[0])(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}")
-        policy, priority_level = self._dead_letter_policy(request), number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
+            raise error_named(refused[0])(
+                f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
+            )
+        policy, priority_level = (
+            self._dead_letter_policy(request),
+            number_of(request, "priority_level", 0, least=0, most=MOST_INT32),
+        )
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MAX_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
-        consumer = Consumer(request.consumer_id, properties.get("consumer_name") or request.consumer_id, request.client_id,
-                            priority_level, cursor.joined, properties={name: value for name, value in properties.items() if name != VALID_UNTIL})
+        consumer = Consumer(
+            request.consumer_id,
+            properties.get("consumer_name") or request.consumer_id,
+            request.client_id,
+            priority_level,
+            cursor.joined,
+            properties={name: value for name, value in properties.items() if name != VALID_UNTIL},
+        )
         cursor.joined += 1
         if "max_redeliver_count" in policy:
             cursor.dead_letters = policy
@@ -65,7 +81,12 @@ class Members(Desk):
 
     def _refusal(self, cursor: Cursor | None, request: Request, wanted: str) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
-        return refusal(wanted, present=present, consumers=consumers, most=self.bundle.policy(request.topic, "max_consumers_per_subscription"))
+        return refusal(
+            wanted,
+            present=present,
+            consumers=consumers,
+            most=self.bundle.policy(request.topic, "max_consumers_per_subscription"),
+        )
 
     def _holders(self, cursor: Cursor | None) -> str:
         """Who is connected, when they were heard of last, and until when they are waited for."""
@@ -75,12 +96,15 @@ class Members(Desk):
             if until is not None:
                 until += self.draft.wall - self.draft.now  # people's clock
                 heard = until - self.bundle.lease_ms[consumer.client_id] * 1000
-                told.append(f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "
-                            f"whose lease ends at {_shown(until)}")
+                told.append(
+                    f"consumer {consumer.name!r} of client {consumer.client_id!r}, last heard of at {_shown(heard)}, "
+                    f"whose lease ends at {_shown(until)}"
+                )
         return f" (held by {'; '.join(told)})" if told else ""
 
     def _dead_letter_policy(self, request: Request) -> dict[str, str]:
-        """What a consumer says of dead letters, if it can be done: once an entry is dead it is too late to refuse it."""
+        """What a consumer says of dead letters, if it can be done: once an entry is dead it is too late to refuse
+        it."""
         policy = {name: request.properties[name] for name in DEAD_LETTER_POLICY if request.properties.get(name)}
         number_of(request, "max_redeliver_count", 0, least=0, most=MOST_INT32)
         if "initial_subscription_name" in policy:
@@ -89,8 +113,13 @@ class Members(Desk):
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
         if int(policy.get("max_redeliver_count", 0)):
             name = policy.get("dead_letter_topic") or dead_letter_topic(request.topic, request.subscription)
-            check_letter_topic(self.bundle.layout, name, what="dead letter topic", subscription=request.subscription,
-                               remedy=NAME_DEAD_LETTER_TOPIC)
+            check_letter_topic(
+                self.bundle.layout,
+                name,
+                what="dead letter topic",
+                subscription=request.subscription,
+                remedy=NAME_DEAD_LETTER_TOPIC,
+            )
         return policy
 
     def flow(self, request: Request) -> None:
@@ -109,9 +138,14 @@ class Members(Desk):
 
     def unsubscribe(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        others = [consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id]
+        others = [
+            consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
+        ]
         if others and request.properties.get("force") != "true":
-            raise SubscriptionBusy(f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or force it")
+            raise SubscriptionBusy(
+                f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or "
+                "force it"
+            )
         self.delete(cursor)
 
     def delete(self, cursor: Cursor) -> None:
@@ -126,7 +160,8 @@ class Members(Desk):
             self.forget(entry)
 
     def end_leases(self, gone: Collection[str] = ()) -> None:
-        """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be *gone*."""
+        """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be
+        *gone*."""
         self._let_go(gone)
         for client_id, until in list(self.bundle.leases.items()):
             if until <= self.draft.now:
@@ -177,15 +212,21 @@ class Members(Desk):
         """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""
         before, cursor.active_id = cursor.active_id, None
         if cursor.is_single_active and cursor.consumers:
-            candidates = [Candidate(c.consumer_id, c.name, c.priority_level, c.join_order) for c in cursor.consumers.values()]
-            cursor.active_id = active_consumer(candidates, partition_index=cursor.key.partition, topic_name=cursor.topic).consumer_id
+            candidates = [
+                Candidate(c.consumer_id, c.name, c.priority_level, c.join_order) for c in cursor.consumers.values()
+            ]
+            cursor.active_id = active_consumer(
+                candidates, partition_index=cursor.key.partition, topic_name=cursor.topic
+            ).consumer_id
         if cursor.active_id == before:
             return
         draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
         if before is not None:
             draft.left.add(before)
             if cursor.subscription_type == "Failover":
-                cursor.reads_after = self.draft.now + self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms") * 1000
+                cursor.reads_after = (
+                    self.draft.now + self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms") * 1000
+                )
 
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:

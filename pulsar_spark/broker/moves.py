@@ -2,6 +2,7 @@
 
 Rules: semantics 3.26-3.29.
 """
+
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.broker.bundle import TopicState
@@ -12,7 +13,7 @@ from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 
-LONGEST_SECONDS = 10 ** 9
+LONGEST_SECONDS = 10**9
 """Thirty years: nobody has older messages."""
 
 
@@ -23,7 +24,9 @@ class Moves(Desk):
         cursor, state = self.cursor_of(request), self.topic_of(request)
         end = state.end_position(cursor.key.partition)
         if "publish_time_ms" in request.properties:
-            instant = datetime.fromtimestamp(number_of(request, "publish_time_ms", least=0, most=LATEST_MS) / 1000, timezone.utc)
+            instant = datetime.fromtimestamp(
+                number_of(request, "publish_time_ms", least=0, most=LATEST_MS) / 1000, timezone.utc
+            )
             target = first_published_at(state.topic.path, state.ledgers(cursor.key.partition), instant)
         else:
             wanted = request.properties.get("position", "")
@@ -38,14 +41,28 @@ class Moves(Desk):
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
             draft.changed_consumers.add(consumer.consumer_id)
-            self.draft.facts.append(dict(kind="reply", consumer_id=consumer.consumer_id, topic=cursor.topic, topic_id=cursor.key.topic_id,
-                                         partition=cursor.key.partition, subscription=cursor.key.subscription, text="reset"))
+            self.draft.facts.append(
+                dict(
+                    kind="reply",
+                    consumer_id=consumer.consumer_id,
+                    topic=cursor.topic,
+                    topic_id=cursor.key.topic_id,
+                    partition=cursor.key.partition,
+                    subscription=cursor.key.subscription,
+                    text="reset",
+                )
+            )
         return str(target)
 
     def skip(self, request: Request) -> str:
         """Acknowledge the next entries of the backlog; how many there were."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acknowledged = sorted([*((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED), *self.draft.of(cursor).acks])
+        acknowledged = sorted(
+            [
+                *((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED),
+                *self.draft.of(cursor).acks,
+            ]
+        )
         end = state.end_position(cursor.key.partition)
         last = skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages", least=0))
         skipped = sum(until - first + 1 for first, until in Positions(acknowledged).gaps(cursor.mark_delete + 1, last))
@@ -58,8 +75,9 @@ class Moves(Desk):
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        oldest = (datetime.fromtimestamp(self.draft.wall / 1_000_000, timezone.utc)
-                  - timedelta(seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)))
+        oldest = datetime.fromtimestamp(self.draft.wall / 1_000_000, timezone.utc) - timedelta(
+            seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
+        )
         self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
 
     def pass_trimmed(self, states: list[TopicState]) -> None:

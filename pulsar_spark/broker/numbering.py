@@ -74,9 +74,14 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
             foreign = [file for file in foreign if file.path not in published]
         rows = ledger_rows(name, topic.topic_id, numbered) + note_rows(name, topic.topic_id, commit, foreign)
         if foreign:
-            log.warning("topic %s: commit %d added %d rows that are no publish, and nobody is sent them: "
-                        "'pulsar-spark topics mend %s' removes them",
-                        name, commit.version, sum(file.rows for file in foreign), name)
+            log.warning(
+                "topic %s: commit %d added %d rows that are no publish, and nobody is sent them: "
+                "'pulsar-spark topics mend %s' removes them",
+                name,
+                commit.version,
+                sum(file.rows for file in foreign),
+                name,
+            )
     if commit.removed and not commit.trimmed:
         log.warning(
             "topic %s: commit %d (%s) removed or rewrote messages: those that are gone are skipped by everybody",
@@ -86,6 +91,7 @@ def _number(state: "TopicState", commit: Commit) -> list[dict]:
         )
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
-            state.trimmed[partition] = max(state.first_position(partition),
-                                           state.ledgers(partition).first_behind(ledger_id))
+            state.trimmed[partition] = max(
+                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
+            )
     return rows

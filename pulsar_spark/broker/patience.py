@@ -24,8 +24,13 @@ class Waits:
         with self._lock:
             if not self._waiting:
                 self._since = time.monotonic()
-                log.error("broker %s waits: %s (%s: %s); it tries again by itself", self._broker_id, what,
-                          type(cause).__name__, cause)
+                log.error(
+                    "broker %s waits: %s (%s: %s); it tries again by itself",
+                    self._broker_id,
+                    what,
+                    type(cause).__name__,
+                    cause,
+                )
             self._waiting.add(id(patience))
 
     def end(self, patience: "Patience") -> None:

@@ -1,16 +1,17 @@
 """Executing the plan of a round, small or large.
 
-A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark opens
-the file anew at each execution, because the plan holds only its path and its length, and the length never changes (see
-storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one partition without
-exchange and broadcast, which keep their first result.
+A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
+opens the file anew at each execution, because the plan holds only its path and its length, and the length never changes
+(see storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one partition
+without exchange and broadcast, which keep their first result.
 
 Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
 that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some
-seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Each of the two
-has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of :data:`LENGTHS` get a
-plan of their own.
+seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Each of the
+two has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of
+:data:`LENGTHS` get a plan of their own.
 """
+
 import logging
 import threading
 from functools import cached_property

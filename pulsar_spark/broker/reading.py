@@ -1,4 +1,5 @@
 """Requests as a round takes them: read from their commits, and told from what cannot be read, which is set aside."""
+
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +44,12 @@ def _with(asked: Asked, commit: RequestCommit) -> Asked:
         found, unreadable = requests_of(commit.rows), []
     except Exception:  # some text in it is none: row by row it can be said which
         found, unreadable = _row_by_row(commit.rows, commit.version)
-    requests = [request._replace(requests_version=commit.version, row=row) if request.row is None
-                else request._replace(requests_version=commit.version)
-                for row, request in enumerate(found)]
+    requests = [
+        request._replace(requests_version=commit.version, row=row)
+        if request.row is None
+        else request._replace(requests_version=commit.version)
+        for row, request in enumerate(found)
+    ]
     return Asked(asked.requests + requests, commit.version, asked.unreadable + unreadable)
 
 

@@ -8,6 +8,7 @@ is. Where the round fails without any request, it is nobody's: it is said once a
 Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
 broker's own that breaks its promises, stop the broker: nothing may be guessed there.
 """
+
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -71,8 +72,9 @@ class Recovery:
         if self._is_reload_due:
             self._reload_if_due()
             done = rounds.bundle.requests_version  # a commit may have succeeded though it was not heard of
-            requests = [request for request in requests if request.requests_version is None
-                        or request.requests_version > done]
+            requests = [
+                request for request in requests if request.requests_version is None or request.requests_version > done
+            ]
             unreadable = [entry for entry in unreadable if entry.requests_version > done]
         for entry in unreadable:
             self._set_aside(entry, broken)
@@ -93,14 +95,18 @@ class Recovery:
                 if rounds.bundle.round > before:
                     return RoundResult(True)
 
-    def _find_out(self, failure: Exception, requests: list[Request], requests_version: int,
-                  broken: dict[str, SetAside]) -> None:
+    def _find_out(
+        self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
+    ) -> None:
         """Find what is to blame, and note it in *broken*; the failure is raised when nothing is."""
         self._reload_if_due()
         if isinstance(failure, PlannerFailed):
             raise failure
-        causes = failure.causes if isinstance(failure, Broken) else self._narrowed(failure, requests, requests_version,
-                                                                                   broken)
+        causes = (
+            failure.causes
+            if isinstance(failure, Broken)
+            else self._narrowed(failure, requests, requests_version, broken)
+        )
         entries = [(unit.set_aside(cause, self._rounds.bundle.now.wall), cause) for unit, cause in causes]
         entries = [(entry, cause) for entry, cause in entries if entry.id not in broken]
         for entry, cause in entries:
@@ -108,8 +114,9 @@ class Recovery:
         if not entries:
             raise failure
 
-    def _narrowed(self, failure: Exception, requests: list[Request], requests_version: int,
-                  broken: dict[str, SetAside]) -> list:
+    def _narrowed(
+        self, failure: Exception, requests: list[Request], requests_version: int, broken: dict[str, SetAside]
+    ) -> list:
         """The request to blame for a failure in which no unit was named, with its cause; none where the round fails
         without any."""
         at_most, passing = len(requests), 0
@@ -140,9 +147,13 @@ class Recovery:
         if entry.round_time is None:
             entry = entry._replace(round_time=self._rounds.clock.look().wall)
         broken[entry.id] = entry
-        log.error("%s is set aside (%s: %s); everything else goes on; see 'pulsar-spark set-aside list'", entry.id,
-                  entry.error, entry.text[:1000],
-                  exc_info=cause)
+        log.error(
+            "%s is set aside (%s: %s); everything else goes on; see 'pulsar-spark set-aside list'",
+            entry.id,
+            entry.error,
+            entry.text[:1000],
+            exc_info=cause,
+        )
 
     def _reload_if_due(self) -> None:
         if self._is_reload_due:
@@ -151,7 +162,10 @@ class Recovery:
 
     def _wait(self, failure: Exception) -> None:
         if not self._failures:
-            log.error("a round fails, whatever is asked; it is tried again after pauses of up to %g s",
-                      PAUSES.max_delay_ms / 1000, exc_info=failure)
+            log.error(
+                "a round fails, whatever is asked; it is tried again after pauses of up to %g s",
+                PAUSES.max_delay_ms / 1000,
+                exc_info=failure,
+            )
         self._quiet_until = self._clock() + PAUSES.delay_ms(self._failures) / 1000
         self._failures += 1

@@ -1,8 +1,10 @@
 """Requests taken in, in order.
 
-Control requests change the bundle at once; what concerns ranges (acknowledgements, returns) is only noted, for the plan. A refused request changes nothing and
-is answered with an error by name; where nobody waits for the answer it is counted and said in the log.
+Control requests change the bundle at once; what concerns ranges (acknowledgements, returns) is only noted, for the
+plan. A refused request changes nothing and is answered with an error by name; where nobody waits for the answer it is
+counted and said in the log.
 """
+
 from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.admission import admitted
@@ -20,9 +22,21 @@ from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.set_aside import SetAside
 
-ANSWERED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "unload",
-            "policy", "retry_set_aside",
-            "drop_set_aside", "retry_waiting_letters", "drop_waiting_letters"}
+ANSWERED = {
+    "subscribe",
+    "seek",
+    "unsubscribe",
+    "create_subscription",
+    "skip",
+    "clear_backlog",
+    "expire",
+    "unload",
+    "policy",
+    "retry_set_aside",
+    "drop_set_aside",
+    "retry_waiting_letters",
+    "drop_waiting_letters",
+}
 
 
 class Intake(Desk):
@@ -35,29 +49,50 @@ class Intake(Desk):
         aside = SetAsideRequests(bundle, draft, broken, self.take)
         waiting = WaitingLetterRequests(bundle, draft)
         self._handlers: dict[str, Callable[[Request], str | None]] = {
-            "subscribe": self.members.subscribe, "flow": self.members.flow, "close": self.members.close, "unsubscribe": self.members.unsubscribe,
-            "ack": entries.ack, "cumulative_ack": entries.cumulative_ack, "negative_ack": entries.negative_ack, "redeliver_all": entries.redeliver_all,
+            "subscribe": self.members.subscribe,
+            "flow": self.members.flow,
+            "close": self.members.close,
+            "unsubscribe": self.members.unsubscribe,
+            "ack": entries.ack,
+            "cumulative_ack": entries.cumulative_ack,
+            "negative_ack": entries.negative_ack,
+            "redeliver_all": entries.redeliver_all,
             "reconsume_later": entries.reconsume_later,
-            "retry_waiting_letters": waiting.retry, "drop_waiting_letters": waiting.drop,
-            "seek": self.moves.seek, "skip": self.moves.skip, "clear_backlog": self.moves.clear_backlog, "expire": self.moves.expire,
-            "create_subscription": self._create_subscription, "policy": self._policy, "unload": self._unload,
+            "retry_waiting_letters": waiting.retry,
+            "drop_waiting_letters": waiting.drop,
+            "seek": self.moves.seek,
+            "skip": self.moves.skip,
+            "clear_backlog": self.moves.clear_backlog,
+            "expire": self.moves.expire,
+            "create_subscription": self._create_subscription,
+            "policy": self._policy,
+            "unload": self._unload,
             "keep_alive": lambda request: None,
-            "retry_set_aside": aside.retry, "drop_set_aside": aside.drop}
+            "retry_set_aside": aside.retry,
+            "drop_set_aside": aside.drop,
+        }
 
     def take(self, request: Request) -> None:
         """Take one request in; refused or done, answer it if it wants an answer. One that has just been found broken is
         answered so."""
         unit = of_request(request)
         if self._broken and (entry := self._broken.get(unit.set_aside(UnknownError(), 0).id)):
-            self.draft.reply(request, error=UnknownError.__name__,
-                             text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "
-                             f"{entry.text[:500]}): see 'pulsar-spark set-aside list'")
+            self.draft.reply(
+                request,
+                error=UnknownError.__name__,
+                text=f"set aside as {entry.id!r}, because the broker failed on it ({entry.error}: "
+                f"{entry.text[:500]}): see 'pulsar-spark set-aside list'",
+            )
             return
         with isolated(unit):
             self._take(request)
 
     def _take(self, request: Request) -> None:
-        wants_answer = request.kind in ANSWERED or (request.kind == "close" and request.consumer_id) or request.properties.get("receipt") == "true"
+        wants_answer = (
+            request.kind in ANSWERED
+            or (request.kind == "close" and request.consumer_id)
+            or request.properties.get("receipt") == "true"
+        )
         try:
             if request.kind not in self._handlers:
                 raise InvalidConfiguration(f"kind {shown(request.kind)} is not known: use a client of this release")

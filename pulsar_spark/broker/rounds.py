@@ -2,14 +2,18 @@
 
 The writes, in order, and what a crash between them leaves:
 
-1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts next takes them over;
+1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts
+   next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
-3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see letters): missing ones are written at the
-   next start; those that cannot be written wait, which the next round says (see waiting_letters);
+3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see
+   letters): missing ones are written at the next start; those that cannot be written wait, which the next round says
+   (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
-Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and stops (:class:`BrokerFenced`).
+Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and
+stops (:class:`BrokerFenced`).
 """
+
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,7 +40,8 @@ from pulsar_spark.table_specs import LEDGERS
 
 SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000
-"""A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost does not grow with the state."""
+"""A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost
+does not grow with the state."""
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +50,16 @@ class Rounds:
     """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those
     of a clock that nobody sets; 0 is no limit."""
 
-    def __init__(self, bundle: Bundle, plan: Callable[[Work], list[list[Range]]], now: Callable[[], int], broker_id: str, *,
-                 max_unacked_messages_per_broker: int = 0, steady: Callable[[], int] | None = None):
+    def __init__(
+        self,
+        bundle: Bundle,
+        plan: Callable[[Work], list[list[Range]]],
+        now: Callable[[], int],
+        broker_id: str,
+        *,
+        max_unacked_messages_per_broker: int = 0,
+        steady: Callable[[], int] | None = None,
+    ):
         self.limit = BrokerLimit(max_unacked_messages_per_broker)
         self.bundle, self.plan, self.broker_id = bundle, plan, broker_id
         self.clock = BundleClock(now, bundle.now, steady)
@@ -56,14 +69,22 @@ class Rounds:
         self._waiting: list[Request] = []
 
     def take_over(self) -> None:
-        """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left unwritten."""
+        """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left
+        unwritten."""
         self.write_missing_letters()
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
         draft = self._draft()
-        self._append(draft, self._rows_of(draft, RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]),
-                                          self.bundle.requests_version, is_snapshot=True))
+        self._append(
+            draft,
+            self._rows_of(
+                draft,
+                RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]),
+                self.bundle.requests_version,
+                is_snapshot=True,
+            ),
+        )
 
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
@@ -86,8 +107,9 @@ class Rounds:
         own, wall = next_dues(self.bundle, self.bundle.now)
         return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
 
-    def attempt(self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *,
-                is_trial: bool = False) -> RoundResult:
+    def attempt(
+        self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
+    ) -> RoundResult:
         """The round itself, without what is *broken*, which is noted as set aside. A trial does everything but
         commit."""
         bundle = self.bundle
@@ -115,8 +137,9 @@ class Rounds:
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
             return RoundResult(False, refusals=tuple(draft.refusals))
-        is_snapshot = bundle.has_lost_topics or (draft.number % SNAPSHOT_EVERY == 0
-                                                 and draft.number % self._snapshot_every() == 0)
+        is_snapshot = bundle.has_lost_topics or (
+            draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0
+        )
         table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
         ledgers = LEDGERS.rows(ledger_rows)
         if is_trial:
@@ -134,15 +157,19 @@ class Rounds:
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""
         now = self.bundle.now
-        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)).rows)
+        return bool(
+            self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)).rows
+        )
 
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
         where another broker has committed a round since."""
         bundle = load_bundle(self.bundle.layout)
         if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
-            raise BrokerFenced(f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
-                               "another broker serves this bundle")
+            raise BrokerFenced(
+                f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
+                "another broker serves this bundle"
+            )
         self.bundle = bundle
         self.grant_leases(leases)
         self.write_missing_letters()
@@ -153,16 +180,18 @@ class Rounds:
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
-                bundle.leases[consumer.client_id] = leases.get(consumer.client_id,
-                                                               now.own + bundle.lease_ms[consumer.client_id] * 1000)
+                bundle.leases[consumer.client_id] = leases.get(
+                    consumer.client_id, now.own + bundle.lease_ms[consumer.client_id] * 1000
+                )
 
     def write_missing_letters(self) -> None:
-        """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not know,
-        and no round begins before they are written, or wait."""
+        """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not
+        know, and no round begins before they are written, or wait."""
         self._waiting = []
         if self.bundle.round:
-            letters = read_round(self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version,
-                                 kind="letter").to_pylist()
+            letters = read_round(
+                self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter"
+            ).to_pylist()
             self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now, letters, is_again=True)
 
     def _draft(self) -> RoundDraft:
@@ -177,9 +206,17 @@ class Rounds:
         bundle = self.bundle
         if is_snapshot:
             rows = _everything(bundle, rows)
-        rows.facts.append(dict(kind="round", round_time=draft.wall, due_time=draft.now,
-                               requests_version=requests_version, epoch=bundle.epoch,
-                               broker_id=self.broker_id, is_snapshot=is_snapshot))
+        rows.facts.append(
+            dict(
+                kind="round",
+                round_time=draft.wall,
+                due_time=draft.now,
+                requests_version=requests_version,
+                epoch=bundle.epoch,
+                broker_id=self.broker_id,
+                is_snapshot=is_snapshot,
+            )
+        )
         return rows_of_round(draft.number, rows.facts, rows.pages)
 
     def _append(self, draft: RoundDraft, table: pa.Table) -> None:
@@ -193,8 +230,18 @@ class Rounds:
 
 
 def _topic_rows(state: TopicState) -> list[dict]:
-    return [dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, partition=partition, ledger_id=state.version,
-                 end_position=state.end_position(partition), first=state.first_position(partition)) for partition in state.topic.partition_indexes]
+    return [
+        dict(
+            kind="topic",
+            topic=str(state.topic.name),
+            topic_id=state.topic.topic_id,
+            partition=partition,
+            ledger_id=state.version,
+            end_position=state.end_position(partition),
+            first=state.first_position(partition),
+        )
+        for partition in state.topic.partition_indexes
+    ]
 
 
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:

@@ -16,6 +16,7 @@ taken over again when it can be written. What else ends a round ends the broker.
 which would say it in its own words and at length, but is kept in :attr:`Broker.failure` and raised by
 :meth:`Broker.wait`.
 """
+
 import atexit
 import contextlib
 import logging
@@ -79,11 +80,20 @@ class Broker:
     connected any more: what waits for its time is left to the next run.
     """
 
-    def __init__(self, spark: SparkSession, root: str | os.PathLike, *, now: Callable[[], int] = now_micros,
-                 on_round: Callable[[RoundResult, float], None] | None = None, max_unacked_messages_per_broker: int = 0,
-                 available_now: bool = False):
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: str | os.PathLike,
+        *,
+        now: Callable[[], int] = now_micros,
+        on_round: Callable[[RoundResult, float], None] | None = None,
+        max_unacked_messages_per_broker: int = 0,
+        available_now: bool = False,
+    ):
         if max_unacked_messages_per_broker < 0:
-            raise InvalidConfiguration(f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit")
+            raise InvalidConfiguration(
+                f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit"
+            )
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -93,8 +103,16 @@ class Broker:
         self._closing, self._batch = threading.Lock(), threading.Lock()
         waits = Waits(self.broker_id)
         self._tenure = Tenure(self.layout, self.broker_id, self._stopping, waits, self._fail)
-        self._stream = Stream(spark, self.layout.checkpoint() / self.broker_id, self.broker_id, self._look,
-                              self._run_batch, self._stopping, waits, self._fail)
+        self._stream = Stream(
+            spark,
+            self.layout.checkpoint() / self.broker_id,
+            self.broker_id,
+            self._look,
+            self._run_batch,
+            self._stopping,
+            waits,
+            self._fail,
+        )
         self._planner = Planner(spark, self.layout.bundle_folder() / "inputs" / self.broker_id)
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._journal = Journal()
@@ -229,8 +247,9 @@ class Broker:
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
         if asked.has(bundle.requests_version + 1):
             moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
-        if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()
-                          or bundle.liveness.gone(bundle.leases)):
+        if not moved and (
+            self._has_more or bundle.has_new_folders() or self.rounds.is_due() or bundle.liveness.gone(bundle.leases)
+        ):
             moved.append(Moved("clock", bundle.now.wall // 1000, self.now() // 1000))
         return moved
 
@@ -259,8 +278,9 @@ class Broker:
 
     def _run_round(self) -> None:
         started = time.perf_counter()
-        result = self.rounds.run(*read_asked(self.layout.broker_table("requests"),
-                                             after=self.rounds.bundle.requests_version))
+        result = self.rounds.run(
+            *read_asked(self.layout.broker_table("requests"), after=self.rounds.bundle.requests_version)
+        )
         seconds = time.perf_counter() - started
         self._journal.note(result, seconds)
         self._has_more = result.is_committed and self.rounds.has_work()
@@ -269,9 +289,14 @@ class Broker:
 
     def _take_over(self) -> None:
         """Begin from what is committed, and write what a crash may have left unwritten."""
-        rounds = Rounds(load_bundle(self.layout), self._planner.run, self.now, self.broker_id,
-                        max_unacked_messages_per_broker=self.max_unacked_messages_per_broker,
-                        steady=steady_micros if self.now is now_micros else None)
+        rounds = Rounds(
+            load_bundle(self.layout),
+            self._planner.run,
+            self.now,
+            self.broker_id,
+            max_unacked_messages_per_broker=self.max_unacked_messages_per_broker,
+            steady=steady_micros if self.now is now_micros else None,
+        )
         rounds.take_over()
         self.rounds = rounds
 
@@ -287,19 +312,32 @@ def _changed(folder: Path) -> float:
     return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*")) if path.exists()), default=0)
 
 
-def run_broker(root: str | os.PathLike, *, spark: SparkSession | None = None, on_round: Callable[[RoundResult, float], None] | None = None,
-               max_unacked_messages_per_broker: int = 0, available_now: bool = False) -> None:
+def run_broker(
+    root: str | os.PathLike,
+    *,
+    spark: SparkSession | None = None,
+    on_round: Callable[[RoundResult, float], None] | None = None,
+    max_unacked_messages_per_broker: int = 0,
+    available_now: bool = False,
+) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
     :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
-    from pulsar_spark.storage.session import spark_session  # here: it finds Java, which a caller with a session of its own has
+    from pulsar_spark.storage.session import (
+        spark_session,
+    )  # here: it finds Java, which a caller with a session of its own has
 
     with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
         session = spark or spark_session("pulsar-spark broker", for_rounds=True)
     if spark is None:
         leave_streams_to_us(session)
-    broker = Broker(session, root, on_round=on_round, available_now=available_now,
-                    max_unacked_messages_per_broker=max_unacked_messages_per_broker)
+    broker = Broker(
+        session,
+        root,
+        on_round=on_round,
+        available_now=available_now,
+        max_unacked_messages_per_broker=max_unacked_messages_per_broker,
+    )
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         if broker.start():

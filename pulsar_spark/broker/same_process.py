@@ -3,6 +3,7 @@ for ever.
 
 The newer one replaces the older one on the same root: it is told to stop, finishes its round, and gives the lease back.
 """
+
 import logging
 import threading
 import weakref

@@ -5,6 +5,7 @@ is tried again is served from this round on. What fails once more is set aside o
 ``UnknownError``. Only requests can be dropped: a topic that nobody can mend is deleted, a subscription unsubscribed.
 What consumers held that left meanwhile comes back when the subscription is served again.
 """
+
 from collections.abc import Callable
 
 from pulsar_spark.broker.bundle import Bundle
@@ -34,9 +35,13 @@ class SetAsideRequests(Desk):
         entries = self._entries(request)
         failed = [entry for entry in entries if not self._retry(entry)]
         if failed:
-            raise UnknownError(f"{len(entries) - len(failed)} of {len(entries)} tried again; failed again: "
-                               + "; ".join(f"{entry.id} ({entry.error}: {entry.text})"
-                                           for entry in (self._broken.get(entry.id, entry) for entry in failed))[:2000])
+            raise UnknownError(
+                f"{len(entries) - len(failed)} of {len(entries)} tried again; failed again: "
+                + "; ".join(
+                    f"{entry.id} ({entry.error}: {entry.text})"
+                    for entry in (self._broken.get(entry.id, entry) for entry in failed)
+                )[:2000]
+            )
         return str(len(entries))
 
     def drop(self, request: Request) -> str:
@@ -70,8 +75,10 @@ class SetAsideRequests(Desk):
             if entry.status == TOPIC and str(state.topic.name) == entry.topic:
                 state.error = None
         for cursor in self.bundle.cursors.values():
-            if cursor.topic == entry.topic and (entry.status == TOPIC or (
-                    entry.status == SUBSCRIPTION and cursor.key[1:] == (entry.partition, entry.subscription))):
+            if cursor.topic == entry.topic and (
+                entry.status == TOPIC
+                or (entry.status == SUBSCRIPTION and cursor.key[1:] == (entry.partition, entry.subscription))
+            ):
                 self.draft.of(cursor).left |= cursor.unacked.keys() - cursor.consumers.keys()
         return True
 

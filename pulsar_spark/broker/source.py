@@ -1,4 +1,5 @@
-"""The stream that the broker's query reads: a row for each log that moved, and one for the clock where something fell due.
+"""The stream that the broker's query reads: a row for each log that moved, and one for the clock where something fell
+due.
 
 Spark asks a streaming source in a Python process of its own, and only the broker knows what it waits for (the versions
 it has consumed, the topics it knows, the next instant something is due). So the source asks the broker: over a socket
@@ -10,6 +11,7 @@ that of the answer, which makes each offset another one. It is there for people 
 version to which a micro-batch went; nothing is ever read again from it, because the broker's own truth says what is
 consumed (design 3.4, rule 3) and the checkpoint is made anew at each start.
 """
+
 import contextlib
 import json
 import socket
@@ -27,7 +29,8 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 PATIENCE_SECONDS = 1.0
 LOOK_SECONDS = 0.005
 LOOK_SHARE = 9
-"""How many times longer than a look the pause behind it is at least: a tenth of a core for a broker of thousands of topics."""
+"""How many times longer than a look the pause behind it is at least: a tenth of a core for a broker of thousands of
+topics."""
 
 FORMAT = "pulsar_spark_rounds"
 SCHEMA = "log string, from_version bigint, to_version bigint"
@@ -49,7 +52,8 @@ class News(NamedTuple):
 
 
 class Feed:
-    """Answers the source of one query. *look* says what there is to do, None for nothing; *is_stopping* ends all waiting."""
+    """Answers the source of one query. *look* says what there is to do, None for nothing; *is_stopping* ends all
+    waiting."""
 
     def __init__(self, look: Callable[[], News | None], is_stopping: threading.Event):
         self._look, self._is_stopping, self._told = look, is_stopping, 0
@@ -77,8 +81,11 @@ class Feed:
                 news = self._wait()
                 if news is not None:
                     self._told += 1
-                said = ({"moved": [], "offset": json.loads(line)} if news is None
-                        else {"moved": news.moved, "offset": {**news.offset, "number": self._told}})
+                said = (
+                    {"moved": [], "offset": json.loads(line)}
+                    if news is None
+                    else {"moved": news.moved, "offset": {**news.offset, "number": self._told}}
+                )
                 lines.write(json.dumps(said) + "\n")
                 lines.flush()
 

@@ -1,9 +1,11 @@
 """What the broker keeps in memory between rounds: the cursors of its bundle, page by page.
 
-It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A cursor's ranges lie in **pages** of at
-most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due times and candidates touch. Of each page are known:
-who holds how many unacknowledged messages in it, and when its next entry falls due, so that limits and timers need no scan.
+It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A
+cursor's ranges lie in **pages** of at most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the
+pages that its requests, due times and candidates touch. Of each page are known: who holds how many unacknowledged
+messages in it, and when its next entry falls due, so that limits and timers need no scan.
 """
+
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -51,7 +53,9 @@ class Page:
                 if held.due_time is not None:
                     self.returns_at = held.due_time if self.returns_at is None else min(self.returns_at, held.due_time)
             elif held.status == REPLAY:
-                self.replays_at = min(held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0)
+                self.replays_at = min(
+                    held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0
+                )
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
@@ -71,7 +75,9 @@ class Page:
 class Cursor:
     """A subscription on one partition."""
 
-    def __init__(self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None):
+    def __init__(
+        self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
+    ):
         self.key, self.topic, self.subscription_type = key, topic, subscription_type
         self.mark_delete, self.read_position = mark_delete, read_position
         self.consumers: dict[str, Consumer] = {}
@@ -91,7 +97,8 @@ class Cursor:
 
     @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too large for them (DataFrame consumers)."""
+        """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too
+        large for them (DataFrame consumers)."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
@@ -111,7 +118,8 @@ class Cursor:
         return page.ranges[at] if at >= 0 and page.ranges[at].last >= position else None
 
     def page_index(self, position: int) -> int:
-        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without pages."""
+        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
+        pages."""
         return max(bisect_right(self.pages, position, key=lambda page: page.first) - 1, 0) if self.pages else -1
 
     def load_page(self, first: int, ranges: list[Range]) -> None:
@@ -127,7 +135,8 @@ class Cursor:
     def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
         """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
 
-        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are gone.
+        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
+        gone.
         """
         before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
@@ -142,7 +151,9 @@ class Cursor:
         self._insert(made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()
-        changed = {page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)}
+        changed = {
+            page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)
+        }
         gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
         return list(changed.values()), sorted(gone)
 
@@ -178,9 +189,10 @@ class Cursor:
 
 
 def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:
-    """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like size that fit a page."""
+    """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
+    size that fit a page."""
     for _, same in groupby(ranges, key=lambda held: bisect_right(borders, held.first)):
         region = list(same)
         parts = -(-len(region) // MAX_PAGE_RANGES)
         for part in range(parts):
-            yield region[part * len(region) // parts:(part + 1) * len(region) // parts]
+            yield region[part * len(region) // parts : (part + 1) * len(region) // parts]

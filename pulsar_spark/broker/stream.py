@@ -37,20 +37,28 @@ def is_spark_gone(error: BaseException) -> bool:
 
 
 def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what there
-    is to say of that, a line, is said here."""
+    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what
+    there is to say of that, a line, is said here."""
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j
     for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
         log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 class Stream:
-    """One query at a time, which asks *look* what there is to do and calls *run_batch* when there is something, until *stopping* is set. *fail* is told when
-    Spark itself has ended."""
+    """One query at a time, which asks *look* what there is to do and calls *run_batch* when there is something, until
+    *stopping* is set. *fail* is told when Spark itself has ended."""
 
-    def __init__(self, spark: SparkSession, checkpoints: Path, broker_id: str, look: Callable[[], News | None],
-                 run_batch: Callable[[DataFrame, int], None], stopping: threading.Event, waits: Waits,
-                 fail: Callable[[Exception], None]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoints: Path,
+        broker_id: str,
+        look: Callable[[], News | None],
+        run_batch: Callable[[DataFrame, int], None],
+        stopping: threading.Event,
+        waits: Waits,
+        fail: Callable[[Exception], None],
+    ):
         self._spark, self._checkpoints, self._broker_id, self._look = spark, checkpoints, broker_id, look
         self._run, self._stopping, self._waits, self._fail = run_batch, stopping, waits, fail
         self._batches = 0
@@ -69,8 +77,13 @@ class Stream:
                 self._feed = Feed(self._look, self._stopping)
             checkpoint = self._checkpoints / f"{self._broker_id}-{uuid.uuid4().hex[:8]}"
             moved = self._spark.readStream.format(FORMAT).option("path", self._feed.path).load()
-            self._query = (moved.writeStream.foreachBatch(self._run_batch).option("checkpointLocation", str(checkpoint))
-                           .queryName(f"broker-{checkpoint.name}").trigger(processingTime="0 seconds").start())
+            self._query = (
+                moved.writeStream.foreachBatch(self._run_batch)
+                .option("checkpointLocation", str(checkpoint))
+                .queryName(f"broker-{checkpoint.name}")
+                .trigger(processingTime="0 seconds")
+                .start()
+            )
             self._started, self._batches = time.monotonic(), 0
 
     def _run_batch(self, moved: DataFrame, batch_id: int) -> None:
@@ -117,13 +130,20 @@ class Stream:
             if not is_spark_gone(failure):
                 self._fail(failure)
             elif not self._stopping.wait(SIGNAL_SECONDS):
-                self._fail(UnknownError(f"Spark has ended while broker {self._broker_id} served: look at Spark's own log "
-                                        "and start the broker again"))
+                self._fail(
+                    UnknownError(
+                        f"Spark has ended while broker {self._broker_id} served: look at Spark's own log "
+                        "and start the broker again"
+                    )
+                )
 
     def _replace(self, patience: Patience, why: PySparkException | None) -> None:
         patience.pause(UnknownError(str(why).strip().partition("\n")[0]))
         try:
             self.start()
         except (PySparkException, Py4JJavaError) as failed:  # as the latter come the errors of the disk
-            log.info("broker %s could not start another query yet: %s", self._broker_id,
-                     str(failed).strip().partition("\n")[0])
+            log.info(
+                "broker %s could not start another query yet: %s",
+                self._broker_id,
+                str(failed).strip().partition("\n")[0],
+            )

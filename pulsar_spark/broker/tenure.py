@@ -1,4 +1,5 @@
-"""A broker's time in office: standing by while another broker holds the lease, taking it, renewing it, giving it back."""
+"""A broker's time in office: standing by while another broker holds the lease, taking it, renewing it, giving it
+back."""
 
 import logging
 import threading
@@ -18,8 +19,9 @@ log = logging.getLogger(__name__)
 class Tenure:
     """The lease of one broker. *fail* is told of a :class:`BrokerFenced` when another broker has taken it."""
 
-    def __init__(self, layout: Layout, broker_id: str, stopping: threading.Event, waits: Waits,
-                 fail: Callable[[Exception], None]):
+    def __init__(
+        self, layout: Layout, broker_id: str, stopping: threading.Event, waits: Waits, fail: Callable[[Exception], None]
+    ):
         self._root, self._broker_id, self._stopping = layout.root, broker_id, stopping
         self._waits, self._fail = waits, fail
         self._lease = BundleLease(layout, broker_id)
@@ -31,14 +33,21 @@ class Tenure:
         waited_since, stood_by_for = time.monotonic(), None
         patience = Patience(self._stopping, self._waits, "its lease cannot be taken")
         while not self._take(patience):
-            if self._stopping.is_set() or (standby_seconds is not None
-                                           and time.monotonic() - waited_since > standby_seconds):
+            if self._stopping.is_set() or (
+                standby_seconds is not None and time.monotonic() - waited_since > standby_seconds
+            ):
                 return False
             holder = self._lease.holder()
             if holder is not None and holder.broker_id != stood_by_for:
                 stood_by_for = holder.broker_id
-                log.info("broker %s stands by: %s serves %s (process %d on %s)", self._broker_id, holder.broker_id,
-                         self._root, holder.pid, holder.host)
+                log.info(
+                    "broker %s stands by: %s serves %s (process %d on %s)",
+                    self._broker_id,
+                    holder.broker_id,
+                    self._root,
+                    holder.pid,
+                    holder.host,
+                )
             self._stopping.wait(LOOK_SECONDS)
         if stood_by_for:
             log.info("broker %s takes over %s from %s", self._broker_id, self._root, stood_by_for)
@@ -55,8 +64,12 @@ class Tenure:
         try:
             self._lease.let_go()
         except OSError as failed:
-            log.warning("the lease of %s could not be given back, it ends by itself in %g s: %s", self._root,
-                        LEASE_SECONDS, failed)
+            log.warning(
+                "the lease of %s could not be given back, it ends by itself in %g s: %s",
+                self._root,
+                LEASE_SECONDS,
+                failed,
+            )
 
     def _take(self, patience: Patience) -> bool:
         try:

@@ -4,6 +4,7 @@ Which ones is said by topic and subscription (null = all), or by the name of one
 "round-number"). The answer is how many messages they stand for. A letter that is dropped is gone: its message was
 acknowledged when it died.
 """
+
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage
@@ -21,8 +22,9 @@ class WaitingLetterRequests(Desk):
 
     def drop(self, request: Request) -> str:
         if not request.topic and "letter" not in request.properties and request.properties.get("all") != "true":
-            raise InvalidConfiguration("drop_waiting_letters: name a topic or a letter, or say that all are meant "
-                                       "with all=true")
+            raise InvalidConfiguration(
+                "drop_waiting_letters: name a topic or a letter, or say that all are meant with all=true"
+            )
         keys = self._asked(request)
         text = self._messages(keys)
         self.bundle.waiting_letters.drop(keys)
@@ -36,8 +38,11 @@ class WaitingLetterRequests(Desk):
             if not found:
                 raise InvalidMessage(f"no letter {named!r} waits: see pulsar-spark dlq waiting")
             return found
-        return [key for key, row in rows.items() if request.topic in (None, row["topic"])
-                and request.subscription in (None, row["subscription"])]
+        return [
+            key
+            for key, row in rows.items()
+            if request.topic in (None, row["topic"]) and request.subscription in (None, row["subscription"])
+        ]
 
     def _messages(self, keys: list[WaitingKey]) -> str:
         return str(sum(letters_in(self.bundle.waiting_letters.rows[key]) for key in keys))

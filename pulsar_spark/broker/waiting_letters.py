@@ -11,6 +11,7 @@ What became of a try is said in the next round. Whose messages were deleted or t
 is counted by subscription, in rows of kind ``letterless``. Intervals are ours; Pulsar's client redelivers a message
 whose letter it cannot send (4.28), which would deliver it again and again.
 """
+
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
@@ -24,8 +25,16 @@ from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, WaitingKey
 
 WAITING = "waiting_letter"
 INTERVALS = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=600_000)
-_OF_LETTER = ("topic", *CursorKey._fields, "status", "consumer_id", "redelivery_count", "batch_size", "request_id",
-              "properties")
+_OF_LETTER = (
+    "topic",
+    *CursorKey._fields,
+    "status",
+    "consumer_id",
+    "redelivery_count",
+    "batch_size",
+    "request_id",
+    "properties",
+)
 _TIMES = ("due_time", "round_time")
 
 log = logging.getLogger(__name__)
@@ -50,8 +59,9 @@ class Left(NamedTuple):
     @property
     def messages(self) -> int:
         """How many letters that is."""
-        return letters_in({"first": self.first, "last": self.last, "ack_set": self.ack_set,
-                           "batch_size": self.fact["batch_size"]})
+        return letters_in(
+            {"first": self.first, "last": self.last, "ack_set": self.ack_set, "batch_size": self.fact["batch_size"]}
+        )
 
     def behind(self, written: int) -> "list[Left]":
         """What is left of it when so many of its letters, in order, are written."""
@@ -89,8 +99,9 @@ class WaitingLetters:
 
     def try_due(self, now: int) -> None:
         """What is due is tried behind the round that says so."""
-        self.try_again((key for key, row in self.rows.items() if row["due_time"] is not None
-                        and row["due_time"] <= now), None)
+        self.try_again(
+            (key for key, row in self.rows.items() if row["due_time"] is not None and row["due_time"] <= now), None
+        )
 
     def try_again(self, keys: Iterable[WaitingKey], due: int | None) -> None:
         """Try these at *due*; None: behind the round under way."""
@@ -102,8 +113,17 @@ class WaitingLetters:
         for key in list(keys):
             self._changed[key] = self.rows.pop(key) | {"is_removed": True}
 
-    def settle(self, round_number: int, now: Instant, tried: list[dict], left: list[Left], missing: Counter[CursorKey],
-               topics: dict[CursorKey, str], *, known: Container[CursorKey]) -> None:
+    def settle(
+        self,
+        round_number: int,
+        now: Instant,
+        tried: list[dict],
+        left: list[Left],
+        missing: Counter[CursorKey],
+        topics: dict[CursorKey, str],
+        *,
+        known: Container[CursorKey],
+    ) -> None:
         """Take in what became of the letters behind a round: of those *tried*, *left* were not written; of *missing*
         messages, counted where the cursor is *known*, there are none any more."""
         left = _joined(left)
@@ -117,9 +137,13 @@ class WaitingLetters:
                 self.letterless[cursor] += messages
                 self._topics[cursor] = topics[cursor]
                 self._counted.add(cursor)
-            log.warning("subscription %r of %s: %d messages died, or were put off, and were deleted or trimmed before their "
-                        "letter was written: there is none",
-                        cursor.subscription, topics[cursor], messages)
+            log.warning(
+                "subscription %r of %s: %d messages died, or were put off, and were deleted or trimmed before their "
+                "letter was written: there is none",
+                cursor.subscription,
+                topics[cursor],
+                messages,
+            )
         _log_left(left)
 
     def facts(self) -> list[dict]:
@@ -168,9 +192,20 @@ def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
     if left.error is not None:
         error, text = type(left.error).__name__, str(left.error)
     due = now.own + 1000 * INTERVALS.delay_ms(tries - 1) if left.error else now.own
-    return dict(kind=WAITING, **{name: left.fact.get(name) for name in _OF_LETTER}, first=left.first, last=left.last,
-                ack_set=left.ack_set, delivery_round=key.round, join_order=key.number, due_time=due, error=error,
-                text=text, msg_out_counter=tries, round_time=before.get("round_time") or now.wall)
+    return dict(
+        kind=WAITING,
+        **{name: left.fact.get(name) for name in _OF_LETTER},
+        first=left.first,
+        last=left.last,
+        ack_set=left.ack_set,
+        delivery_round=key.round,
+        join_order=key.number,
+        due_time=due,
+        error=error,
+        text=text,
+        msg_out_counter=tries,
+        round_time=before.get("round_time") or now.wall,
+    )
 
 
 def _log_left(left: list[Left]) -> None:
@@ -181,8 +216,13 @@ def _log_left(left: list[Left]) -> None:
             causes[each.fact["subscription"], each.fact["topic"], type(each.error), str(each.error)].append(each)
     for (subscription, topic, _, _), several in causes.items():
         is_new = any(each.fact["kind"] != WAITING for each in several)
-        log.log(logging.ERROR if is_new else logging.WARNING,
-                "subscription %r of %s: letters wait (%d entries), and are tried again later: %s: %s", subscription,
-                topic, sum(each.last - each.first + 1 for each in several), type(several[0].error).__name__,
-                several[0].error,
-                exc_info=several[0].error if is_new else None)
+        log.log(
+            logging.ERROR if is_new else logging.WARNING,
+            "subscription %r of %s: letters wait (%d entries), and are tried again later: %s: %s",
+            subscription,
+            topic,
+            sum(each.last - each.first + 1 for each in several),
+            type(several[0].error).__name__,
+            several[0].error,
+            exc_info=several[0].error if is_new else None,
+        )

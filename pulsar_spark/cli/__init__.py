@@ -1,4 +1,6 @@
-"""The command line: argument parsing and printing only; the verbs are those of ``pulsar-admin`` and ``pulsar-client``."""
+"""The command line: argument parsing and printing only; the verbs are those of ``pulsar-admin`` and
+``pulsar-client``."""
+
 from pulsar_spark.cli.main import app, main
 
 __all__ = ["app", "main"]

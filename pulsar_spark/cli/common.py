@@ -1,4 +1,6 @@
-"""What the commands share: the options that many of them have, and printing for people or, with ``--json``, for programs."""
+"""What the commands share: the options that many of them have, and printing for people or, with ``--json``, for
+programs."""
+
 import contextlib
 import functools
 import json
@@ -15,8 +17,12 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli.signals import exit_code
 from pulsar_spark.errors import PulsarSparkError
 
-Root = Annotated[str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")]
-Topic = Annotated[str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")]
+Root = Annotated[
+    str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
+]
+Topic = Annotated[
+    str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
+]
 Subscription = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutSeconds = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker's answer.")]
@@ -54,12 +60,15 @@ def working(what: str) -> contextlib.AbstractContextManager:
 
 def shows_work(what: str) -> Callable[[Callable], Callable]:
     """:func:`working`, for all that a command does."""
+
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
         def run(*args, **kwargs):
             with working(what):
                 return command(*args, **kwargs)
+
         return run
+
     return decorate
 
 
@@ -73,8 +82,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     column."""
     console = Console(markup=False)
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    is_number = [bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
-                 for index in range(len(columns))]
+    is_number = [
+        bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
+        for index in range(len(columns))
+    ]
     if rows and console.width < _least_width(columns, cells, is_number):
         for number, row in enumerate(cells):
             block = Table(title=None if number else title, title_justify="left", box=None, show_header=False)
@@ -94,6 +105,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
 
 def _least_width(columns: Sequence[str], cells: Sequence[Sequence[str]], is_number: Sequence[bool]) -> int:
     """Of a table in which no word of a heading and no number is broken."""
-    widths = [max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
-              for index, column in enumerate(columns)]
+    widths = [
+        max(map(len, column.split() + [row[index] for row in cells if is_number[index]]), default=0)
+        for index, column in enumerate(columns)
+    ]
     return sum(widths) + 3 * len(columns) + 1

@@ -1,4 +1,6 @@
-"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Each starts Spark, which is imported only then. Payloads are never printed."""
+"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Each starts Spark, which is imported
+only then. Payloads are never printed."""
+
 import datetime
 import importlib
 import sys
@@ -16,34 +18,76 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-DeadLetterTopic = Annotated[str, typer.Argument(help="The dead letter topic; with --subscription, the topic the letters died on.")]
-DiedOn = Annotated[str | None, typer.Option("--subscription", "-s", help="The subscription whose dead letter topic is meant.")]
-Where = Annotated[str | None, typer.Option("--where", help="SQL condition, such as \"cause = 'max_redeliver_count' and properties['tail'] is null\".")]
+DeadLetterTopic = Annotated[
+    str, typer.Argument(help="The dead letter topic; with --subscription, the topic the letters died on.")
+]
+DiedOn = Annotated[
+    str | None, typer.Option("--subscription", "-s", help="The subscription whose dead letter topic is meant.")
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where", help="SQL condition, such as \"cause = 'max_redeliver_count' and properties['tail'] is null\"."
+    ),
+]
 
 
 @app.command("list")
 @shows_work("looking at letters")
-def list_(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, where: Where = None,
-          limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Letters to list.")] = 20, as_json: Json = False):
+def list_(
+    topic: DeadLetterTopic,
+    root: Root,
+    subscription: DiedOn = None,
+    where: Where = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Letters to list.")] = 20,
+    as_json: Json = False,
+):
     """List letters, the oldest first; with --json one line of JSON each."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 
     from pulsar_spark.frames.dead_letters import dead_letters
 
-    letters = dead_letters(_spark(), root, topic, subscription=subscription).withColumn("size", F.octet_length("payload")).drop("payload")
+    letters = (
+        dead_letters(_spark(), root, topic, subscription=subscription)
+        .withColumn("size", F.octet_length("payload"))
+        .drop("payload")
+    )
     try:
-        rows = (letters.filter(where) if where else letters).orderBy("partition", "position").limit(limit).toArrow().to_pylist()
+        rows = (
+            (letters.filter(where) if where else letters)
+            .orderBy("partition", "position")
+            .limit(limit)
+            .toArrow()
+            .to_pylist()
+        )
     except (AnalysisException, ParseException) as wrong:
         raise InvalidConfiguration(f"--where {where!r}: {str(wrong).splitlines()[0]}") from wrong
     if as_json:
         for row in rows:
-            print_json({name: value.isoformat() if isinstance(value, datetime.datetime) else value for name, value in {
-                **row, "properties": dict(row["properties"] or [])}.items()})
+            print_json(
+                {
+                    name: value.isoformat() if isinstance(value, datetime.datetime) else value
+                    for name, value in {**row, "properties": dict(row["properties"] or [])}.items()
+                }
+            )
         return
-    print_table(["letter", "written", "cause", "attempts", "replays", "key", "size", "sent by"], [
-        (row["message_id"], _seconds(row["publish_time"]), row["cause"], row["attempts"], row["replays"], row["partition_key"], row["size"], row["sent_by"])
-        for row in rows])
+    print_table(
+        ["letter", "written", "cause", "attempts", "replays", "key", "size", "sent by"],
+        [
+            (
+                row["message_id"],
+                _seconds(row["publish_time"]),
+                row["cause"],
+                row["attempts"],
+                row["replays"],
+                row["partition_key"],
+                row["size"],
+                row["sent_by"],
+            )
+            for row in rows
+        ],
+    )
 
 
 @app.command()
@@ -54,11 +98,26 @@ def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_js
 
     rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
     if as_json:
-        print_json([{"cause": row["cause"], "letters": row["letters"], "sent": row["sent"], "firstTime": row["first_time"] and row["first_time"].isoformat(),
-                     "lastTime": row["last_time"] and row["last_time"].isoformat()} for row in rows])
+        print_json(
+            [
+                {
+                    "cause": row["cause"],
+                    "letters": row["letters"],
+                    "sent": row["sent"],
+                    "firstTime": row["first_time"] and row["first_time"].isoformat(),
+                    "lastTime": row["last_time"] and row["last_time"].isoformat(),
+                }
+                for row in rows
+            ]
+        )
     else:
-        print_table(["cause", "letters", "sent back", "first", "last"], [
-            (row["cause"], row["letters"], row["sent"], _seconds(row["first_time"]), _seconds(row["last_time"])) for row in rows])
+        print_table(
+            ["cause", "letters", "sent back", "first", "last"],
+            [
+                (row["cause"], row["letters"], row["sent"], _seconds(row["first_time"]), _seconds(row["last_time"]))
+                for row in rows
+            ],
+        )
 
 
 @app.command()
@@ -103,8 +162,24 @@ def reprocess(
     from pulsar_spark.frames.reprocess import reprocess_dead_letters
 
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
-    report = reprocess_dead_letters(_spark(), root, topic, job_id=job_id, subscription=subscription, where=where, since=first, until=last,
-                                    keys=key or None, fix=function, to=to, rate=rate, max_replays=max_replays, limit=limit, dry_run=dry_run, timeout=timeout)
+    report = reprocess_dead_letters(
+        _spark(),
+        root,
+        topic,
+        job_id=job_id,
+        subscription=subscription,
+        where=where,
+        since=first,
+        until=last,
+        keys=key or None,
+        fix=function,
+        to=to,
+        rate=rate,
+        max_replays=max_replays,
+        limit=limit,
+        dry_run=dry_run,
+        timeout=timeout,
+    )
     print_report(report, as_json)
 
 
@@ -113,14 +188,23 @@ def print_report(report: "Reprocessed", as_json: bool) -> None:
     if as_json:
         print_json(report._asdict())
         return
-    typer.echo(f"job {report.job_id}: " + (f"{report.selected} of {report.matched} letters would be sent" if report.is_dry_run
-                                           else f"{report.sent} of {report.matched} letters sent"))
+    typer.echo(
+        f"job {report.job_id}: "
+        + (
+            f"{report.selected} of {report.matched} letters would be sent"
+            if report.is_dry_run
+            else f"{report.sent} of {report.matched} letters sent"
+        )
+    )
     for destination, letters in report.destinations.items():
         typer.echo(f"  {letters} to {destination}")
     if not report.causes:
         return
     names = ["matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"]
-    print_table(["cause", *(name.replace("_", " ") for name in names)], [(cause, *(counts[name] for name in names)) for cause, counts in report.causes.items()])
+    print_table(
+        ["cause", *(name.replace("_", " ") for name in names)],
+        [(cause, *(counts[name] for name in names)) for cause, counts in report.causes.items()],
+    )
 
 
 def load_function(option: str, text: str | None) -> Callable | None:
@@ -133,7 +217,9 @@ def load_function(option: str, text: str | None) -> Callable | None:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as missing:
-        raise InvalidConfiguration(f"{option} {text!r}: give module:function, of a module that can be imported here ({missing})") from missing
+        raise InvalidConfiguration(
+            f"{option} {text!r}: give module:function, of a module that can be imported here ({missing})"
+        ) from missing
 
 
 def parse_time(option: str, text: str | None) -> datetime.datetime | None:

@@ -17,8 +17,10 @@ def doctor(root: Root, as_json: Json = False):
     if as_json:
         print_json(findings)
     elif findings:
-        print_table(["finding", "table", "what it is", "command"],
-                    [(found["kind"], found["table"], found["text"], found["command"]) for found in findings])
+        print_table(
+            ["finding", "table", "what it is", "command"],
+            [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
+        )
     else:
         typer.echo("sound")
     if findings:

@@ -4,6 +4,7 @@ people or a line of JSON a record.
 The package itself only writes to loggers of its modules' names; what becomes of that is said here, or by the program
 that uses the package. What a record was given as ``extra`` are fields of its JSON; payloads are never among them.
 """
+
 import argparse
 import json
 import logging
@@ -39,16 +40,27 @@ class LogFormat(StrEnum):
     json = "json"
 
 
-LogLevelOption = Annotated[LogLevel | None,
-                           typer.Option("--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False,
-                                        help="Log from this level on.")]
-LogFormatOption = Annotated[LogFormat | None,
-                            typer.Option("--log-format", envvar=FORMAT_VARIABLE, show_envvar=True, case_sensitive=False,
-                                         help="Log as text, or as a line of JSON a record.")]
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option(
+        "--log-level", envvar=LEVEL_VARIABLE, show_envvar=True, case_sensitive=False, help="Log from this level on."
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        envvar=FORMAT_VARIABLE,
+        show_envvar=True,
+        case_sensitive=False,
+        help="Log as text, or as a line of JSON a record.",
+    ),
+]
 
 
-def set_up_logging(level: str | None = None, format: str | None = None, *,
-                   default_level: str = LogLevel.warning) -> None:
+def set_up_logging(
+    level: str | None = None, format: str | None = None, *, default_level: str = LogLevel.warning
+) -> None:
     """Log to standard error. What is not given comes from the environment, else the level is *default_level* and the
     format text.
 
@@ -67,10 +79,13 @@ def set_up_logging(level: str | None = None, format: str | None = None, *,
 
 def add_logging_arguments(parser: argparse.ArgumentParser) -> None:
     """``--log-level`` and ``--log-format``, for a job."""
-    for name, members, variable in (("--log-level", LogLevel, LEVEL_VARIABLE),
-                                    ("--log-format", LogFormat, FORMAT_VARIABLE)):
-        parser.add_argument(name, type=str.lower, choices=[member.value for member in members],
-                            help=f"also by the variable {variable}")
+    for name, members, variable in (
+        ("--log-level", LogLevel, LEVEL_VARIABLE),
+        ("--log-format", LogFormat, FORMAT_VARIABLE),
+    ):
+        parser.add_argument(
+            name, type=str.lower, choices=[member.value for member in members], help=f"also by the variable {variable}"
+        )
 
 
 def set_up_job_logging(given: argparse.Namespace) -> None:
@@ -101,8 +116,12 @@ class JsonFormatter(logging.Formatter):
     """One object a line: time, level, logger, message, exception, and the record's extra fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        facts = {"time": _time(record), "level": record.levelname, "logger": record.name,
-                 "message": record.getMessage()}
+        facts = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
         facts |= {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
         if record.exc_info:
             facts["exception"] = _traceback(record)

@@ -1,12 +1,29 @@
-"""The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2 wrong usage."""
+"""The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2
+wrong usage."""
+
 import typer
 
-from pulsar_spark.cli import dead_letters, doctor, maintain, messages, policies, processes, set_aside, subscriptions, topics, waiting_letters
+from pulsar_spark.cli import (
+    dead_letters,
+    doctor,
+    maintain,
+    messages,
+    policies,
+    processes,
+    set_aside,
+    subscriptions,
+    topics,
+    waiting_letters,
+)
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import set_up_logging
 
-app = typer.Typer(help="Apache Pulsar's broker semantics on Delta tables, executed by Apache Spark.", no_args_is_help=True,
-                  pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    help="Apache Pulsar's broker semantics on Delta tables, executed by Apache Spark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")

@@ -1,4 +1,6 @@
-"""``pulsar-spark maintain ...``: upkeep of a root's tables, by hand or by a scheduler. Nothing of it happens by itself."""
+"""``pulsar-spark maintain ...``: upkeep of a root's tables, by hand or by a scheduler. Nothing of it happens by
+itself."""
+
 from typing import Annotated
 
 import typer
@@ -8,30 +10,50 @@ from pulsar_spark.cli.common import Json, Root, print_json, print_table, shows_w
 from pulsar_spark.storage.layout import Layout
 
 app = typer.Typer(no_args_is_help=True)
-Topic = Annotated[str | None, typer.Argument(help="One topic, or partition; all of the root without it and without --namespace.")]
+Topic = Annotated[
+    str | None, typer.Argument(help="One topic, or partition; all of the root without it and without --namespace.")
+]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only the topics of 'tenant/namespace'.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")]
 
 
 @app.command()
 @shows_work("trimming")
-def trim(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False,
-         before: Annotated[int | None, typer.Option("--before", min=0, help="All below this position, whatever retention says.")] = None):
+def trim(
+    root: Root,
+    topic: Topic = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    before: Annotated[
+        int | None, typer.Option("--before", min=0, help="All below this position, whatever retention says.")
+    ] = None,
+):
     """Remove what every subscription has acknowledged and retention does not keep."""
     _print(upkeep.trim(Layout(root), topic, namespace, before=before, dry_run=dry_run), as_json)
 
 
 @app.command()
 @shows_work("joining files")
-def optimize(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False):
+def optimize(
+    root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False
+):
     """Join small files to larger ones."""
     _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json)
 
 
 @app.command()
 @shows_work("deleting files")
-def vacuum(root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False,
-           hours: Annotated[int, typer.Option("--hours", help="Keep files that left a table within so many hours.")] = upkeep.DEFAULT_VACUUM_HOURS):
+def vacuum(
+    root: Root,
+    topic: Topic = None,
+    namespace: Namespace = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    hours: Annotated[
+        int, typer.Option("--hours", help="Keep files that left a table within so many hours.")
+    ] = upkeep.DEFAULT_VACUUM_HOURS,
+):
     """Delete files that no table names any more."""
     _print(upkeep.vacuum(Layout(root), topic, namespace, hours=hours, dry_run=dry_run), as_json)
 

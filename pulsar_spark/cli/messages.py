@@ -1,4 +1,6 @@
-"""``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them to a file."""
+"""``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them
+to a file."""
+
 import itertools
 import sys
 import time
@@ -30,16 +32,35 @@ class Content(NamedTuple):
     key: str | None
 
 
-def produce(topic: Topic, root: Root,
-            messages: Annotated[list[str] | None, typer.Argument(help="Messages; without any and without --file, lines of standard input.")] = None,
-            file: Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Publish the lines of a file.")] = None,
-            key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
-            key_separator: Annotated[str | None, typer.Option("--key-separator", help="Split each message into key and payload where it first occurs.")] = None,
-            separator: Annotated[str | None, typer.Option("--separator", help="Split each message argument into several.")] = None,
-            property_: Annotated[list[str] | None, typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of each message; repeatable.")] = None,
-            times: Annotated[int, typer.Option("--num-produce", "-n", min=1, help="How often to publish the message arguments.")] = 1,
-            rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
-            as_json: Json = False, log_level: LogLevelOption = None, log_format: LogFormatOption = None):
+def produce(
+    topic: Topic,
+    root: Root,
+    messages: Annotated[
+        list[str] | None, typer.Argument(help="Messages; without any and without --file, lines of standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Publish the lines of a file.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", help="Split each message into key and payload where it first occurs."),
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", help="Split each message argument into several.")
+    ] = None,
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of each message; repeatable."),
+    ] = None,
+    times: Annotated[
+        int, typer.Option("--num-produce", "-n", min=1, help="How often to publish the message arguments.")
+    ] = 1,
+    rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
+    as_json: Json = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+):
     """Publish messages."""
     set_up_logging(log_level, log_format)
     if messages and file:
@@ -56,7 +77,10 @@ def produce(topic: Topic, root: Root,
     if as_json:
         print_json({"topic": topic, **sent})
     else:
-        typer.echo(f"{sent['produced']} messages published to {topic}" + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else ""))
+        typer.echo(
+            f"{sent['produced']} messages published to {topic}"
+            + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else "")
+        )
 
 
 def _contents(messages: list[str] | None, file: Path | None, separator: str | None, times: int) -> Iterator[bytes]:
@@ -90,7 +114,9 @@ def _parse_property(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], properties: dict[str, str], rate: float) -> dict:
+def _publish(
+    producer: "pulsar_spark.Producer", contents: Iterable[Content], properties: dict[str, str], rate: float
+) -> dict:
     failed, published = [], []
 
     def done(result, message_id):
@@ -148,8 +174,13 @@ def consume(
         payloads = stack.enter_context(open_payloads(output))
         client = pulsar_spark.Client(service_url(root))
         stack.callback(client.close)
-        consumer = client.subscribe(topic, subscription, consumer_type=consumer_type, initial_position=initial_position,
-                                    receiver_queue_size=min(count, 1000) or 1000)
+        consumer = client.subscribe(
+            topic,
+            subscription,
+            consumer_type=consumer_type,
+            initial_position=initial_position,
+            receiver_queue_size=min(count, 1000) or 1000,
+        )
         with told_to_end(lambda: None) as signals:
             for message in itertools.islice(_receive(consumer, timeout, signals), count or None):
                 show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
@@ -157,14 +188,16 @@ def consume(
                     consumer.acknowledge(message)
                 received, size = received + 1, size + len(message.data())
             consumer.close()
-    progress_console.print(f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"),
-                           highlight=False)
+    progress_console.print(
+        f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"), highlight=False
+    )
     if signals and count and received < count:
         raise typer.Exit(exit_code(signals[0]))
 
 
-def _receive(consumer: "pulsar_spark.Consumer", timeout: float | None,
-             signals: list[int]) -> Iterator["pulsar_spark.Message"]:
+def _receive(
+    consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
+) -> Iterator["pulsar_spark.Message"]:
     """Messages until a signal came, or nothing for *timeout* seconds."""
     quiet_since = time.monotonic()
     while not signals:
@@ -196,5 +229,11 @@ def _member(enum, option: str, text: str, offered: Iterable[str] = ()):
 
 
 def _progress() -> Progress:
-    return Progress(SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed}"), TimeElapsedColumn(), console=progress_console,
-                    transient=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed}"),
+        TimeElapsedColumn(),
+        console=progress_console,
+        transient=True,
+    )

@@ -1,4 +1,5 @@
 """``pulsar-spark policies ...``."""
+
 from typing import Annotated
 
 import typer

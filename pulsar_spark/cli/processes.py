@@ -1,4 +1,6 @@
-"""``pulsar-spark broker`` and ``pulsar-spark demo``: the commands that start Spark, which is imported only when they run."""
+"""``pulsar-spark broker`` and ``pulsar-spark demo``: the commands that start Spark, which is imported only when they
+run."""
+
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -18,13 +20,19 @@ broker_app = typer.Typer(invoke_without_command=True)
 @broker_app.callback()
 def broker(
     context: typer.Context,
-    root: Annotated[str | None, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True,
-                                             help="Folder of the tables.")] = None,
+    root: Annotated[
+        str | None, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
+    ] = None,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
-    available_now: Annotated[bool, typer.Option("--available-now", help=(
-        "End when nothing is left to do and nobody is connected: a broker that a scheduler runs."))] = False,
+    available_now: Annotated[
+        bool,
+        typer.Option(
+            "--available-now",
+            help=("End when nothing is left to do and nobody is connected: a broker that a scheduler runs."),
+        ),
+    ] = False,
     max_unacked: Annotated[
         int,
         typer.Option(
@@ -52,11 +60,19 @@ def broker(
     log.info("broker of root %s starts", root)
 
     def log_round(result, seconds):
-        log.info("round of %.3f s, %d messages delivered", seconds, result.delivered_messages,
-                 extra={"seconds": seconds, "delivered": result.delivered_messages})
+        log.info(
+            "round of %.3f s, %d messages delivered",
+            seconds,
+            result.delivered_messages,
+            extra={"seconds": seconds, "delivered": result.delivered_messages},
+        )
 
-    run_broker(root, on_round=log_round if verbose else None, max_unacked_messages_per_broker=max_unacked,
-               available_now=available_now)
+    run_broker(
+        root,
+        on_round=log_round if verbose else None,
+        max_unacked_messages_per_broker=max_unacked,
+        available_now=available_now,
+    )
     log.info("broker of root %s stopped", root)
 
 
@@ -67,19 +83,30 @@ def status(root: Root, as_json: Json = False):
     if as_json:
         print_json(found or {})
     elif found:
-        typer.echo(f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
-                   f"{found['lease_ms'] / 1000:.1f} s)")
+        typer.echo(
+            f"{found['broker_id']} serves (process {found['pid']} on {found['host']}, lease of "
+            f"{found['lease_ms'] / 1000:.1f} s)"
+        )
     else:
         typer.echo("no broker serves")
     if found is None:
         raise typer.Exit(NO_BROKER)
 
 
-def demo(rows: Annotated[int, typer.Option("--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help=(
-             "Flights to publish, spread over the year."))] = ALL_FLIGHTS,
-         root: Annotated[Path | None, typer.Option("--root", help="Folder of the tables; a temporary one without it.")] = None,
-         keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False):
-    """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became of each message."""
+def demo(
+    rows: Annotated[
+        int,
+        typer.Option(
+            "--rows", min=1_000, envvar="PULSAR_SPARK_DEMO_ROWS", help=("Flights to publish, spread over the year.")
+        ),
+    ] = ALL_FLIGHTS,
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Folder of the tables; a temporary one without it.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
+):
+    """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became
+    of each message."""
     from pulsar_spark.demo.run import run_demo
 
     clean_up_on_sigterm()

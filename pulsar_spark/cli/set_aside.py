@@ -1,5 +1,6 @@
 """``pulsar-spark set-aside ...``: requests, topics and subscriptions on which the broker failed; everything else goes
 on meanwhile."""
+
 from typing import Annotated
 
 import typer
@@ -18,8 +19,10 @@ def list_(root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
     else:
-        print_table(["id", "error", "cause", "since"],
-                    [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found])
+        print_table(
+            ["id", "error", "cause", "since"],
+            [(entry["id"], entry["error"], entry["text"], entry["time"]) for entry in found],
+        )
 
 
 @app.command()

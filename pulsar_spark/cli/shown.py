@@ -1,4 +1,6 @@
-"""Showing messages: a line of facts each, for people or programs. Payloads are never printed; they go to a file, if one is given."""
+"""Showing messages: a line of facts each, for people or programs. Payloads are never printed; they go to a file, if one
+is given."""
+
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +12,9 @@ from pulsar_spark.cli.common import print_json
 from pulsar_spark.client.message import Message
 from pulsar_spark.protocol.message_id import MessageId, parse_message_id
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", dir_okay=False, help="Append the payloads to this file, a line each.")
+]
 
 
 def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[BinaryIO | None]:
@@ -19,10 +23,18 @@ def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[Bina
 
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
-    """Print what is known of *message* and *more*, and append its payload to *payloads*, a line, where there is such a file."""
-    facts = {"messageId": str(message.message_id()), **more, "key": message.partition_key() or None, "properties": dict(message.properties()),
-             "size": len(message.data()), "publishTimeMs": message.publish_timestamp(), "eventTimeMs": message.event_timestamp() or None,
-             "topic": message.topic_name()}
+    """Print what is known of *message* and *more*, and append its payload to *payloads*, a line, where there is such a
+    file."""
+    facts = {
+        "messageId": str(message.message_id()),
+        **more,
+        "key": message.partition_key() or None,
+        "properties": dict(message.properties()),
+        "size": len(message.data()),
+        "publishTimeMs": message.publish_timestamp(),
+        "eventTimeMs": message.event_timestamp() or None,
+        "topic": message.topic_name(),
+    }
     if as_json:
         print_json(facts)
     else:

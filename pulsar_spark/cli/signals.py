@@ -3,6 +3,7 @@
 SIGTERM goes to every process of a service at once, Ctrl-C to every process of a terminal, so Spark's may be gone before
 ours.
 """
+
 import contextlib
 import signal
 import sys

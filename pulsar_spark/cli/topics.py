@@ -1,4 +1,5 @@
 """``pulsar-spark topics ...`` and ``pulsar-spark stats``."""
+
 from typing import Annotated
 
 import typer
@@ -20,7 +21,11 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def create(topic: Topic, root: Root, partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0):
+def create(
+    topic: Topic,
+    root: Root,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=0, help="0 = a topic without partitions.")] = 0,
+):
     """Create a topic."""
     if partitions:
         admin(root).create_partitioned_topic(topic, partitions)
@@ -30,7 +35,11 @@ def create(topic: Topic, root: Root, partitions: Annotated[int, typer.Option("--
 
 
 @app.command("list")
-def list_(root: Root, namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; all of the root without it.")] = None, as_json: Json = False):
+def list_(
+    root: Root,
+    namespace: Annotated[str | None, typer.Argument(help="'tenant/namespace'; all of the root without it.")] = None,
+    as_json: Json = False,
+):
     """List the topics of a namespace, or of the root."""
     found = admin(root).list_topics(namespace)
     if as_json:
@@ -62,15 +71,24 @@ def partitions(topic: Topic, root: Root, as_json: Json = False):
 
 
 @app.command()
-def delete(topic: Topic, root: Root, force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False):
+def delete(
+    topic: Topic,
+    root: Root,
+    force: Annotated[bool, typer.Option("--force", help="Also while consumers are connected.")] = False,
+):
     """Delete a topic with its messages and subscriptions."""
     admin(root).delete_topic(topic, force)
     typer.echo(f"deleted {topic}")
 
 
 @app.command("get-message-by-id")
-def get_message_by_id(topic: Topic, place: Annotated[str, typer.Argument(help="ledger:entry:partition, or a position.")], root: Root, output: Output = None,
-                      as_json: Json = False):
+def get_message_by_id(
+    topic: Topic,
+    place: Annotated[str, typer.Argument(help="ledger:entry:partition, or a position.")],
+    root: Root,
+    output: Output = None,
+    as_json: Json = False,
+):
     """Show a message, acknowledged or not; of a batch all of it. With --json one line of JSON each."""
     show_all(admin(root).get_messages_at(topic, parse_place(place)), output, as_json)
 
@@ -84,15 +102,22 @@ def unload(topic: Topic, root: Root, timeout: TimeoutSeconds = 30):
 
 
 @app.command()
-def mend(topic: Topic, root: Root, dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-         as_json: Json = False):
+def mend(
+    topic: Topic,
+    root: Root,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    as_json: Json = False,
+):
     """Take out of the way what stops a topic, and remove rows that are no publish."""
     found = admin(root).mend(topic, dry_run)
     if as_json:
         print_json(found)
     elif found:
-        print_table(["commit", "what", "rows", "text"], [(each["version"], each["what"], each["rows"], each["text"]) for each in found],
-                    "would be mended" if dry_run else "mended")
+        print_table(
+            ["commit", "what", "rows", "text"],
+            [(each["version"], each["what"], each["rows"], each["text"]) for each in found],
+            "would be mended" if dry_run else "mended",
+        )
     else:
         typer.echo(f"nothing stops {topic}")
 
@@ -104,9 +129,19 @@ def lost(topic: Topic, root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
     else:
-        print_table(["partition", "positions", "entries", "messages", "file"], [
-            (each["partition"], f"{each['first_position']} to {each['last_position']}",
-             f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}", each["messages"], each["path"]) for each in found])
+        print_table(
+            ["partition", "positions", "entries", "messages", "file"],
+            [
+                (
+                    each["partition"],
+                    f"{each['first_position']} to {each['last_position']}",
+                    f"{each['ledger_id']}:{each['first_entry_id']} to {each['ledger_id']}:{each['last_entry_id']}",
+                    each["messages"],
+                    each["path"],
+                )
+                for each in found
+            ],
+        )
 
 
 def stats(topic: Topic, root: Root, as_json: Json = False):
@@ -115,24 +150,74 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
     if as_json:
         print_json(found)
         return
-    typer.echo(f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
-               f"partitions: {len(found.get('partitions', ())) or 'none'}")
-    for name, text in (("error", "{}"), ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
-                       ("deletedMessages", "{} messages were deleted"), ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'")):
+    typer.echo(
+        f"{topic}: {found['msgInCounter']} messages, {found['msgRateIn']:.1f} a second, {found['storageSize']} bytes, "
+        f"partitions: {len(found.get('partitions', ())) or 'none'}"
+    )
+    for name, text in (
+        ("error", "{}"),
+        ("foreignMessages", "{} rows are no publish: 'pulsar-spark topics mend' removes them"),
+        ("deletedMessages", "{} messages were deleted"),
+        ("lostMessages", "{} messages are lost: see 'pulsar-spark topics lost'"),
+    ):
         if name in found:
             typer.echo(text.format(found[name]))
     subscriptions = found["subscriptions"].items()
-    print_table(["subscription", "type", "backlog", "unacked", "oldest s", "delayed", "dead", "letters wait", "out",
-                 "redelivered", "acked", "out/s", "redelivered/s"], [
-        (name, sub["type"], sub["msgBacklog"], sub["unackedMessages"], _seconds(sub), sub["msgDelayed"],
-         sub["deadLetters"], sub["waitingLetters"],
-         sub["msgOutCounter"],
-         sub["msgRedeliverCounter"], sub["ackedEntries"], f"{sub['msgRateOut']:.1f}", f"{sub['msgRateRedeliver']:.1f}") for name, sub in subscriptions])
-    consumers = [(name, consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], _seconds(consumer), consumer["msgOutCounter"],
-                  consumer["msgRedeliverCounter"], f"{consumer['msgRateOut']:.1f}", "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no")
-                 for name, sub in subscriptions for consumer in sub["consumers"]]
+    print_table(
+        [
+            "subscription",
+            "type",
+            "backlog",
+            "unacked",
+            "oldest s",
+            "delayed",
+            "dead",
+            "letters wait",
+            "out",
+            "redelivered",
+            "acked",
+            "out/s",
+            "redelivered/s",
+        ],
+        [
+            (
+                name,
+                sub["type"],
+                sub["msgBacklog"],
+                sub["unackedMessages"],
+                _seconds(sub),
+                sub["msgDelayed"],
+                sub["deadLetters"],
+                sub["waitingLetters"],
+                sub["msgOutCounter"],
+                sub["msgRedeliverCounter"],
+                sub["ackedEntries"],
+                f"{sub['msgRateOut']:.1f}",
+                f"{sub['msgRateRedeliver']:.1f}",
+            )
+            for name, sub in subscriptions
+        ],
+    )
+    consumers = [
+        (
+            name,
+            consumer["consumerName"],
+            consumer["availablePermits"],
+            consumer["unackedMessages"],
+            _seconds(consumer),
+            consumer["msgOutCounter"],
+            consumer["msgRedeliverCounter"],
+            f"{consumer['msgRateOut']:.1f}",
+            "yes" if consumer["blockedConsumerOnUnackedMsgs"] else "no",
+        )
+        for name, sub in subscriptions
+        for consumer in sub["consumers"]
+    ]
     if consumers:
-        print_table(["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"], consumers)
+        print_table(
+            ["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"],
+            consumers,
+        )
 
 
 def _seconds(stats: dict) -> str:

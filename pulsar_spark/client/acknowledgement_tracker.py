@@ -1,10 +1,13 @@
-"""What one consumer says to the broker about entries of one topic partition: acknowledgements and negative acknowledgements, gathered and sent.
+"""What one consumer says to the broker about entries of one topic partition: acknowledgements and negative
+acknowledgements, gathered and sent.
 
-Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements wait for the group time, or until the
-group is full. They go at once with a group time of 0, with properties of their own, and where somebody waits for a receipt. A negative acknowledgement
-goes at once and names an entry; the broker keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines down so that many
+Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements
+wait for the group time, or until the group is full. They go at once with a group time of 0, with properties of their
+own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names an entry; the broker
+keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines down so that many
 share one (4.20), because here they are rows, in exact milliseconds.
 """
+
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -31,7 +34,8 @@ class Grouping(NamedTuple):
 
 
 class AcknowledgementTracker:
-    """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind, **columns)`` makes a request row."""
+    """One per subscription of a consumer on a partition. ``group`` is for callers that hold *lock*; ``make(kind,
+    **columns)`` makes a request row."""
 
     def __init__(self, channel: Channel, lock: threading.Lock, make: Callable[..., dict], grouping: Grouping):
         self._channel = channel
@@ -43,25 +47,46 @@ class AcknowledgementTracker:
         self._is_gathering = False
         self._receipt: Receipt | None = None
 
-    def acknowledge(self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None) -> tuple[bool, Receipt | None]:
-        """Acknowledge one message, or an entry with batch index -1; whether nothing of the entry is left, and what to wait for."""
+    def acknowledge(
+        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
+    ) -> tuple[bool, Receipt | None]:
+        """Acknowledge one message, or an entry with batch index -1; whether nothing of the entry is left, and what to
+        wait for."""
         return self._add(lambda: self.group.acknowledge(position, batch_index, bits), properties)
 
-    def acknowledge_cumulative(self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None) -> tuple[int, Receipt | None]:
-        """Acknowledge up to and including a message; the last position nothing of which is left, and what to wait for."""
+    def acknowledge_cumulative(
+        self, position: int, batch_index: int, bits: int, properties: dict[str, str] | None = None
+    ) -> tuple[int, Receipt | None]:
+        """Acknowledge up to and including a message; the last position nothing of which is left, and what to wait
+        for."""
         return self._add(lambda: self.group.acknowledge_cumulative(position, batch_index, bits), properties)
 
-    def reconsume_later(self, position: int, batch_index: int, bits: int, letter: ReconsumeLater) -> tuple[bool | int, list[dict]]:
-        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or :meth:`acknowledge_cumulative` say first,
-        and the rows to send, in order and at once: the request is the last, behind what was acknowledged before."""
+    def reconsume_later(
+        self, position: int, batch_index: int, bits: int, letter: ReconsumeLater
+    ) -> tuple[bool | int, list[dict]]:
+        """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or
+        :meth:`acknowledge_cumulative` say first, and the rows to send, in order and at once: the request is the last,
+        behind what was acknowledged before."""
         with self._lock:
             earlier = self._take()
-            result, ack_set = self.group.acknowledge_apart(position, batch_index, bits, is_cumulative=letter.is_cumulative)
+            result, ack_set = self.group.acknowledge_apart(
+                position, batch_index, bits, is_cumulative=letter.is_cumulative
+            )
         receipt = {"receipt": "true"} if self._grouping.has_receipts else {}
-        return result, [*earlier, self._make("reconsume_later", first=position, last=position, ack_set=ack_set,
-                                             properties=letter.request_properties() | receipt)]
+        return result, [
+            *earlier,
+            self._make(
+                "reconsume_later",
+                first=position,
+                last=position,
+                ack_set=ack_set,
+                properties=letter.request_properties() | receipt,
+            ),
+        ]
 
-    def _add(self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None) -> tuple[bool | int, Receipt | None]:
+    def _add(
+        self, acknowledge: Callable[[], bool | int], properties: dict[str, str] | None
+    ) -> tuple[bool | int, Receipt | None]:
         with self._lock:
             earlier = self._take() if properties else []
             result = acknowledge()
@@ -74,7 +99,11 @@ class AcknowledgementTracker:
             self._channel.submit(rows, is_urgent=True)
         is_full = waiting == self._grouping.max_group_size
         if is_first or is_full:
-            self._channel.gather(self.take_rows, 0 if is_full else self._grouping.group_time_ms / 1000, is_urgent=self._grouping.is_immediate)
+            self._channel.gather(
+                self.take_rows,
+                0 if is_full else self._grouping.group_time_ms / 1000,
+                is_urgent=self._grouping.is_immediate,
+            )
         return result, receipt
 
     def _open_receipt(self) -> Receipt | None:
@@ -97,11 +126,15 @@ class AcknowledgementTracker:
         by_delay: dict[int, list[int]] = {}
         for position, delay_ms in negative.items():
             by_delay.setdefault(delay_ms, []).append(position)
-        return rows + [self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
-                       for delay_ms, positions in by_delay.items() for first, last in ranges(positions)]
+        return rows + [
+            self._make("negative_ack", first=first, last=last, delay_ms=delay_ms)
+            for delay_ms, positions in by_delay.items()
+            for first, last in ranges(positions)
+        ]
 
     def forget_given_back(self) -> None:
-        """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the lock."""
+        """The broker no longer holds the entries as pending here: naming them would say nothing. The caller holds the
+        lock."""
         self._negative.clear()
 
     def forget(self) -> None:
@@ -136,4 +169,10 @@ class AcknowledgementTracker:
         return rows
 
     def _row(self, acknowledged: Acknowledgement, properties: dict[str, str]) -> dict:
-        return self._make(acknowledged.kind, first=acknowledged.first, last=acknowledged.last, ack_set=acknowledged.ack_set, properties=properties or None)
+        return self._make(
+            acknowledged.kind,
+            first=acknowledged.first,
+            last=acknowledged.last,
+            ack_set=acknowledged.ack_set,
+            properties=properties or None,
+        )

@@ -1,9 +1,11 @@
 """What a consumer has acknowledged on one topic partition and not yet sent.
 
-Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Those that gathered go as ranges: the cumulative one first, then
-whole entries, then batches with the indexes left. The messages of a batch share one set of unacknowledged indexes; it is kept here as the bits of an
-integer. Our difference is semantics 0.23: batch index acknowledgements are on unless switched off.
+Rule: PersistentAcknowledgmentsGroupingTracker of Pulsar's client (semantics 3.1-3.6). Those that gathered go as ranges:
+the cumulative one first, then whole entries, then batches with the indexes left. The messages of a batch share one set
+of unacknowledged indexes; it is kept here as the bits of an integer. Our difference is semantics 0.23: batch index
+acknowledgements are on unless switched off.
 """
+
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,7 +13,8 @@ from pulsar_spark.protocol.ack_set import of_bits
 
 
 class Acknowledgement(NamedTuple):
-    """One request to the broker: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the indexes left of entry ``last``."""
+    """One request to the broker: ``ack`` or ``cumulative_ack`` of positions; ``ack_set`` has the indexes left of entry
+    ``last``."""
 
     kind: str
     first: int | None
@@ -64,7 +67,9 @@ class AckGroup:
                 self._unacked_bits[position] = bits
                 if not self._is_batch_index:
                     position, bits = position - 1, 0
-        is_more = position > self._cumulative or (position == self._cumulative and self._cumulative_bits and bits < self._cumulative_bits)
+        is_more = position > self._cumulative or (
+            position == self._cumulative and self._cumulative_bits and bits < self._cumulative_bits
+        )
         if position >= 0 and is_more:
             self._cumulative, self._cumulative_bits, self._is_cumulative_sent = position, bits, False
             done = position - bool(bits)
@@ -73,13 +78,18 @@ class AckGroup:
             self._unacked_bits = {entry: left for entry, left in self._unacked_bits.items() if entry > done}
         return self._cumulative - bool(self._cumulative_bits)
 
-    def acknowledge_apart(self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool) -> tuple[bool | int, list[int] | None]:
-        """Acknowledge a message in a request of its own, with nothing waiting: what :meth:`acknowledge` or :meth:`acknowledge_cumulative` say, and the ack set
-        of the request. It names the message's index also where acknowledgements of single messages of a batch are off."""
+    def acknowledge_apart(
+        self, position: int, batch_index: int, delivered_bits: int, *, is_cumulative: bool
+    ) -> tuple[bool | int, list[int] | None]:
+        """Acknowledge a message in a request of its own, with nothing waiting: what :meth:`acknowledge` or
+        :meth:`acknowledge_cumulative` say, and the ack set of the request. It names the message's index also where
+        acknowledgements of single messages of a batch are off."""
         known, left = self._unacked_bits.get(position, delivered_bits), 0
         if batch_index >= 0:
             left = known >> (batch_index + 1) << (batch_index + 1) if is_cumulative else known & ~(1 << batch_index)
-        done = (self.acknowledge_cumulative if is_cumulative else self.acknowledge)(position, batch_index, delivered_bits)
+        done = (self.acknowledge_cumulative if is_cumulative else self.acknowledge)(
+            position, batch_index, delivered_bits
+        )
         self.take()
         return done, _words(left) if left else None
 
@@ -93,7 +103,8 @@ class AckGroup:
         return left is not None and not left >> batch_index & 1
 
     def deliver(self, position: int, delivered_bits: int) -> None:
-        """A batch arrives (again) with these indexes unacknowledged. What was acknowledged here before stays so, unless only whole entries can be."""
+        """A batch arrives (again) with these indexes unacknowledged. What was acknowledged here before stays so, unless
+        only whole entries can be."""
         left = self._unacked_bits.pop(position, None)
         if left is None or not self._is_batch_index:
             return
@@ -117,7 +128,10 @@ class AckGroup:
             requests.append(Acknowledgement("cumulative_ack", None, self._cumulative, ack_set))
             self._is_cumulative_sent = True
         requests += [Acknowledgement("ack", first, last, None) for first, last in ranges(self._entries)]
-        requests += [Acknowledgement("ack", position, position, _words(self._unacked_bits[position])) for position in sorted(self._changed_batches)]
+        requests += [
+            Acknowledgement("ack", position, position, _words(self._unacked_bits[position]))
+            for position in sorted(self._changed_batches)
+        ]
         self._entries = set()
         self._changed_batches = set()
         return requests

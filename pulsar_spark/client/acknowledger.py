@@ -1,9 +1,11 @@
 """What an application says about messages it received: done, or not now, or later.
 
-Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. An acknowledgement waits for its receipt where receipts are on. A negative acknowledgement names the message's
-entry, however the subscription shares its messages; what comes along with it is the broker's business. The dead letter policy is the broker's too: it
-counts. Messages put off wait until their requests are committed: what becomes of them is settled then.
+Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. An acknowledgement waits for its receipt where receipts are on. A
+negative acknowledgement names the message's entry, however the subscription shares its messages; what comes along with
+it is the broker's business. The dead letter policy is the broker's too: it counts. Messages put off wait until their
+requests are committed: what becomes of them is settled then.
 """
+
 from collections.abc import Callable
 
 from pulsar_spark.client.arguments import check_properties
@@ -21,9 +23,17 @@ MIN_NEGATIVE_ACK_MS = 100
 
 
 class Acknowledger:
-    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* is how many seconds a receipt is waited for."""
+    """One per consumer. ``unacked`` is None without an acknowledgement timeout; *timeout* is how many seconds a receipt
+    is waited for."""
 
-    def __init__(self, channel: Channel, places: Places, settings: ConsumerSettings, unacked: UnackedTracker | None, timeout: float):
+    def __init__(
+        self,
+        channel: Channel,
+        places: Places,
+        settings: ConsumerSettings,
+        unacked: UnackedTracker | None,
+        timeout: float,
+    ):
         self._channel = channel
         self._places = places
         self._settings = settings
@@ -35,7 +45,9 @@ class Acknowledger:
         check_properties(properties)
         receipts = []
         for place in [self._places.find(one) for one in (message if isinstance(message, list) else [message])]:
-            is_done, receipt = place.subscription.tracker.acknowledge(place.position, place.batch_index, place.bits, properties)
+            is_done, receipt = place.subscription.tracker.acknowledge(
+                place.position, place.batch_index, place.bits, properties
+            )
             if is_done and self._unacked is not None:
                 self._unacked.remove(place.subscription, place.position)
             receipts.append(receipt)
@@ -55,10 +67,13 @@ class Acknowledger:
         """:class:`CumulativeAcknowledgementNotAllowedError` where messages are shared."""
         if not self._settings.is_single_active:
             raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self._settings.subscription_name!r} is {self._settings.consumer_type.name}: acknowledge its messages one by one")
+                f"subscription {self._settings.subscription_name!r} is {self._settings.consumer_type.name}: "
+                "acknowledge its messages one by one"
+            )
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give the message's entry back; with a backoff a message waits by its own redelivery count, an id as if it had none."""
+        """Give the message's entry back; with a backoff a message waits by its own redelivery count, an id as if it had
+        none."""
         subscription, position, _, _ = self._places.find(message)
         backoff = self._settings.negative_ack_redelivery_backoff
         if backoff is None:
@@ -70,7 +85,8 @@ class Acknowledger:
             self._unacked.remove(subscription, position)
 
     def reconsume_later(self, messages: list[Message], letter_of: Callable[[Message, Place], ReconsumeLater]) -> None:
-        """Acknowledge messages, each in the request that asks for its letter, in one commit; nothing when one of them cannot be put off."""
+        """Acknowledge messages, each in the request that asks for its letter, in one commit; nothing when one of them
+        cannot be put off."""
         if not messages:
             return
         places = [self._places.find(message) for message in messages]

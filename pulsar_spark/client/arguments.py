@@ -1,4 +1,6 @@
-"""Checks of arguments. Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that names the argument."""
+"""Checks of arguments. Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that
+names the argument."""
+
 from pulsar_spark.errors import InvalidConfiguration
 
 
@@ -10,12 +12,16 @@ def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> Non
 
 
 def given(value: object) -> str:
-    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are none, also what to change."""
+    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are none, also
+    what to change."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
         return kind.__name__
-    return (f"{kind.__name__} of the pulsar package ({value}): write 'import pulsar_spark as pulsar' instead of 'import pulsar', and "
-            f"'from pulsar_spark import {kind.__name__}' instead of 'from pulsar import {kind.__name__}'")
+    return (
+        f"{kind.__name__} of the pulsar package ({value}): write 'import pulsar_spark as pulsar' instead of "
+        "'import pulsar', and "
+        f"'from pulsar_spark import {kind.__name__}' instead of 'from pulsar import {kind.__name__}'"
+    )
 
 
 def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str) -> None:

@@ -1,4 +1,5 @@
 """What every public call of a client, producer, consumer and reader has in common."""
+
 import functools
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ def public_call(method: Callable) -> Callable:
 
     The object keeps :data:`forks.generation` of its making as ``_process``.
     """
+
     @functools.wraps(method)
     def call(self, *args, **kwargs):
         if self._process != forks.generation:

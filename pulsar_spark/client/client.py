@@ -1,9 +1,10 @@
 """Client: the entry point, shaped like the ``pulsar`` package's.
 
-``delta:<root>`` takes the place of a broker's address. Producers and readers work on the topics' tables; consumers need a broker on the root, and share the
-client's channel to it, which is opened by the first of them. Options about TLS and authentication say nothing about a folder: they are accepted with
-their defaults and refused otherwise.
+``delta:<root>`` takes the place of a broker's address. Producers and readers work on the topics' tables; consumers need
+a broker on the root, and share the client's channel to it, which is opened by the first of them. Options about TLS and
+authentication say nothing about a folder: they are accepted with their defaults and refused otherwise.
 """
+
 import atexit
 import itertools
 import logging
@@ -30,7 +31,13 @@ from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger,
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, OperationNotSupported, PulsarSparkError, TopicNotFound
+from pulsar_spark.errors import (
+    AlreadyClosed,
+    InvalidConfiguration,
+    OperationNotSupported,
+    PulsarSparkError,
+    TopicNotFound,
+)
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
@@ -49,21 +56,51 @@ MAX_LEASE_SECONDS = 24 * 60 * 60
 class Client:
     """A connection to the topics of one root; safe for threads.
 
-    ``lease_seconds`` is how long the broker keeps what this client's consumers hold when it hears nothing of it, as after a crash.
+    ``lease_seconds`` is how long the broker keeps what this client's consumers hold when it hears nothing of it, as
+    after a crash.
     """
 
-    def __init__(self, service_url, authentication=None, operation_timeout_seconds=30, io_threads=1, message_listener_threads=1,
-                 concurrent_lookup_requests=50000, log_conf_file_path=None, stats_interval_in_seconds=600, use_tls=False, tls_trust_certs_file_path=None,
-                 tls_allow_insecure_connection=False, tls_validate_hostname=False, logger=None, connection_timeout_ms=10000, listener_name=None,
-                 tls_private_key_file_path=None, tls_certificate_file_path=None, lease_seconds=30):
+    def __init__(
+        self,
+        service_url,
+        authentication=None,
+        operation_timeout_seconds=30,
+        io_threads=1,
+        message_listener_threads=1,
+        concurrent_lookup_requests=50000,
+        log_conf_file_path=None,
+        stats_interval_in_seconds=600,
+        use_tls=False,
+        tls_trust_certs_file_path=None,
+        tls_allow_insecure_connection=False,
+        tls_validate_hostname=False,
+        logger=None,
+        connection_timeout_ms=10000,
+        listener_name=None,
+        tls_private_key_file_path=None,
+        tls_certificate_file_path=None,
+        lease_seconds=30,
+    ):
         check_type(str, service_url, "service_url")
-        refuse_options("a folder has no TLS, authentication or listeners; the file system says who may read and write", authentication=(authentication, None),
-                use_tls=(use_tls, False), tls_trust_certs_file_path=(tls_trust_certs_file_path, None), tls_validate_hostname=(tls_validate_hostname, False),
-                tls_allow_insecure_connection=(tls_allow_insecure_connection, False), listener_name=(listener_name, None),
-                tls_private_key_file_path=(tls_private_key_file_path, None), tls_certificate_file_path=(tls_certificate_file_path, None))
-        for name, value in (("operation_timeout_seconds", operation_timeout_seconds), ("io_threads", io_threads),
-                            ("message_listener_threads", message_listener_threads), ("concurrent_lookup_requests", concurrent_lookup_requests),
-                            ("stats_interval_in_seconds", stats_interval_in_seconds), ("connection_timeout_ms", connection_timeout_ms)):
+        refuse_options(
+            "a folder has no TLS, authentication or listeners; the file system says who may read and write",
+            authentication=(authentication, None),
+            use_tls=(use_tls, False),
+            tls_trust_certs_file_path=(tls_trust_certs_file_path, None),
+            tls_validate_hostname=(tls_validate_hostname, False),
+            tls_allow_insecure_connection=(tls_allow_insecure_connection, False),
+            listener_name=(listener_name, None),
+            tls_private_key_file_path=(tls_private_key_file_path, None),
+            tls_certificate_file_path=(tls_certificate_file_path, None),
+        )
+        for name, value in (
+            ("operation_timeout_seconds", operation_timeout_seconds),
+            ("io_threads", io_threads),
+            ("message_listener_threads", message_listener_threads),
+            ("concurrent_lookup_requests", concurrent_lookup_requests),
+            ("stats_interval_in_seconds", stats_interval_in_seconds),
+            ("connection_timeout_ms", connection_timeout_ms),
+        ):
             check_type(int, value, name)
         check_type_or_none(str, log_conf_file_path, "log_conf_file_path")
         check_type_or_none((logging.Logger, ConsoleLogger, FileLogger), logger, "logger")
@@ -91,84 +128,177 @@ class Client:
     def _channel(self) -> Channel:
         with self._lock:
             if self._opened_channel is None:
-                self._opened_channel = Channel(self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger)
+                self._opened_channel = Channel(
+                    self._layout, self._client_id, lease_ms=self._lease_ms, logger=self._logger
+                )
             return self._opened_channel
 
     @public_call
-    def create_producer(self, topic, producer_name=None, schema=BytesSchema(), initial_sequence_id=None, send_timeout_millis=30000,
-                        compression_type=CompressionType.NONE, max_pending_messages=1000, max_pending_messages_across_partitions=50000,
-                        block_if_queue_full=False, batching_enabled=False, batching_max_messages=1000, batching_max_allowed_size_in_bytes=128 * 1024,
-                        batching_max_publish_delay_ms=10, chunking_enabled=False, message_routing_mode=PartitionsRoutingMode.RoundRobinDistribution,
-                        lazy_start_partitioned_producers=False, properties=None, batching_type=BatchingType.Default, encryption_key=None,
-                        crypto_key_reader=None, access_mode=ProducerAccessMode.Shared, message_router=None,
-                        hashing_scheme=HashingScheme.BoostHash) -> Producer:
-        """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition keys."""
+    def create_producer(
+        self,
+        topic,
+        producer_name=None,
+        schema=BytesSchema(),
+        initial_sequence_id=None,
+        send_timeout_millis=30000,
+        compression_type=CompressionType.NONE,
+        max_pending_messages=1000,
+        max_pending_messages_across_partitions=50000,
+        block_if_queue_full=False,
+        batching_enabled=False,
+        batching_max_messages=1000,
+        batching_max_allowed_size_in_bytes=128 * 1024,
+        batching_max_publish_delay_ms=10,
+        chunking_enabled=False,
+        message_routing_mode=PartitionsRoutingMode.RoundRobinDistribution,
+        lazy_start_partitioned_producers=False,
+        properties=None,
+        batching_type=BatchingType.Default,
+        encryption_key=None,
+        crypto_key_reader=None,
+        access_mode=ProducerAccessMode.Shared,
+        message_router=None,
+        hashing_scheme=HashingScheme.BoostHash,
+    ) -> Producer:
+        """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition
+        keys."""
         check_type(str, topic, "topic")
-        refuse_options("messages are not encrypted", encryption_key=(encryption_key, None), crypto_key_reader=(crypto_key_reader, None))
+        refuse_options(
+            "messages are not encrypted",
+            encryption_key=(encryption_key, None),
+            crypto_key_reader=(crypto_key_reader, None),
+        )
         settings = check_producer_settings(
-            producer_name=producer_name, schema=schema, initial_sequence_id=initial_sequence_id, send_timeout_millis=send_timeout_millis,
-            compression_type=compression_type, max_pending_messages=max_pending_messages,
-            max_pending_messages_across_partitions=max_pending_messages_across_partitions, block_if_queue_full=block_if_queue_full,
-            batching_enabled=batching_enabled, batching_max_messages=batching_max_messages,
-            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms=batching_max_publish_delay_ms,
-            chunking_enabled=chunking_enabled, message_routing_mode=message_routing_mode, lazy_start_partitioned_producers=lazy_start_partitioned_producers,
-            properties=properties, batching_type=batching_type, access_mode=access_mode, message_router=message_router, hashing_scheme=hashing_scheme)
+            producer_name=producer_name,
+            schema=schema,
+            initial_sequence_id=initial_sequence_id,
+            send_timeout_millis=send_timeout_millis,
+            compression_type=compression_type,
+            max_pending_messages=max_pending_messages,
+            max_pending_messages_across_partitions=max_pending_messages_across_partitions,
+            block_if_queue_full=block_if_queue_full,
+            batching_enabled=batching_enabled,
+            batching_max_messages=batching_max_messages,
+            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes,
+            batching_max_publish_delay_ms=batching_max_publish_delay_ms,
+            chunking_enabled=chunking_enabled,
+            message_routing_mode=message_routing_mode,
+            lazy_start_partitioned_producers=lazy_start_partitioned_producers,
+            properties=properties,
+            batching_type=batching_type,
+            access_mode=access_mode,
+            message_router=message_router,
+            hashing_scheme=hashing_scheme,
+        )
         found, partitions, name = self._resolve(topic)
         return self._keep(Producer(self, name, found, partitions, settings))
 
     @public_call
-    def subscribe(self, topic, subscription_name, consumer_type=ConsumerType.Exclusive, schema=BytesSchema(), message_listener=None,
-                  receiver_queue_size=1000, max_total_receiver_queue_size_across_partitions=50000, consumer_name=None, unacked_messages_timeout_ms=None,
-                  broker_consumer_stats_cache_time_ms=30000, negative_ack_redelivery_delay_ms=60000, is_read_compacted=False, properties=None,
-                  pattern_auto_discovery_period=60, initial_position=InitialPosition.Latest, crypto_key_reader=None,
-                  replicate_subscription_state_enabled=False, max_pending_chunked_message=10, auto_ack_oldest_chunked_message_on_queue_full=False,
-                  start_message_id_inclusive=False, batch_receive_policy=None, key_shared_policy=None, batch_index_ack_enabled=True,
-                  regex_subscription_mode=RegexSubscriptionMode.PersistentOnly, dead_letter_policy=None,
-                  crypto_failure_action=ConsumerCryptoFailureAction.FAIL, retry_enable=False, priority_level=0, negative_ack_redelivery_backoff=None,
-                  ack_timeout_redelivery_backoff=None, ack_group_time_ms=100, max_ack_group_size=1000, ack_receipt_enabled=False) -> Consumer:
+    def subscribe(
+        self,
+        topic,
+        subscription_name,
+        consumer_type=ConsumerType.Exclusive,
+        schema=BytesSchema(),
+        message_listener=None,
+        receiver_queue_size=1000,
+        max_total_receiver_queue_size_across_partitions=50000,
+        consumer_name=None,
+        unacked_messages_timeout_ms=None,
+        broker_consumer_stats_cache_time_ms=30000,
+        negative_ack_redelivery_delay_ms=60000,
+        is_read_compacted=False,
+        properties=None,
+        pattern_auto_discovery_period=60,
+        initial_position=InitialPosition.Latest,
+        crypto_key_reader=None,
+        replicate_subscription_state_enabled=False,
+        max_pending_chunked_message=10,
+        auto_ack_oldest_chunked_message_on_queue_full=False,
+        start_message_id_inclusive=False,
+        batch_receive_policy=None,
+        key_shared_policy=None,
+        batch_index_ack_enabled=True,
+        regex_subscription_mode=RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy=None,
+        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
+        retry_enable=False,
+        priority_level=0,
+        negative_ack_redelivery_backoff=None,
+        ack_timeout_redelivery_backoff=None,
+        ack_group_time_ms=100,
+        max_ack_group_size=1000,
+        ack_receipt_enabled=False,
+    ) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing.
 
-        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of a batch is on by default. With
-        ``retry_enable`` the subscription's retry letter topic is received from too.
+        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
+        a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
         """
         self._check_open()
-        for name, value in (("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
-                            ("pattern_auto_discovery_period", pattern_auto_discovery_period), ("max_pending_chunked_message", max_pending_chunked_message)):
+        for name, value in (
+            ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
+            ("pattern_auto_discovery_period", pattern_auto_discovery_period),
+            ("max_pending_chunked_message", max_pending_chunked_message),
+        ):
             check_type(int, value, name)
-        for name, value in (("is_read_compacted", is_read_compacted), ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
-                            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full)):
+        for name, value in (
+            ("is_read_compacted", is_read_compacted),
+            ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
+            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full),
+        ):
             check_type(bool, value, name)
         check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
         check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
         refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
         settings = check_consumer_settings(
-            subscription_name=subscription_name, consumer_type=consumer_type, schema=schema, message_listener=message_listener,
-            receiver_queue_size=receiver_queue_size, max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-            consumer_name=consumer_name, unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms, properties=properties, initial_position=initial_position,
-            start_message_id_inclusive=start_message_id_inclusive, batch_receive_policy=batch_receive_policy, key_shared_policy=key_shared_policy,
-            batch_index_ack_enabled=batch_index_ack_enabled, dead_letter_policy=dead_letter_policy, retry_enable=retry_enable,
-            priority_level=priority_level, negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
-            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff, ack_group_time_ms=ack_group_time_ms, max_ack_group_size=max_ack_group_size,
-            ack_receipt_enabled=ack_receipt_enabled)
+            subscription_name=subscription_name,
+            consumer_type=consumer_type,
+            schema=schema,
+            message_listener=message_listener,
+            receiver_queue_size=receiver_queue_size,
+            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
+            consumer_name=consumer_name,
+            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
+            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
+            properties=properties,
+            initial_position=initial_position,
+            start_message_id_inclusive=start_message_id_inclusive,
+            batch_receive_policy=batch_receive_policy,
+            key_shared_policy=key_shared_policy,
+            batch_index_ack_enabled=batch_index_ack_enabled,
+            dead_letter_policy=dead_letter_policy,
+            retry_enable=retry_enable,
+            priority_level=priority_level,
+            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
+            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff,
+            ack_group_time_ms=ack_group_time_ms,
+            max_ack_group_size=max_ack_group_size,
+            ack_receipt_enabled=ack_receipt_enabled,
+        )
         if is_read_compacted:
             if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
                 raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
             raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         if isinstance(topic, re.Pattern):
-            raise OperationNotSupported(f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics")
+            raise OperationNotSupported(
+                f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics"
+            )
         names = [topic] if isinstance(topic, str) else topic
         if not isinstance(names, list):
             raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
         if not names:
             raise InvalidConfiguration("an empty list of topics: give at least one")
         if settings.dead_letter_policy is not None:
-            check_letter_topics(self._layout, names, subscription_name, settings.dead_letter_policy,
-                                retry_enable=retry_enable)
+            check_letter_topics(
+                self._layout, names, subscription_name, settings.dead_letter_policy, retry_enable=retry_enable
+            )
         resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
         topic_name, letters = ",".join(resolved), None
         if retry_enable:
-            letters = letter_topics([str(found.name) for found, _ in resolved.values()], subscription_name, settings.dead_letter_policy)
+            letters = letter_topics(
+                [str(found.name) for found, _ in resolved.values()], subscription_name, settings.dead_letter_policy
+            )
             found, partitions, name = self._resolve(letters.retry)
             resolved[name] = found, partitions
         consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
@@ -178,10 +308,22 @@ class Client:
         return consumer
 
     @public_call
-    def create_reader(self, topic, start_message_id, schema=BytesSchema(), reader_listener=None, receiver_queue_size=1000, reader_name=None,
-                      subscription_role_prefix=None, is_read_compacted=False, crypto_key_reader=None, start_message_id_inclusive=False,
-                      crypto_failure_action=ConsumerCryptoFailureAction.FAIL) -> Reader:
-        """A reader from *start_message_id* on; of a partitioned topic it reads every partition, from the earliest or latest."""
+    def create_reader(
+        self,
+        topic,
+        start_message_id,
+        schema=BytesSchema(),
+        reader_listener=None,
+        receiver_queue_size=1000,
+        reader_name=None,
+        subscription_role_prefix=None,
+        is_read_compacted=False,
+        crypto_key_reader=None,
+        start_message_id_inclusive=False,
+        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
+    ) -> Reader:
+        """A reader from *start_message_id* on; of a partitioned topic it reads every partition, from the earliest or
+        latest."""
         check_type(str, topic, "topic")
         check_type(MessageId, start_message_id, "start_message_id")
         check_type(Schema, schema, "schema")
@@ -197,7 +339,9 @@ class Client:
         if is_read_compacted:
             raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         found, partitions, name = self._resolve(topic)
-        return self._keep(Reader(self, found, partitions, name, start_message_id, start_message_id_inclusive, schema, reader_listener))
+        return self._keep(
+            Reader(self, found, partitions, name, start_message_id, start_message_id_inclusive, schema, reader_listener)
+        )
 
     @public_call
     def get_topic_partitions(self, topic) -> list[str]:
@@ -212,7 +356,8 @@ class Client:
 
     @public_call
     def close(self) -> None:
-        """Close all producers, consumers and readers, then the client; what is pending is published and acknowledged."""
+        """Close all producers, consumers and readers, then the client; what is pending is published and
+        acknowledged."""
         self._check_open()
         errors = self._close(lambda handle: handle.close())
         if errors:
@@ -220,7 +365,8 @@ class Client:
 
     @public_call
     def shutdown(self) -> None:
-        """Close at once: pending sends fail, acknowledgements that wait are still sent if that is possible. A second one does nothing."""
+        """Close at once: pending sends fail, acknowledgements that wait are still sent if that is possible. A second
+        one does nothing."""
         if not self._is_closed:
             self._close(lambda handle: getattr(handle, "_shutdown", handle.close)())
 

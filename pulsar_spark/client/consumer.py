@@ -1,8 +1,10 @@
 """Consumer: receives from one subscription of one or more topics, acknowledges, gives back, moves the cursor.
 
-One object, however many topics and partitions; each of these is a :class:`PartitionSubscription`. The application's threads read messages, the channel's
-thread only queues ranges of positions. What Pulsar refuses is refused before anything is sent.
+One object, however many topics and partitions; each of these is a :class:`PartitionSubscription`. The application's
+threads read messages, the channel's thread only queues ranges of positions. What Pulsar refuses is refused before
+anything is sent.
 """
+
 from pulsar_spark.client.acknowledger import Acknowledger
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.calls import public_call
@@ -27,8 +29,15 @@ _UNACKED_TICK = 1.0
 class Consumer:
     """Made by ``Client.subscribe``."""
 
-    def __init__(self, client, topics: list[tuple[Topic, list[int]]], topic_name: str, consumer_id: str, settings: ConsumerSettings,
-                 letter_topics: LetterTopics | None):
+    def __init__(
+        self,
+        client,
+        topics: list[tuple[Topic, list[int]]],
+        topic_name: str,
+        consumer_id: str,
+        settings: ConsumerSettings,
+        letter_topics: LetterTopics | None,
+    ):
         self._client, self._process = client, client._process
         self._channel: Channel = client._channel
         self._ledgers = client._ledgers
@@ -39,9 +48,14 @@ class Consumer:
         self._consumer_id = consumer_id
         self._unacked = None
         if settings.unacked_timeout_ms:
-            self._unacked = UnackedTracker(settings.unacked_timeout_ms / 1000, backoff=settings.ack_timeout_redelivery_backoff)
-        self._receiver = Receiver(self._channel, f"subscription {settings.subscription_name!r} of {topic_name!r}",
-                                  self._unacked and self._unacked.add)
+            self._unacked = UnackedTracker(
+                settings.unacked_timeout_ms / 1000, backoff=settings.ack_timeout_redelivery_backoff
+            )
+        self._receiver = Receiver(
+            self._channel,
+            f"subscription {settings.subscription_name!r} of {topic_name!r}",
+            self._unacked and self._unacked.add,
+        )
         self._listener = None
         if settings.message_listener is not None:
             self._listener = Listener(self, settings.message_listener, self._receiver.take, consumer_id)
@@ -54,8 +68,18 @@ class Consumer:
             request["dead_letter_topic"] = letter_topics.dead
         policy = settings.dead_letter_policy
         self._subscriptions = [
-            PartitionSubscription(self, topic, partition, queue_size, request, settings.grouping, is_single_active=settings.is_single_active,
-                                  max_redeliver_count=policy and policy.max_redeliver_count) for topic, partition in partitions]
+            PartitionSubscription(
+                self,
+                topic,
+                partition,
+                queue_size,
+                request,
+                settings.grouping,
+                is_single_active=settings.is_single_active,
+                max_redeliver_count=policy and policy.max_redeliver_count,
+            )
+            for topic, partition in partitions
+        ]
         if not queue_size:
             self._receiver.set_without_queue(self._subscriptions[0])
         self._places = Places(self._subscriptions, self._ledgers, topic_name)
@@ -67,7 +91,9 @@ class Consumer:
         for subscription in self._subscriptions:
             self._channel.attach(self._consumer_id, str(subscription.topic.name), subscription.partition, subscription)
         try:
-            replies = self._channel.ask([subscription.subscribe_row() for subscription in self._subscriptions], self._client._timeout)
+            replies = self._channel.ask(
+                [subscription.subscribe_row() for subscription in self._subscriptions], self._client._timeout
+            )
         except PulsarSparkError:
             self._leave()
             raise
@@ -96,7 +122,11 @@ class Consumer:
 
     def is_connected(self) -> bool:
         """Whether a broker is there and knows the consumer, on all its partitions."""
-        return not self._receiver.is_closed and self._channel.has_broker() and all(subscription.is_connected for subscription in self._subscriptions)
+        return (
+            not self._receiver.is_closed
+            and self._channel.has_broker()
+            and all(subscription.is_connected for subscription in self._subscriptions)
+        )
 
     # Receiving.
 
@@ -107,7 +137,10 @@ class Consumer:
             check_type(int, timeout_millis, "timeout_millis")
         self._check_no_listener()
         if timeout_millis is not None and not self._settings.receiver_queue_size:
-            raise InvalidConfiguration("a consumer with receiver_queue_size=0 cannot receive with a timeout: leave it out, or give the queue a size")
+            raise InvalidConfiguration(
+                "a consumer with receiver_queue_size=0 cannot receive with a timeout: leave it out, or give the "
+                "queue a size"
+            )
         message = self._receiver.take(None if timeout_millis is None else timeout_millis / 1000)
         if message is None:
             raise Timeout(f"no message within {timeout_millis} ms")
@@ -125,8 +158,8 @@ class Consumer:
     def acknowledge(self, message: Message | MessageId | list, properties: dict | None = None) -> None:
         """Acknowledge one message, or a list of them; of a batch only that one, unless the id names the whole entry.
 
-        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An acknowledgement with *properties*
-        is sent at once and they are kept with its request.
+        With ``ack_receipt_enabled`` it returns when the broker has committed it, and raises what the broker refuses. An
+        acknowledgement with *properties* is sent at once and they are kept with its request.
         """
         self._receiver.check_open()
         self._acknowledger.acknowledge(message, properties)
@@ -139,7 +172,8 @@ class Consumer:
 
     @public_call
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's time, as far as it is not acknowledged.
+        """Give a message back: its entry comes again after ``negative_ack_redelivery_delay_ms`` or the backoff's time,
+        as far as it is not acknowledged.
 
         When it was given back as often as the dead letter policy allows, it goes to the dead letter topic instead.
         """
@@ -147,26 +181,37 @@ class Consumer:
         self._acknowledger.negative_acknowledge(message)
 
     @public_call
-    def reconsume_later(self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None) -> None:
-        """Put a message, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after the delay; needs ``retry_enable``.
+    def reconsume_later(
+        self, message: Message | list, delay_millis: int | None = None, properties: dict | None = None
+    ) -> None:
+        """Put a message, or a list of them, off: it is acknowledged, and a copy in the retry letter topic comes after
+        the delay; needs ``retry_enable``.
 
-        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead. *properties* are added to the copy's. It
-        returns when the request is stored: then there will be one copy, whatever crashes when.
+        A message that was put off as often as the dead letter policy allows goes to the dead letter topic instead.
+        *properties* are added to the copy's. It returns when the request is stored: then there will be one copy,
+        whatever crashes when.
         """
         self._put_off(message, delay_millis, properties, is_cumulative=False)
 
     @public_call
-    def reconsume_later_cumulative(self, message: Message, delay_millis: int | None = None, properties: dict | None = None) -> None:
-        """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not on Shared and Key_Shared."""
+    def reconsume_later_cumulative(
+        self, message: Message, delay_millis: int | None = None, properties: dict | None = None
+    ) -> None:
+        """As :meth:`reconsume_later`, but everything up to the message is acknowledged; only the message is copied. Not
+        on Shared and Key_Shared."""
         self._receiver.check_open()
         self._acknowledger.check_cumulative()
         check_type(Message, message, "message")
         self._put_off(message, delay_millis, properties, is_cumulative=True)
 
-    def _put_off(self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool) -> None:
+    def _put_off(
+        self, message: Message | list, delay_millis: int | None, properties: dict | None, *, is_cumulative: bool
+    ) -> None:
         self._receiver.check_open()
         if self._letters is None:
-            raise InvalidConfiguration(f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True")
+            raise InvalidConfiguration(
+                f"subscription {self.subscription_name()!r} has no retry letter topic: subscribe with retry_enable=True"
+            )
         messages = message if isinstance(message, list) else [message]
         for each in messages:
             check_type(Message, each, "message")
@@ -175,8 +220,12 @@ class Consumer:
         delay_ms = max(0, delay_millis or 0)
         if delay_ms > LONGEST_DELAY_MS:
             raise ValueError(f"argument delay_millis: {delay_millis} is above {LONGEST_DELAY_MS}")
-        self._acknowledger.reconsume_later(messages, lambda each, place: self._letters.of(
-            each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative))
+        self._acknowledger.reconsume_later(
+            messages,
+            lambda each, place: self._letters.of(
+                each, str(place.subscription.topic.name), delay_ms, properties, is_cumulative=is_cumulative
+            ),
+        )
 
     @public_call
     def redeliver_unacknowledged_messages(self) -> None:
@@ -198,7 +247,8 @@ class Consumer:
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at or after a time in ms."""
+        """Move the cursor after the message (to it with ``start_message_id_inclusive``), or to the first published at
+        or after a time in ms."""
         self._receiver.check_open()
         seek(self, messageid, self._settings.start_message_id_inclusive)
 
@@ -207,7 +257,9 @@ class Consumer:
         """Id of the topic's last message; for one partition only."""
         self._receiver.check_open()
         if len(self._subscriptions) != 1:
-            raise OperationNotSupported("a consumer of several topics or partitions has no last message id: ask one of a single partition")
+            raise OperationNotSupported(
+                "a consumer of several topics or partitions has no last message id: ask one of a single partition"
+            )
         subscription = self._subscriptions[0]
         return last_message_id(subscription.topic, subscription.partition)
 

@@ -1,4 +1,5 @@
 """What ``subscribe`` was asked for, checked, and what of it goes to the broker."""
+
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +7,12 @@ from typing import NamedTuple
 from pulsar_spark.client.acknowledgement_tracker import Grouping
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
-from pulsar_spark.client.policies import DEFAULT_BATCH_RECEIVE, ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
+from pulsar_spark.client.policies import (
+    DEFAULT_BATCH_RECEIVE,
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
+)
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
@@ -51,14 +57,23 @@ class ConsumerSettings(NamedTuple):
         """Receiver queue of each of so many partitions; InvalidConfiguration for no queue on several."""
         if not self.receiver_queue_size and partitions > 1:
             raise InvalidConfiguration("receiver_queue_size=0 works on one topic without partitions only")
-        share = self.max_total_receiver_queue_size_across_partitions // partitions if partitions > 1 else self.receiver_queue_size
+        share = (
+            self.max_total_receiver_queue_size_across_partitions // partitions
+            if partitions > 1
+            else self.receiver_queue_size
+        )
         return min(self.receiver_queue_size, max(1, share)) if self.receiver_queue_size else 0
 
     def request_properties(self, lease_ms: int) -> dict[str, str]:
         """The properties of the subscribe request; the application's own get the prefix ``property.``."""
-        given = {"consumer_name": self.consumer_name, "subscription_type": self.consumer_type.name, "priority_level": str(self.priority_level),
-                 "initial_position": self.initial_position.name, "lease_ms": str(lease_ms),
-                 **{f"property.{name}": value for name, value in self.properties.items()}}
+        given = {
+            "consumer_name": self.consumer_name,
+            "subscription_type": self.consumer_type.name,
+            "priority_level": str(self.priority_level),
+            "initial_position": self.initial_position.name,
+            "lease_ms": str(lease_ms),
+            **{f"property.{name}": value for name, value in self.properties.items()},
+        }
         if self.key_shared_policy is not None:
             given.update(self.key_shared_policy.request_properties())
         if self.dead_letter_policy is not None:
@@ -68,12 +83,32 @@ class ConsumerSettings(NamedTuple):
         return given
 
 
-def check_consumer_settings(*, subscription_name, consumer_type, schema, message_listener, receiver_queue_size,
-                            max_total_receiver_queue_size_across_partitions, consumer_name, unacked_messages_timeout_ms,
-                            negative_ack_redelivery_delay_ms, properties, initial_position, start_message_id_inclusive, batch_receive_policy,
-                            key_shared_policy, batch_index_ack_enabled, dead_letter_policy, retry_enable, priority_level,
-                            negative_ack_redelivery_backoff, ack_timeout_redelivery_backoff, ack_group_time_ms, max_ack_group_size,
-                            ack_receipt_enabled) -> ConsumerSettings:
+def check_consumer_settings(
+    *,
+    subscription_name,
+    consumer_type,
+    schema,
+    message_listener,
+    receiver_queue_size,
+    max_total_receiver_queue_size_across_partitions,
+    consumer_name,
+    unacked_messages_timeout_ms,
+    negative_ack_redelivery_delay_ms,
+    properties,
+    initial_position,
+    start_message_id_inclusive,
+    batch_receive_policy,
+    key_shared_policy,
+    batch_index_ack_enabled,
+    dead_letter_policy,
+    retry_enable,
+    priority_level,
+    negative_ack_redelivery_backoff,
+    ack_timeout_redelivery_backoff,
+    ack_group_time_ms,
+    max_ack_group_size,
+    ack_receipt_enabled,
+) -> ConsumerSettings:
     """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
     check_type(str, subscription_name, "subscription_name")
     check_type(ConsumerType, consumer_type, "consumer_type")
@@ -85,7 +120,10 @@ def check_consumer_settings(*, subscription_name, consumer_type, schema, message
     check_type_or_none(str, consumer_name, "consumer_name")
     check_type_or_none(int, unacked_messages_timeout_ms, "unacked_messages_timeout_ms")
     if unacked_messages_timeout_ms and unacked_messages_timeout_ms < MIN_UNACKED_TIMEOUT_MS:
-        raise ValueError(f"unacked_messages_timeout_ms {unacked_messages_timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, or 0 for no timeout")
+        raise ValueError(
+            f"unacked_messages_timeout_ms {unacked_messages_timeout_ms}: give at least {MIN_UNACKED_TIMEOUT_MS}, "
+            "or 0 for no timeout"
+        )
     _check_count(negative_ack_redelivery_delay_ms, "negative_ack_redelivery_delay_ms")
     check_properties(properties)
     check_type(InitialPosition, initial_position, "initial_position")
@@ -110,11 +148,28 @@ def check_consumer_settings(*, subscription_name, consumer_type, schema, message
             unacked_messages_timeout_ms = DEAD_LETTER_UNACKED_TIMEOUT_MS
     elif retry_enable:
         dead_letter_policy = ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
-    return ConsumerSettings(subscription_name, consumer_type, schema, message_listener, receiver_queue_size, max_total_receiver_queue_size_across_partitions,
-                            consumer_name or uuid.uuid4().hex[:10], unacked_messages_timeout_ms or 0, negative_ack_redelivery_delay_ms, properties or {},
-                            initial_position, start_message_id_inclusive, batch_receive_policy or DEFAULT_BATCH_RECEIVE, key_shared_policy,
-                            dead_letter_policy, retry_enable, priority_level, negative_ack_redelivery_backoff, ack_timeout_redelivery_backoff,
-                            Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled))
+    return ConsumerSettings(
+        subscription_name,
+        consumer_type,
+        schema,
+        message_listener,
+        receiver_queue_size,
+        max_total_receiver_queue_size_across_partitions,
+        consumer_name or uuid.uuid4().hex[:10],
+        unacked_messages_timeout_ms or 0,
+        negative_ack_redelivery_delay_ms,
+        properties or {},
+        initial_position,
+        start_message_id_inclusive,
+        batch_receive_policy or DEFAULT_BATCH_RECEIVE,
+        key_shared_policy,
+        dead_letter_policy,
+        retry_enable,
+        priority_level,
+        negative_ack_redelivery_backoff,
+        ack_timeout_redelivery_backoff,
+        Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
+    )
 
 
 def _check_letter_names(policy: ConsumerDeadLetterPolicy) -> None:

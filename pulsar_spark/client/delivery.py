@@ -12,7 +12,11 @@ class Delivery:
         self.first, self.last = row["first"], row["last"]
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
-        self.bits = None if row["ack_set"] is None else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
+        self.bits = (
+            None
+            if row["ack_set"] is None
+            else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
+        )
 
     @property
     def unacked_bits(self) -> int:

@@ -2,6 +2,7 @@
 
 The hashing scheme of a partition key is an extra: the Python package has no argument for it, Pulsar's other clients do.
 """
+
 from enum import Enum
 
 from pulsar_spark.errors import PulsarSparkError
@@ -76,17 +77,68 @@ class LoggerLevel(_Numbered):
     Error = 3
 
 
-Result = _Numbered("Result", [(name, number) for number, name in enumerate((
-    "Ok", "UnknownError", "InvalidConfiguration", "Timeout", "LookupError", "ConnectError", "ReadError", "AuthenticationError", "AuthorizationError",
-    "ErrorGettingAuthenticationData", "BrokerMetadataError", "BrokerPersistenceError", "ChecksumError", "ConsumerBusy", "NotConnected", "AlreadyClosed",
-    "InvalidMessage", "ConsumerNotInitialized", "ProducerNotInitialized", "ProducerBusy", "TooManyLookupRequestException", "InvalidTopicName", "InvalidUrl",
-    "ServiceUnitNotReady", "OperationNotSupported", "ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", "ProducerQueueIsFull",
-    "MessageTooBig", "TopicNotFound", "SubscriptionNotFound", "ConsumerNotFound", "UnsupportedVersionError", "TopicTerminated", "CryptoError",
-    "IncompatibleSchema", "ConsumerAssignError", "CumulativeAcknowledgementNotAllowedError", "TransactionCoordinatorNotFoundError", "InvalidTxnStatusError",
-    "NotAllowedError", "TransactionConflict", "TransactionNotFound", "ProducerFenced", "MemoryBufferIsFull", "Interrupted"))], module=__name__)
+Result = _Numbered(
+    "Result",
+    [
+        (name, number)
+        for number, name in enumerate(
+            (
+                "Ok",
+                "UnknownError",
+                "InvalidConfiguration",
+                "Timeout",
+                "LookupError",
+                "ConnectError",
+                "ReadError",
+                "AuthenticationError",
+                "AuthorizationError",
+                "ErrorGettingAuthenticationData",
+                "BrokerMetadataError",
+                "BrokerPersistenceError",
+                "ChecksumError",
+                "ConsumerBusy",
+                "NotConnected",
+                "AlreadyClosed",
+                "InvalidMessage",
+                "ConsumerNotInitialized",
+                "ProducerNotInitialized",
+                "ProducerBusy",
+                "TooManyLookupRequestException",
+                "InvalidTopicName",
+                "InvalidUrl",
+                "ServiceUnitNotReady",
+                "OperationNotSupported",
+                "ProducerBlockedQuotaExceededError",
+                "ProducerBlockedQuotaExceededException",
+                "ProducerQueueIsFull",
+                "MessageTooBig",
+                "TopicNotFound",
+                "SubscriptionNotFound",
+                "ConsumerNotFound",
+                "UnsupportedVersionError",
+                "TopicTerminated",
+                "CryptoError",
+                "IncompatibleSchema",
+                "ConsumerAssignError",
+                "CumulativeAcknowledgementNotAllowedError",
+                "TransactionCoordinatorNotFoundError",
+                "InvalidTxnStatusError",
+                "NotAllowedError",
+                "TransactionConflict",
+                "TransactionNotFound",
+                "ProducerFenced",
+                "MemoryBufferIsFull",
+                "Interrupted",
+            )
+        )
+    ],
+    module=__name__,
+)
 """What a send callback is told: ``Result.Ok`` or the name of the error."""
 
 
 def result_of(error: PulsarSparkError) -> Result:
     """The result that stands for *error*: the nearest of its classes that has one, else ``UnknownError``."""
-    return next((Result[cls.__name__] for cls in type(error).__mro__ if cls.__name__ in Result.__members__), Result.UnknownError)
+    return next(
+        (Result[cls.__name__] for cls in type(error).__mro__ if cls.__name__ in Result.__members__), Result.UnknownError
+    )

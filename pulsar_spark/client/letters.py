@@ -1,10 +1,12 @@
 """Letters a consumer asks for: copies of messages it wants to see later, or not any more.
 
-Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic, to be delivered after the delay; of a message that was
-put off as often as the policy allows it goes to the dead letter topic instead, at once. What the copy says is decided here, where the message is known; the
-broker acknowledges the message and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by redelivery
-count are the broker's altogether.
+Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes to the retry letter topic, to be
+delivered after the delay; of a message that was put off as often as the policy allows it goes to the dead letter topic
+instead, at once. What the copy says is decided here, where the message is known; the broker acknowledges the message
+and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by
+redelivery count are the broker's altogether.
 """
+
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -32,15 +34,22 @@ class LetterTopics(NamedTuple):
 
 
 def letter_topics(topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy) -> LetterTopics:
-    """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in sorted order (4.22)."""
+    """Those of a subscription of *topics* (full names): as the policy says, else named after the first topic in sorted
+    order (4.22)."""
     first = min(topics)
-    retry, dead = (str(parse_topic_name(named)) if named else default(first, subscription) for named, default in (
-        (policy.retry_letter_topic, letters.retry_letter_topic), (policy.dead_letter_topic, letters.dead_letter_topic)))
+    retry, dead = (
+        str(parse_topic_name(named)) if named else default(first, subscription)
+        for named, default in (
+            (policy.retry_letter_topic, letters.retry_letter_topic),
+            (policy.dead_letter_topic, letters.dead_letter_topic),
+        )
+    )
     return LetterTopics(retry, dead, policy.max_redeliver_count, policy.initial_subscription_name)
 
 
-def check_letter_topics(layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *,
-                        retry_enable: bool) -> None:
+def check_letter_topics(
+    layout: Layout, topics: Iterable[str], subscription: str, policy: ConsumerDeadLetterPolicy, *, retry_enable: bool
+) -> None:
     """:class:`InvalidTopicName` where a letter topic of the subscription cannot exist, before anything is made or asked
     for."""
     names = [str(parse_topic_name(topic).partitioned_topic) for topic in topics]
@@ -61,20 +70,41 @@ class Letters(NamedTuple):
     subscription: str
     consumer_name: str
 
-    def of(self, message: Message, topic: str, delay_ms: int, custom: Mapping[str, str] | None, *, is_cumulative: bool) -> ReconsumeLater:
+    def of(
+        self, message: Message, topic: str, delay_ms: int, custom: Mapping[str, str] | None, *, is_cumulative: bool
+    ) -> ReconsumeLater:
         """The letter of *message*, which was received from *topic* (without a partition)."""
         message_id = str(message.message_id())
-        properties = letters.retry_letter_properties(message.properties(), topic=topic, subscription=self.subscription, message_id=message_id,
-                                                     delay_ms=delay_ms, custom=custom)
+        properties = letters.retry_letter_properties(
+            message.properties(),
+            topic=topic,
+            subscription=self.subscription,
+            message_id=message_id,
+            delay_ms=delay_ms,
+            custom=custom,
+        )
         attempts = letters.reconsume_times(properties)
         is_dead = attempts > self.topics.max_redeliver_count
         if is_dead:
-            properties = letters.dead_letter_properties(properties, topic=topic, subscription=self.subscription, message_id=message_id,
-                                                        cause=letters.CAUSE_RECONSUMED, attempts=attempts)
-        target, suffix = (self.topics.dead, letters.DEAD_LETTER_SUFFIX) if is_dead else (self.topics.retry, letters.RETRY_SUFFIX)
+            properties = letters.dead_letter_properties(
+                properties,
+                topic=topic,
+                subscription=self.subscription,
+                message_id=message_id,
+                cause=letters.CAUSE_RECONSUMED,
+                attempts=attempts,
+            )
+        target, suffix = (
+            (self.topics.dead, letters.DEAD_LETTER_SUFFIX) if is_dead else (self.topics.retry, letters.RETRY_SUFFIX)
+        )
         batch_index = message.message_id().batch_index()
         return ReconsumeLater(
-            target, properties, is_dead, is_cumulative, batch_index if batch_index >= 0 else None,
+            target,
+            properties,
+            is_dead,
+            is_cumulative,
+            batch_index if batch_index >= 0 else None,
             deliver_at_ms=time.time_ns() // 1_000_000 + delay_ms if delay_ms > 0 and not is_dead else None,
             producer_name=f"{target.removesuffix(suffix)}-{self.consumer_name}{suffix}",
-            initial_subscription_name=self.topics.initial_subscription_name or None if is_dead else None)
+            initial_subscription_name=self.topics.initial_subscription_name or None if is_dead else None,
+        )

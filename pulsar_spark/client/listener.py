@@ -1,8 +1,10 @@
 """Listeners: a thread that calls the application's function with each message.
 
-A function that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the next message, as Pulsar's clients
-do. When no more messages can be had (closed, or the state is corrupt) the thread ends for good.
+A function that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
+next message, as Pulsar's clients do. When no more messages can be had (closed, or the state is corrupt) the thread ends
+for good.
 """
+
 import threading
 from collections.abc import Callable
 

@@ -1,10 +1,13 @@
 """What a client says of itself, and where: the logger arguments of the ``pulsar`` package.
 
-A logger of Python's is used as it is; :class:`ConsoleLogger` writes to standard output and :class:`FileLogger` appends to a file, from their level on, in lines
-like those of Pulsar's C++ client. Without one it is Python's logger ``pulsar_spark.client``, so that warnings reach standard error in a
-program that says nothing about logging (the package would write everything from Info on to standard output). ``log_conf_file_path`` names a file with the
-settings of Python's logging as JSON (``logging.config.dictConfig``), where the package's is one of log4cxx. Payloads are never logged.
+A logger of Python's is used as it is; :class:`ConsoleLogger` writes to standard output and :class:`FileLogger` appends
+to a file, from their level on, in lines like those of Pulsar's C++ client. Without one it is Python's logger
+``pulsar_spark.client``, so that warnings reach standard error in a program that says nothing about logging (the package
+would write everything from Info on to standard output). ``log_conf_file_path`` names a file with the settings of
+Python's logging as JSON (``logging.config.dictConfig``), where the package's is one of log4cxx. Payloads are never
+logged.
 """
+
 import json
 import logging
 import logging.config
@@ -15,7 +18,12 @@ from pulsar_spark.client.enums import LoggerLevel
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.broker_watch import NAME
 
-_LEVELS = {LoggerLevel.Debug: logging.DEBUG, LoggerLevel.Info: logging.INFO, LoggerLevel.Warn: logging.WARNING, LoggerLevel.Error: logging.ERROR}
+_LEVELS = {
+    LoggerLevel.Debug: logging.DEBUG,
+    LoggerLevel.Info: logging.INFO,
+    LoggerLevel.Warn: logging.WARNING,
+    LoggerLevel.Error: logging.ERROR,
+}
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-5s [%(thread)d] %(module)s:%(lineno)d | %(message)s"
 
 
@@ -37,8 +45,11 @@ class FileLogger:
         self.log_file = log_file
 
 
-def open_logger(logger: logging.Logger | ConsoleLogger | FileLogger | None, conf_file: str | None = None) -> logging.Logger:
-    """The logger of one client; :class:`InvalidConfiguration` for a file that cannot be written, or read as settings."""
+def open_logger(
+    logger: logging.Logger | ConsoleLogger | FileLogger | None, conf_file: str | None = None
+) -> logging.Logger:
+    """The logger of one client; :class:`InvalidConfiguration` for a file that cannot be written, or read as
+    settings."""
     if conf_file is not None:
         _configure(conf_file)
     if isinstance(logger, logging.Logger):
@@ -72,8 +83,11 @@ def _configure(conf_file: str) -> None:
             settings = json.load(file)
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
     except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
-        raise InvalidConfiguration(f"log_conf_file_path {conf_file!r}: {error}; give a file with the settings of logging.config.dictConfig as JSON, "
-                                   "or leave it out and give a logger") from error
+        raise InvalidConfiguration(
+            f"log_conf_file_path {conf_file!r}: {error}; give a file with the settings of "
+            "logging.config.dictConfig as JSON, "
+            "or leave it out and give a logger"
+        ) from error
 
 
 class _StandardOutput(logging.StreamHandler):

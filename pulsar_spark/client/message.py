@@ -1,8 +1,9 @@
 """Messages as the application sees them.
 
-A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the whole block at once, so that a
-consumer which reads only payloads pays only for payloads.
+A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the
+whole block at once, so that a consumer which reads only payloads pays only for payloads.
 """
+
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -88,7 +89,9 @@ class Message:
     def message_id(self) -> MessageId:
         """Where the message lies."""
         block, batch_index = self._block, self._field("batch_index")
-        place = MessageId(block.partition, block.ledger_id, self._field("entry_id"), -1 if batch_index is None else batch_index)
+        place = MessageId(
+            block.partition, block.ledger_id, self._field("entry_id"), -1 if batch_index is None else batch_index
+        )
         return place.of_topic(block.topic_name)
 
     def topic_name(self) -> str:

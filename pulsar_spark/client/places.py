@@ -1,4 +1,5 @@
 """Places: which partition and position a message or message id of a consumer means."""
+
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,7 +27,9 @@ class Places:
         self._subscriptions = subscriptions
         self._ledgers = ledgers
         self._topic_name = topic_name
-        self._by_partition = {(subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions}
+        self._by_partition = {
+            (subscription.topic.topic_id, subscription.partition): subscription for subscription in subscriptions
+        }
 
     def find(self, message: Message | MessageId) -> Place:
         """Where it lies; :class:`InvalidMessage` for what is not of these topics, ValueError for what is no message."""
@@ -35,24 +38,44 @@ class Places:
             topic = delivery.subscription.topic
             subscription = self._by_partition.get((topic.topic_id, delivery.subscription.partition))
             if subscription is None:
-                raise InvalidMessage(f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}")
-            return Place(subscription, message._position, message._field("batch_index") if delivery.batch_size > 1 else -1, delivery.unacked_bits)
+                raise InvalidMessage(
+                    f"message {message.message_id()} of {message.topic_name()!r} is not one of {self._topic_name!r}"
+                )
+            return Place(
+                subscription,
+                message._position,
+                message._field("batch_index") if delivery.batch_size > 1 else -1,
+                delivery.unacked_bits,
+            )
         message_id = message.message_id() if isinstance(message, Message) else message
         if not isinstance(message_id, MessageId):
             raise ValueError(f"argument message: Message or MessageId expected, not {given(message)}")
         subscription = self.subscription_of(message_id)
-        found = self._ledgers.find(subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id())
+        found = self._ledgers.find(
+            subscription.topic.topic_id, subscription.partition, message_id.ledger_id(), message_id.entry_id()
+        )
         if found is None or message_id.batch_index() >= found[1] or (found[1] == 1 and message_id.batch_index() >= 0):
-            raise InvalidMessage(f"topic {subscription.topic_name!r} has no message {message_id}, or its broker has not seen it yet")
+            raise InvalidMessage(
+                f"topic {subscription.topic_name!r} has no message {message_id}, or its broker has not seen it yet"
+            )
         return Place(subscription, found[0], message_id.batch_index(), (1 << found[1]) - 1)
 
     def subscription_of(self, message_id: MessageId) -> PartitionSubscription:
         """The partition an id is of."""
         name = message_id.topic_name()
-        fitting = [subscription for subscription in self._subscriptions
-                   if subscription.partition == message_id.partition() and name in (None, subscription.topic_name, str(subscription.topic.name))]
+        fitting = [
+            subscription
+            for subscription in self._subscriptions
+            if subscription.partition == message_id.partition()
+            and name in (None, subscription.topic_name, str(subscription.topic.name))
+        ]
         if not fitting:
-            raise InvalidMessage(f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}")
+            raise InvalidMessage(
+                f"message id {message_id}{f' of {name!r}' if name else ''} is not one of {self._topic_name!r}"
+            )
         if len(fitting) > 1:
-            raise OperationNotSupported(f"message id {message_id} does not say which topic it is of: give the message, or MessageId.deserialize(bytes, topic)")
+            raise OperationNotSupported(
+                f"message id {message_id} does not say which topic it is of: give the message, or "
+                "MessageId.deserialize(bytes, topic)"
+            )
         return fitting[0]

@@ -1,8 +1,10 @@
 """Producer: sends messages to a topic, alone or in batches, from any number of threads.
 
-What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The queue of pending messages,
-routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's names. Compression is accepted and left to Parquet.
+What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The
+queue of pending messages, routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's
+names. Compression is accepted and left to Parquet.
 """
+
 import itertools
 import random
 import threading
@@ -46,15 +48,20 @@ class Producer:
         self._last_sequence_id = first
         self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
         self._delay = settings.batching_max_publish_delay_ms / 1000
-        self._batches = {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
+        self._batches = (
+            {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
+        )
         self._router = self._new_router()
         self._quota = BacklogQuota(client._layout, topic)
         self._publisher = Publisher(topic, self._name, self._condition, self._due_batches, self._settle, self._answer)
 
     def _new_batches(self) -> BatchContainer[Outgoing]:
         settings = self._settings
-        return BatchContainer(max_messages=settings.batching_max_messages, max_bytes=settings.batching_max_allowed_size_in_bytes,
-                              is_key_based=settings.batching_type is BatchingType.KeyBased)
+        return BatchContainer(
+            max_messages=settings.batching_max_messages,
+            max_bytes=settings.batching_max_allowed_size_in_bytes,
+            is_key_based=settings.batching_type is BatchingType.KeyBased,
+        )
 
     def _new_router(self):
         settings, partitions = self._settings, len(self._partitions)
@@ -62,7 +69,12 @@ class Producer:
         if settings.message_routing_mode is PartitionsRoutingMode.UseSinglePartition:
             return SinglePartitionRouter(start, scheme=settings.hashing_scheme)
         clock = (lambda: time.monotonic_ns() // 1_000_000) if settings.batching_enabled else None
-        return RoundRobinRouter(start=start, scheme=settings.hashing_scheme, clock_ms=clock, switch_ms=settings.batching_max_publish_delay_ms)
+        return RoundRobinRouter(
+            start=start,
+            scheme=settings.hashing_scheme,
+            clock_ms=clock,
+            switch_ms=settings.batching_max_publish_delay_ms,
+        )
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -77,7 +89,8 @@ class Producer:
         return self._last_sequence_id
 
     def partition_for_key(self, partition_key: str) -> int:
-        """The partition that a message with this key goes to, -1 where the topic has none; a message router of the application is not asked."""
+        """The partition that a message with this key goes to, -1 where the topic has none; a message router of the
+        application is not asked."""
         if len(self._partitions) == 1:
             return self._partitions[0]
         return self._partitions[partition_for_key(partition_key, len(self._partitions), self._settings.hashing_scheme)]
@@ -87,31 +100,83 @@ class Producer:
         return not self._is_closed
 
     @public_call
-    def send(self, content, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
-             disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> MessageId:
+    def send(
+        self,
+        content,
+        properties=None,
+        partition_key=None,
+        ordering_key=None,
+        sequence_id=None,
+        replication_clusters=None,
+        disable_replication=False,
+        event_timestamp=None,
+        deliver_at=None,
+        deliver_after=None,
+    ) -> MessageId:
         """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
         outcome = _Outcome()
-        message = outgoing_fields(self._settings.schema, self._timeout, outcome, content, properties, partition_key, ordering_key, sequence_id,
-                                  replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
+        message = outgoing_fields(
+            self._settings.schema,
+            self._timeout,
+            outcome,
+            content,
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            replication_clusters,
+            disable_replication,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
+        )
         error = self._enqueue(message, is_flush=True)
         if error is not None:
             raise error
         return outcome.result(self._timeout)
 
     @public_call
-    def send_async(self, content, callback, properties=None, partition_key=None, ordering_key=None, sequence_id=None, replication_clusters=None,
-                   disable_replication=False, event_timestamp=None, deliver_at=None, deliver_after=None) -> None:
-        """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order of sending.
+    def send_async(
+        self,
+        content,
+        callback,
+        properties=None,
+        partition_key=None,
+        ordering_key=None,
+        sequence_id=None,
+        replication_clusters=None,
+        disable_replication=False,
+        event_timestamp=None,
+        deliver_at=None,
+        deliver_after=None,
+    ) -> None:
+        """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order
+        of sending.
 
-        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments that are wrong are raised.
+        A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
+        that are wrong are raised.
         """
+
         def done(error: PulsarSparkError | None, message_id: MessageId | None) -> None:
             if callback is not None:
                 callback(Result.Ok if error is None else result_of(error), message_id)
 
         try:
-            message = outgoing_fields(self._settings.schema, self._timeout, done, content, properties, partition_key, ordering_key, sequence_id,
-                                      replication_clusters, disable_replication, event_timestamp, deliver_at, deliver_after)
+            message = outgoing_fields(
+                self._settings.schema,
+                self._timeout,
+                done,
+                content,
+                properties,
+                partition_key,
+                ordering_key,
+                sequence_id,
+                replication_clusters,
+                disable_replication,
+                event_timestamp,
+                deliver_at,
+                deliver_after,
+            )
             error = self._enqueue(message, is_flush=False)
         except MessageTooBig as too_big:
             error = too_big
@@ -157,9 +222,16 @@ class Producer:
         if len(partitions) == 1:
             return partitions[0]
         if self._settings.message_router is not None:
-            index = int(self._settings.message_router(RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)))
+            index = int(
+                self._settings.message_router(
+                    RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)
+                )
+            )
             if not 0 <= index < len(partitions):
-                raise ValueError(f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to {len(partitions) - 1}")
+                raise ValueError(
+                    f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to "
+                    f"{len(partitions) - 1}"
+                )
             return partitions[index]
         return partitions[self._router.partition(fields[_PARTITION_KEY], len(partitions))]
 
@@ -173,8 +245,11 @@ class Producer:
         with self._condition:
             while limit > 0 and self._pending >= limit and not self._is_closed:
                 if not self._settings.block_if_queue_full:
-                    return ProducerQueueIsFull(f"producer {self._name!r} has {limit} messages pending: wait for some, set block_if_queue_full or raise "
-                                               "max_pending_messages")
+                    return ProducerQueueIsFull(
+                        f"producer {self._name!r} has {limit} messages pending: wait for some, set "
+                        "block_if_queue_full or raise "
+                        "max_pending_messages"
+                    )
                 self._close_batches()
                 self._condition.notify_all()
                 interrupts.pause(self._condition.wait, None, since)
@@ -212,7 +287,8 @@ class Producer:
                 self._publisher.put(Entry(partition, messages))
 
     def _due_batches(self, now: float) -> tuple[list[Entry], float | None]:
-        """The batches whose delay has passed, and when the next one's will; the publisher asks, holding the condition."""
+        """The batches whose delay has passed, and when the next one's will; the publisher asks, holding the
+        condition."""
         due, wake_at = [], None
         for partition, batches in self._batches.items():
             if batches.opened_at is None:

@@ -1,4 +1,5 @@
 """What ``create_producer`` was asked for, checked."""
+
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,23 +36,50 @@ class ProducerSettings(NamedTuple):
         return self.max_pending_messages
 
 
-def check_producer_settings(*, producer_name, schema, initial_sequence_id, send_timeout_millis, compression_type, max_pending_messages,
-                            max_pending_messages_across_partitions, block_if_queue_full, batching_enabled, batching_max_messages,
-                            batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms, chunking_enabled, message_routing_mode,
-                            lazy_start_partitioned_producers, properties, batching_type, access_mode, message_router, hashing_scheme) -> ProducerSettings:
+def check_producer_settings(
+    *,
+    producer_name,
+    schema,
+    initial_sequence_id,
+    send_timeout_millis,
+    compression_type,
+    max_pending_messages,
+    max_pending_messages_across_partitions,
+    block_if_queue_full,
+    batching_enabled,
+    batching_max_messages,
+    batching_max_allowed_size_in_bytes,
+    batching_max_publish_delay_ms,
+    chunking_enabled,
+    message_routing_mode,
+    lazy_start_partitioned_producers,
+    properties,
+    batching_type,
+    access_mode,
+    message_router,
+    hashing_scheme,
+) -> ProducerSettings:
     """The settings; ValueError for a wrong type or number, :class:`OperationNotSupported` for what comes later."""
     check_type_or_none(str, producer_name, "producer_name")
     check_type(Schema, schema, "schema")
     check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
-    for name, value in (("send_timeout_millis", send_timeout_millis), ("max_pending_messages", max_pending_messages),
-                        ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
-                        ("batching_max_messages", batching_max_messages), ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
-                        ("batching_max_publish_delay_ms", batching_max_publish_delay_ms)):
+    for name, value in (
+        ("send_timeout_millis", send_timeout_millis),
+        ("max_pending_messages", max_pending_messages),
+        ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
+        ("batching_max_messages", batching_max_messages),
+        ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
+        ("batching_max_publish_delay_ms", batching_max_publish_delay_ms),
+    ):
         check_type(int, value, name)
         if value < 0:
             raise ValueError(f"argument {name}: {value} is below 0")
-    for name, value in (("block_if_queue_full", block_if_queue_full), ("batching_enabled", batching_enabled), ("chunking_enabled", chunking_enabled),
-                        ("lazy_start_partitioned_producers", lazy_start_partitioned_producers)):
+    for name, value in (
+        ("block_if_queue_full", block_if_queue_full),
+        ("batching_enabled", batching_enabled),
+        ("chunking_enabled", chunking_enabled),
+        ("lazy_start_partitioned_producers", lazy_start_partitioned_producers),
+    ):
         check_type(bool, value, name)
     check_type(CompressionType, compression_type, "compression_type")
     check_type(PartitionsRoutingMode, message_routing_mode, "message_routing_mode")
@@ -66,10 +94,26 @@ def check_producer_settings(*, producer_name, schema, initial_sequence_id, send_
     if batching_enabled and chunking_enabled:
         raise ValueError("batching_enabled and chunking_enabled exclude each other")
     if chunking_enabled:
-        raise OperationNotSupported("chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one piece")
+        raise OperationNotSupported(
+            "chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one "
+            "piece"
+        )
     if access_mode is not ProducerAccessMode.Shared:
         raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
-    return ProducerSettings(schema, producer_name or None, initial_sequence_id, send_timeout_millis, max_pending_messages,
-                            max_pending_messages_across_partitions, block_if_queue_full, batching_enabled, batching_max_messages,
-                            batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms, batching_type, message_routing_mode, message_router,
-                            hashing_scheme)
+    return ProducerSettings(
+        schema,
+        producer_name or None,
+        initial_sequence_id,
+        send_timeout_millis,
+        max_pending_messages,
+        max_pending_messages_across_partitions,
+        block_if_queue_full,
+        batching_enabled,
+        batching_max_messages,
+        batching_max_allowed_size_in_bytes,
+        batching_max_publish_delay_ms,
+        batching_type,
+        message_routing_mode,
+        message_router,
+        hashing_scheme,
+    )

@@ -1,8 +1,9 @@
 """Rows of one publish commit, column by column: entries of any number of partitions become one Arrow table.
 
-Entry ids count 0, 1, 2... within each partition of the commit, in the order of sending. A message is a tuple, see :class:`Outgoing`, because a
-fast producer makes tens of thousands of them a second.
+Entry ids count 0, 1, 2... within each partition of the commit, in the order of sending. A message is a tuple, see
+:class:`Outgoing`, because a fast producer makes tens of thousands of them a second.
 """
+
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -71,8 +72,13 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
         "batch_index": column("batch_index", [index if index >= 0 else None for index in batch_indexes]),
         "batch_size": column("batch_size", batch_sizes),
         "partition": column("partition", partitions),
-        **{name: column(name, columns[name]) for name in ("partition_key", "ordering_key", "payload", "properties", "sequence_id")},
-        "event_time": time("event_ms"), "publish_time": time("publish_ms"), "deliver_at_time": time("deliver_at_ms"),
+        **{
+            name: column(name, columns[name])
+            for name in ("partition_key", "ordering_key", "payload", "properties", "sequence_id")
+        },
+        "event_time": time("event_ms"),
+        "publish_time": time("publish_ms"),
+        "deliver_at_time": time("deliver_at_ms"),
         "producer_name": pa.repeat(pa.scalar(producer_name), rows),
     }
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in MESSAGES.schema]
@@ -80,7 +86,8 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
 
 
 def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:
-    """Which text of a message cannot be written as UTF-8, and that text: Python's strings may hold half of a surrogate pair."""
+    """Which text of a message cannot be written as UTF-8, and that text: Python's strings may hold half of a surrogate
+    pair."""
     texts = [("partition key", message.partition_key), ("ordering key", message.ordering_key)]
     texts += [(f"property {name!r}", part) for name, value in message.properties or () for part in (name, value)]
     for what, text in texts:

@@ -1,12 +1,15 @@
 """Group commit: one thread per producer turns what has gathered into publish commits.
 
-While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits, not a longer queue. A commit
-carries one publish id. When its outcome is unclear (the write raised), the log is searched for the publish id: found, the commit stands; not found,
-the same rows are written again under the same id until the messages' send timeout, so that at most the first commit of the id counts. A crash of the
-process before a commit loses only messages whose callback was never called; after it, the messages are in the topic.
+While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits,
+not a longer queue. A commit carries one publish id. When its outcome is unclear (the write raised), the log is searched
+for the publish id: found, the commit stands; not found, the same rows are written again under the same id until the
+messages' send timeout, so that at most the first commit of the id counts. A crash of the process before a commit loses
+only messages whose callback was never called; after it, the messages are in the topic.
 
-A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the next callback.
+A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
+next callback.
 """
+
 import secrets
 import threading
 import time
@@ -32,12 +35,19 @@ _RETRY_SECONDS = 0.2
 class Publisher(Worker):
     """Publishes entries of one topic.
 
-    ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages, is_published)`` is told before, ``answered(count)``
-    after the callbacks of these messages.
+    ``due(now)`` gives the batches whose delay has passed and when the next one's will; ``settled(messages,
+    is_published)`` is told before, ``answered(count)`` after the callbacks of these messages.
     """
 
-    def __init__(self, topic: Topic, producer_name: str, condition: threading.Condition, due: Callable[[float], tuple[list[Entry], float | None]],
-                 settled: Callable[[list[Outgoing], bool], None], answered: Callable[[int], None]):
+    def __init__(
+        self,
+        topic: Topic,
+        producer_name: str,
+        condition: threading.Condition,
+        due: Callable[[float], tuple[list[Entry], float | None]],
+        settled: Callable[[list[Outgoing], bool], None],
+        answered: Callable[[int], None],
+    ):
         super().__init__(f"publisher-{producer_name}", condition)
         self._topic = topic
         self._producer_name = producer_name
@@ -83,7 +93,12 @@ class Publisher(Worker):
             is_done = True
         finally:
             if not is_done:
-                self._fail(self._under_way, UnknownError("the message could not be turned into a row: see the traceback of the publisher's thread"))
+                self._fail(
+                    self._under_way,
+                    UnknownError(
+                        "the message could not be turned into a row: see the traceback of the publisher's thread"
+                    ),
+                )
                 self._under_way = []
                 self._start()
 
@@ -111,7 +126,12 @@ class Publisher(Worker):
         now = time.monotonic()
         late = [entry for entry in entries if entry.messages[0].deadline <= now]
         if late:
-            self._fail(late, Timeout("the send timeout passed before the message could be written: give a longer send_timeout_millis"))
+            self._fail(
+                late,
+                Timeout(
+                    "the send timeout passed before the message could be written: give a longer send_timeout_millis"
+                ),
+            )
             entries = [entry for entry in entries if entry.messages[0].deadline > now]
             if not entries:
                 return
@@ -130,8 +150,10 @@ class Publisher(Worker):
             return
         messages = [message for entry in entries for message in entry.messages]
         names = self._topic_names
-        self._callbacks.extend((message.done, None, MessageId(place[0], version, place[1], place[2]).of_topic(names[place[0]]))
-                               for message, place in zip(messages, places, strict=True))
+        self._callbacks.extend(
+            (message.done, None, MessageId(place[0], version, place[1], place[2]).of_topic(names[place[0]]))
+            for message, place in zip(messages, places, strict=True)
+        )
         self._settled(messages, True)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
@@ -144,8 +166,13 @@ class Publisher(Worker):
                 if name is None:
                     written.append(message)
                 else:
-                    self._fail([entry._replace(messages=[message])], InvalidMessage(
-                        f"{name} {text!r:.80} cannot be written as UTF-8: it has half of a surrogate pair; send it as bytes in the payload"))
+                    self._fail(
+                        [entry._replace(messages=[message])],
+                        InvalidMessage(
+                            f"{name} {text!r:.80} cannot be written as UTF-8: it has half of a surrogate pair; "
+                            "send it as bytes in the payload"
+                        ),
+                    )
             if written:
                 left.append(entry._replace(messages=written))
         return left
@@ -157,13 +184,17 @@ class Publisher(Worker):
                 self._seen = self._table.append(rows)
                 return self._seen
             except FileNotFoundError as gone:
-                raise TopicNotFound(f"topic {str(self._topic.name)!r} was deleted: create it and its producers again") from gone
+                raise TopicNotFound(
+                    f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"
+                ) from gone
             except (DeltaError, OSError) as unclear:
                 found = self._find(identity)
                 if found is not None:
                     return found
                 if time.monotonic() + _RETRY_SECONDS > deadline:
-                    raise Timeout(f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}") from unclear
+                    raise Timeout(
+                        f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
+                    ) from unclear
                 with self._condition:
                     self._condition.wait(_RETRY_SECONDS)
 

@@ -1,4 +1,5 @@
 """Reader: reads a topic from a place on, straight from its table; no broker, no subscription, nothing left behind."""
+
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +24,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class Reader:
     """Made by ``Client.create_reader``; for one thread at a time."""
 
-    def __init__(self, client, topic: Topic, partitions: list[int], topic_name: str, start: MessageId, is_inclusive: bool, schema: Schema, listener):
+    def __init__(
+        self,
+        client,
+        topic: Topic,
+        partitions: list[int],
+        topic_name: str,
+        start: MessageId,
+        is_inclusive: bool,
+        schema: Schema,
+        listener,
+    ):
         self._client, self._process = client, client._process
         self._files = client._files
         self._topic = topic
@@ -50,7 +61,8 @@ class Reader:
 
     @public_call
     def seek(self, messageid: MessageId | int) -> None:
-        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after a time in ms."""
+        """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after
+        a time in ms."""
         self._check_open()
         if isinstance(messageid, bool) or not isinstance(messageid, (MessageId, int)):
             raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(messageid)}")
@@ -67,8 +79,11 @@ class Reader:
                 self._start_time = _EPOCH + timedelta(milliseconds=messageid)
             elif messageid != MessageId.earliest:
                 if messageid.partition() not in self._partitions:
-                    raise InvalidConfiguration(f"message id {messageid} is of no partition that is read: read {self._names} from the earliest or latest, "
-                                               "or one partition by its own name")
+                    raise InvalidConfiguration(
+                        f"message id {messageid} is of no partition that is read: read {self._names} from the "
+                        "earliest or latest, "
+                        "or one partition by its own name"
+                    )
                 self._start_id = messageid
             self._messages = self._read(self._log.start_at(1 if self._start_id is None else self._start_id.ledger_id()))
 
@@ -128,10 +143,16 @@ class Reader:
 
     def _read(self, files: Iterator[FileEntries] | list[FileEntries]) -> Iterator[Message]:
         for file in files:
-            if self._start_time is not None and file.last_publish_time is not None and file.last_publish_time + timedelta(milliseconds=1) < self._start_time:
+            if (
+                self._start_time is not None
+                and file.last_publish_time is not None
+                and file.last_publish_time + timedelta(milliseconds=1) < self._start_time
+            ):
                 continue
             try:
-                for rows in self._files.read_entries(self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows):
+                for rows in self._files.read_entries(
+                    self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows
+                ):
                     block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
                     for index in range(len(block)):
                         message = Message(block, index, self._schema, -1, None)

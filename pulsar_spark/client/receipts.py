@@ -1,8 +1,9 @@
 """Receipts: an acknowledgement that ends when the broker has committed it.
 
-Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt, which is there when all their
-requests are answered. A refusal of one of them is the receipt's error.
+Rule: ``isAckReceiptEnabled`` of Pulsar's client (semantics 3.8): the acknowledgements of one flush share one receipt,
+which is there when all their requests are answered. A refusal of one of them is the receipt's error.
 """
+
 import threading
 from collections.abc import Callable
 
@@ -21,7 +22,8 @@ class Receipt:
         self._error: PulsarSparkError | None = None
 
     def expect(self, request_ids: list[str]) -> dict[str, Callable[[Reply], None]]:
-        """It is there when these requests are answered, at once when there are none; what to call with the reply to each."""
+        """It is there when these requests are answered, at once when there are none; what to call with the reply to
+        each."""
         with self._lock:
             self._missing = len(request_ids)
         if not request_ids:
@@ -44,6 +46,9 @@ class Receipt:
     def wait(self, timeout: float) -> None:
         """Return when it is there; raise its error, or :class:`Timeout`."""
         if not interrupts.until(self._is_there.wait, timeout):
-            raise Timeout(f"no broker confirmed the acknowledgement within {timeout:g} s: it may still take effect; start one with pulsar-spark broker")
+            raise Timeout(
+                f"no broker confirmed the acknowledgement within {timeout:g} s: it may still take effect; start "
+                "one with pulsar-spark broker"
+            )
         if self._error is not None:
             raise self._error

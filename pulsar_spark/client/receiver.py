@@ -1,8 +1,9 @@
 """What a consumer has received and not yet handed to the application: deliveries in the order they arrived.
 
-Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's thread never reads a file and never
-waits for one that does.
+Only ranges of positions wait here. Messages are read by the thread that takes them, one thread at a time; the channel's
+thread never reads a file and never waits for one that does.
 """
+
 import itertools
 import threading
 import time
@@ -19,9 +20,12 @@ from pulsar_spark.link.channel import Channel
 
 
 class Receiver:
-    """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the application gets."""
+    """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the
+    application gets."""
 
-    def __init__(self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None):
+    def __init__(
+        self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None
+    ):
         self._channel = channel
         self.name = name
         self._handed_out = handed_out
@@ -69,7 +73,8 @@ class Receiver:
         deadline = None if timeout is None else time.monotonic() + timeout
         since = interrupts.seen()
         if not self._taking.acquire(blocking=False) and not interrupts.until(
-                lambda seconds: self._taking.acquire(timeout=-1 if seconds is None else max(0.0, seconds)), timeout, since):
+            lambda seconds: self._taking.acquire(timeout=-1 if seconds is None else max(0.0, seconds)), timeout, since
+        ):
             return None
         try:
             return self._next() or self._wait_for_next(deadline, since)

@@ -1,9 +1,11 @@
 """Seek: from a message id or a time to the position a cursor is asked to move to.
 
-The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the application asked not to see, which
-without ``start_message_id_inclusive`` is the message itself and inside a batch the earlier indexes too, the consumer leaves out; nobody acknowledged it, so it
-counts as backlog and comes to whoever takes over the subscription. An id above everything published is the end, one between two entries the next one.
+The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the
+application asked not to see, which without ``start_message_id_inclusive`` is the message itself and inside a batch the
+earlier indexes too, the consumer leaves out; nobody acknowledged it, so it counts as backlog and comes to whoever takes
+over the subscription. An id above everything published is the end, one between two entries the next one.
 """
+
 import time
 
 from pulsar_spark.client.arguments import given
@@ -39,8 +41,11 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
             subscription.end_seek()
 
 
-def _position(ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float) -> tuple[int, int]:
-    """The position to move to, and the first batch index of it that is shown: 1 outside a batch where the message is not."""
+def _position(
+    ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float
+) -> tuple[int, int]:
+    """The position to move to, and the first batch index of it that is shown: 1 outside a batch where the message is
+    not."""
     topic, partition = subscription.topic, subscription.partition
     _await_numbering(ledgers, subscription, target.ledger_id(), deadline)
     found = ledgers.find(topic.topic_id, partition, target.ledger_id(), target.entry_id())
@@ -57,9 +62,15 @@ def _await_numbering(ledgers, subscription: PartitionSubscription, ledger_id: in
     """Wait until the broker has numbered a publish commit that the topic's log has already."""
     topic, sleep = subscription.topic, interrupts.sleeper()
     log = TableLog(topic.path)
-    if not log.has(ledger_id) or not any(int(added.partition_values.get("partition", -1)) == subscription.partition for added in log.commit(ledger_id).added):
+    if not log.has(ledger_id) or not any(
+        int(added.partition_values.get("partition", -1)) == subscription.partition
+        for added in log.commit(ledger_id).added
+    ):
         return
     while ledgers.last_ledger_id(topic.topic_id, subscription.partition) < ledger_id:
         if time.monotonic() > deadline:
-            raise Timeout(f"no broker numbered publish commit {ledger_id} of {subscription.topic_name!r}: start one with pulsar-spark broker")
+            raise Timeout(
+                f"no broker numbered publish commit {ledger_id} of {subscription.topic_name!r}: start one with "
+                "pulsar-spark broker"
+            )
         sleep(_POLL_SECONDS)

@@ -1,4 +1,5 @@
 """What ``send`` was asked for, checked, as the fields of a message."""
+
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,14 +13,30 @@ _MAX_MS = (1 << 63) // 1000 - 1
 _MAX_LONG = (1 << 63) - 1
 
 
-def outgoing_fields(schema: Schema, timeout: float, done: Callable, content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
-                    disable_replication, event_timestamp, deliver_at, deliver_after) -> list:
-    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError or :class:`MessageTooBig`."""
+def outgoing_fields(
+    schema: Schema,
+    timeout: float,
+    done: Callable,
+    content,
+    properties,
+    partition_key,
+    ordering_key,
+    sequence_id,
+    replication_clusters,
+    disable_replication,
+    event_timestamp,
+    deliver_at,
+    deliver_after,
+) -> list:
+    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError or
+    :class:`MessageTooBig`."""
     payload = None if content is None else schema.encode(content)
     if payload is not None:
         check_type(bytes, payload, "content")
         if len(payload) > MAX_MESSAGE_SIZE:
-            raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
+            raise MessageTooBig(
+                f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it"
+            )
     if properties is not None:
         check_properties(properties)
     if partition_key is not None:
@@ -40,8 +57,18 @@ def outgoing_fields(schema: Schema, timeout: float, done: Callable, content, pro
     if deliver_after is not None:
         check_type(timedelta, deliver_after, "deliver_after")
         deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
-    return [payload, partition_key or None, ordering_key or None, list(properties.items()) if properties else None, event_timestamp or None,
-            deliver_at or None, now_ms, -1 if sequence_id is None else sequence_id, time.monotonic() + timeout, done]
+    return [
+        payload,
+        partition_key or None,
+        ordering_key or None,
+        list(properties.items()) if properties else None,
+        event_timestamp or None,
+        deliver_at or None,
+        now_ms,
+        -1 if sequence_id is None else sequence_id,
+        time.monotonic() + timeout,
+        done,
+    ]
 
 
 def _check_text(value: object, name: str) -> None:

@@ -1,12 +1,14 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
-Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next one. Permits (semantics 4.1): on
-connecting the queue size is asked for, then what was handed to the application since, whenever that is half the queue size or more. A delivery belongs to
-a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a
-delivery behind the last one on Exclusive and Failover: something came back, and everything after it with it (2.12). On Shared an entry that comes again
-takes the place of what is queued of it (4.13). What comes above the limit of the dead letter policy is not shown but given back, which makes the broker
-write its letter (4.26).
+Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next
+one. Permits (semantics 4.1): on connecting the queue size is asked for, then what was handed to the application since,
+whenever that is half the queue size or more. A delivery belongs to a generation; a seek, a redelivery of everything, a
+lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a delivery behind
+the last one on Exclusive and Failover: something came back, and everything after it with it (2.12). On Shared an entry
+that comes again takes the place of what is queued of it (4.13). What comes above the limit of the dead letter policy is
+not shown but given back, which makes the broker write its letter (4.26).
 """
+
 import threading
 from collections.abc import Callable, Iterator
 
@@ -26,8 +28,18 @@ _RECONNECT_SECONDS = 1.0
 class PartitionSubscription:
     """Made and owned by a consumer; its receiver takes the deliveries."""
 
-    def __init__(self, consumer, topic: Topic, partition: int, queue_size: int, request: dict, grouping: Grouping, *, is_single_active: bool,
-                 max_redeliver_count: int | None):
+    def __init__(
+        self,
+        consumer,
+        topic: Topic,
+        partition: int,
+        queue_size: int,
+        request: dict,
+        grouping: Grouping,
+        *,
+        is_single_active: bool,
+        max_redeliver_count: int | None,
+    ):
         self._consumer = consumer
         self._channel: Channel = consumer._channel
         self._request = request
@@ -35,7 +47,10 @@ class PartitionSubscription:
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
         self.queue_size = queue_size
-        self._label = f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, consumer {consumer.consumer_name()!r}"
+        self._label = (
+            f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
+            f"consumer {consumer.consumer_name()!r}"
+        )
         self.generation = 0
         self.lock = threading.Lock()
         self.tracker = AcknowledgementTracker(self._channel, self.lock, self.row, grouping)
@@ -58,8 +73,14 @@ class PartitionSubscription:
 
     def row(self, kind: str, **columns) -> dict:
         """A request row about this consumer here."""
-        return self._channel.make(kind, consumer_id=self._consumer._consumer_id, topic=str(self.topic.name), partition=self.partition,
-                                  subscription=self._consumer.subscription_name(), **columns)
+        return self._channel.make(
+            kind,
+            consumer_id=self._consumer._consumer_id,
+            topic=str(self.topic.name),
+            partition=self.partition,
+            subscription=self._consumer.subscription_name(),
+            **columns,
+        )
 
     def subscribe_row(self) -> dict:
         """The request that connects it."""
@@ -86,7 +107,8 @@ class PartitionSubscription:
             self._channel.submit([self.row("flow", permits=permits)])
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
-        """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]`` are left out afterwards."""
+        """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]``
+        are left out afterwards."""
         with self.lock:
             self._next_start_after = start_after
         return self.row("seek", properties=properties)
@@ -97,7 +119,8 @@ class PartitionSubscription:
             self._next_start_after = None
 
     def redeliver_all(self) -> tuple[dict, Callable[[int], None]]:
-        """The request to send everything unacknowledged again, and what to call with the version it was committed as."""
+        """The request to send everything unacknowledged again, and what to call with the version it was committed
+        as."""
         self._drop_queued()
         return self.row("redeliver_all"), self._redelivering
 
@@ -131,7 +154,9 @@ class PartitionSubscription:
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
-            self.on_failure(AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}"))
+            self.on_failure(
+                AlreadyClosed(f"subscription {self._consumer.subscription_name()!r} of {self.topic_name!r} was {text}")
+            )
             return
         with self.lock:
             acknowledged = self.tracker.take_acknowledgements()
@@ -139,7 +164,9 @@ class PartitionSubscription:
             self._restart()
             self.is_connected = False
         self._consumer._forget_unacked(self)
-        self._channel.logger.warning("%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text)
+        self._channel.logger.warning(
+            "%s: the broker no longer knows the consumer (%s): it subscribes again", self._label, text
+        )
         self._channel.submit(acknowledged)
         self._reconnect()
 
@@ -156,7 +183,12 @@ class PartitionSubscription:
         elif not self._consumer._receiver.is_closed and self.error is None:
             if type(reply.error) is not self._refused:
                 self._refused = type(reply.error)
-                self._channel.logger.warning("%s: not subscribed again, tried every second: %s: %s", self._label, type(reply.error).__name__, reply.error)
+                self._channel.logger.warning(
+                    "%s: not subscribed again, tried every second: %s: %s",
+                    self._label,
+                    type(reply.error).__name__,
+                    reply.error,
+                )
             self._channel.call_later(_RECONNECT_SECONDS, self._reconnect)
 
     def on_active(self, is_active: bool) -> None:
@@ -193,13 +225,15 @@ class PartitionSubscription:
     # Handing out.
 
     def read(self, delivery: Delivery) -> Iterator[Message | MessagesLost]:
-        """The delivery's messages in order, without those whose batch index is acknowledged already. Those that were deleted are acknowledged; for those that
-        are lost there is an error in their place, to be raised."""
+        """The delivery's messages in order, without those whose batch index is acknowledged already. Those that were
+        deleted are acknowledged; for those that are lost there is an error in their place, to be raised."""
         consumer = self._consumer
         schema, bits = consumer._schema, delivery.bits
         for run in consumer._ledgers.runs(self.topic.topic_id, self.partition, delivery.first, delivery.last):
             offset, last = run.first_position - run.first_entry_id, run.first_entry_id + run.entries - 1
-            for rows in consumer._files.read_and_tell(self.topic.path, self.partition, run, run.first_entry_id, last, run.entries * run.batch_size):
+            for rows in consumer._files.read_and_tell(
+                self.topic.path, self.partition, run, run.first_entry_id, last, run.entries * run.batch_size
+            ):
                 if isinstance(rows, Missing):
                     yield from self._pass_over(delivery, run, rows)
                     continue
@@ -209,10 +243,13 @@ class PartitionSubscription:
                         yield Message(block, index, schema, entry_id + offset, delivery)
 
     def _pass_over(self, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
-        """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to nobody again."""
+        """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to
+        nobody again."""
         offset, wanted = run.first_position - run.first_entry_id, delivery.unacked_bits
         parts = {entry: [index for index in indexes if wanted >> index & 1] for entry, indexes in missing.parts.items()}
-        messages = sum(last - first + 1 for first, last in missing.whole) * wanted.bit_count() + sum(map(len, parts.values()))
+        messages = sum(last - first + 1 for first, last in missing.whole) * wanted.bit_count() + sum(
+            map(len, parts.values())
+        )
         with self.lock:
             if delivery.generation != self.generation:
                 return
@@ -223,14 +260,17 @@ class PartitionSubscription:
             entries = missing.whole or [(entry, entry) for entry in parts]
             yield lost_error(self.topic.path, self.partition, run.ledger_id, entries, missing.lost)
             return
-        self._channel.submit([self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole])
+        self._channel.submit(
+            [self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole]
+        )
         for entry, indexes in parts.items():
             for index in indexes:
                 self.tracker.acknowledge(entry + offset, index, wanted)
         self._flow(permits)
 
     def hand_out(self, message: Message) -> bool:
-        """Count a message as leaving the queue; False when it is not to be shown: out of date, or acknowledged already."""
+        """Count a message as leaving the queue; False when it is not to be shown: out of date, or acknowledged
+        already."""
         delivery, position = message._delivery, message._position
         is_batch = delivery.batch_size > 1
         batch_index = message._field("batch_index") if is_batch else -1
@@ -238,7 +278,9 @@ class PartitionSubscription:
             if delivery.generation != self.generation:
                 return False
             self._queued -= 1
-            is_shown = self._newest.get(position, delivery) is delivery and self._is_to_be_shown(delivery, position, batch_index)
+            is_shown = self._newest.get(position, delivery) is delivery and self._is_to_be_shown(
+                delivery, position, batch_index
+            )
             if self._newest.get(position) is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
                 del self._newest[position]
             permits = self._permits_for_one(is_shown)

@@ -1,9 +1,11 @@
 """A topic as its log tells it: the files of each publish commit, in order, without a broker.
 
-Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit counts. Where the oldest commits
-are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were trimmed are passed over, and so are commits that
-are no publish: rows somebody else added, and what DELETE, UPDATE and MERGE wrote anew.
+Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit
+counts. Where the oldest commits are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were
+trimmed are passed over, and so are commits that are no publish: rows somebody else added, and what DELETE, UPDATE and
+MERGE wrote anew.
 """
+
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -36,12 +38,17 @@ class TopicLog:
         self._gone: dict[int, int] = {}
 
     def start_at(self, ledger_id: int) -> list[FileEntries]:
-        """Go on with publish commit *ledger_id*; the files of it and later ones that only the ``ledgers`` table still knows."""
+        """Go on with publish commit *ledger_id*; the files of it and later ones that only the ``ledgers`` table still
+        knows."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
-        trimmed = [file for partition in self._partitions for file in self._trimmed(partition, first, earliest)] if first < earliest else []
+        trimmed = (
+            [file for partition in self._partitions for file in self._trimmed(partition, first, earliest)]
+            if first < earliest
+            else []
+        )
         self._seen = max(earliest, first - _LOOK_BACK) - 1
         for commit in self._log.commits(after=self._seen, until=first - 1):
             self._files(commit)
@@ -67,8 +74,18 @@ class TopicLog:
         for file in published_files(self._topic.path, commit, self._topic.partitions):
             is_first = self._publish_ids.setdefault(file.publish_id, commit.version) == commit.version
             if is_first and file.partition in self._partitions and commit.version > self._gone.get(file.partition, 0):
-                files.append(FileEntries(commit.version, file.publish_id, file.first_entry_id, file.last_entry_id, file.rows, file.path, file.partition,
-                                         file.max_publish_time))
+                files.append(
+                    FileEntries(
+                        commit.version,
+                        file.publish_id,
+                        file.first_entry_id,
+                        file.last_entry_id,
+                        file.rows,
+                        file.path,
+                        file.partition,
+                        file.max_publish_time,
+                    )
+                )
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)
         return sorted(files, key=lambda file: (file.partition, file.first_entry_id))
@@ -78,8 +95,15 @@ class TopicLog:
         if end:
             for run in self._ledgers.runs(self._topic.topic_id, partition, 0, end - 1):
                 if max(first, self._gone.get(partition, 0) + 1) <= run.ledger_id < earliest:
-                    yield FileEntries(run.ledger_id, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, run.entries * run.batch_size,
-                                      run.path, partition)
+                    yield FileEntries(
+                        run.ledger_id,
+                        run.publish_id,
+                        run.first_entry_id,
+                        run.first_entry_id + run.entries - 1,
+                        run.entries * run.batch_size,
+                        run.path,
+                        partition,
+                    )
 
 
 def last_message_id(topic: Topic, partition: int) -> MessageId:
@@ -87,13 +111,27 @@ def last_message_id(topic: Topic, partition: int) -> MessageId:
     log = TableLog(topic.path)
     version, earliest = log.latest(), max(1, log.earliest())
     while version >= earliest:
-        files = [file for file in published_files(topic.path, log.commit(version), topic.partitions) if file.partition == partition]
+        files = [
+            file
+            for file in published_files(topic.path, log.commit(version), topic.partitions)
+            if file.partition == partition
+        ]
         for file in sorted(files, key=lambda file: -file.last_entry_id):
-            rows = read_published(topic.path, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, ["entry_id", "batch_index"], version)
+            rows = read_published(
+                topic.path,
+                file.path,
+                file.publish_id,
+                file.first_entry_id,
+                file.last_entry_id,
+                ["entry_id", "batch_index"],
+                version,
+            )
             if rows.num_rows:
                 rows = rows.filter(pc.equal(rows.column("entry_id"), pc.max(rows.column("entry_id"))))
                 batch_index = pc.max(rows.column("batch_index")).as_py()
-                place = MessageId(partition, version, rows.column("entry_id")[0].as_py(), -1 if batch_index is None else batch_index)
+                place = MessageId(
+                    partition, version, rows.column("entry_id")[0].as_py(), -1 if batch_index is None else batch_index
+                )
                 return place.of_topic(str(topic.name.partition(partition)))
         version -= 1
     return MessageId.earliest

@@ -1,9 +1,11 @@
 """Acknowledgement timeouts: which handed-out entries have waited too long.
 
-Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the application got it, once per entry, and
-is found by the first tick after its time; with a backoff it has that much longer, by how often it came before. Entries that have equally long are kept in
-the order they were handed out, so a tick looks at the expired ones only.
+Rule: UnAckedMessageTracker, UnAckedMessageRedeliveryTracker (semantics 4.10-4.12): an entry is timed from when the
+application got it, once per entry, and is found by the first tick after its time; with a backoff it has that much
+longer, by how often it came before. Entries that have equally long are kept in the order they were handed out, so a
+tick looks at the expired ones only.
 """
+
 import threading
 import time
 from collections import OrderedDict
@@ -15,7 +17,12 @@ from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 class UnackedTracker:
     """Entries by (subscription, position); *timeout* and *clock* in seconds. Safe for threads."""
 
-    def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic, backoff: MultiplierRedeliveryBackoff | None = None):
+    def __init__(
+        self,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+        backoff: MultiplierRedeliveryBackoff | None = None,
+    ):
         self._timeout = timeout
         self._clock = clock
         self._backoff = backoff
@@ -26,7 +33,9 @@ class UnackedTracker:
     def add(self, subscription, position: int, redelivery_count: int = 0) -> None:
         """An entry was handed out (a batch counts from its last message)."""
         key = subscription, position
-        timeout = self._timeout if self._backoff is None else self._timeout + self._backoff.delay_ms(redelivery_count) / 1000
+        timeout = (
+            self._timeout if self._backoff is None else self._timeout + self._backoff.delay_ms(redelivery_count) / 1000
+        )
         with self._lock:
             self._remove(key)
             self._timeouts[key] = timeout

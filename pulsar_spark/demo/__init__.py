@@ -1,7 +1,8 @@
 """The demo: a year of flights through three kinds of subscription, with an account of every message at the end.
 
-Each flight that left New York in 2013 is a message: key = tail number, event time = scheduled departure, payload = the row as JSON. A DataFrame producer
-publishes all of them to a topic of four partitions and to one without; a broker runs in a process of its own, every consumer in one more. The account is
-made from what the consumers wrote down before they acknowledged it, and held against what the broker counted. It starts with :func:`run.run_demo`; nothing
-is imported here, because the consumers' processes need no Spark.
+Each flight that left New York in 2013 is a message: key = tail number, event time = scheduled departure, payload = the
+row as JSON. A DataFrame producer publishes all of them to a topic of four partitions and to one without; a broker runs
+in a process of its own, every consumer in one more. The account is made from what the consumers wrote down before they
+acknowledged it, and held against what the broker counted. It starts with :func:`run.run_demo`; nothing is imported
+here, because the consumers' processes need no Spark.
 """

@@ -1,4 +1,5 @@
 """What became of every message of a subscription: figures for the table, and the promises that were not kept."""
+
 from typing import NamedTuple
 
 import numpy as np
@@ -7,8 +8,8 @@ from pulsar_spark.demo.consumers import REDELIVERIES
 
 
 class Letters(NamedTuple):
-    """The dead letters of a subscription: the flights that must have died, how many letters there were, how many were sent back, and how many
-    of these are acknowledged."""
+    """The dead letters of a subscription: the flights that must have died, how many letters there were, how many were
+    sent back, and how many of these are acknowledged."""
 
     expected: np.ndarray
     dead: int
@@ -17,7 +18,8 @@ class Letters(NamedTuple):
 
 
 class Account(NamedTuple):
-    """The figures of one subscription, and one sentence for each broken promise. ``redelivered`` are the deliveries after a message's first."""
+    """The figures of one subscription, and one sentence for each broken promise. ``redelivered`` are the deliveries
+    after a message's first."""
 
     subscription: str
     kind: str
@@ -31,15 +33,33 @@ class Account(NamedTuple):
     defects: list[str]
 
 
-def make_account(name: str, kind: str, published: int, stats: dict, notes: list[np.ndarray], closed_after: dict[int, int],
-                 letters: Letters | None = None) -> Account:
+def make_account(
+    name: str,
+    kind: str,
+    published: int,
+    stats: dict,
+    notes: list[np.ndarray],
+    closed_after: dict[int, int],
+    letters: Letters | None = None,
+) -> Account:
     """The account of a subscription from the broker's *stats* of it and its consumers' *notes*.
 
-    *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had acknowledged.
+    *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had
+    acknowledged.
     """
     delivered = stats["msgOutCounter"]
-    account = Account(name, kind, published, delivered, delivered - published, letters.dead if letters else 0, letters.acknowledged if letters else 0,
-                      stats["ackedEntries"], stats["msgBacklog"], [])
+    account = Account(
+        name,
+        kind,
+        published,
+        delivered,
+        delivered - published,
+        letters.dead if letters else 0,
+        letters.acknowledged if letters else 0,
+        stats["ackedEntries"],
+        stats["msgBacklog"],
+        [],
+    )
     defects = _letter_defects(letters, np.concatenate(notes)) if letters else []
     notes = [part[~part["is_repaired"]] for part in notes]
     defects += [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
@@ -49,17 +69,22 @@ def make_account(name: str, kind: str, published: int, stats: dict, notes: list[
 
 
 def _letter_defects(letters: Letters, notes: np.ndarray) -> list[str]:
-    """Every flight that must die did, after exactly its attempts, and was handled once it was repaired; no other flight did."""
+    """Every flight that must die did, after exactly its attempts, and was handled once it was repaired; no other flight
+    did."""
     repaired, attempted = notes[notes["is_repaired"]], notes[~notes["is_repaired"]]
     found = []
     if not letters.dead == letters.sent == letters.acknowledged == len(letters.expected):
-        found.append(f"{len(letters.expected)} flights must die, {letters.dead} did, {letters.sent} were sent back, "
-                     f"{letters.acknowledged} of these acknowledged")
+        found.append(
+            f"{len(letters.expected)} flights must die, {letters.dead} did, {letters.sent} were sent back, "
+            f"{letters.acknowledged} of these acknowledged"
+        )
     if wrong := len(np.setxor1d(repaired["flight"], letters.expected)):
         found.append(f"{wrong} flights were repaired that need not be, or were not although they had to be")
     for count in range(1, REDELIVERIES + 1):
         if wrong := len(np.setxor1d(attempted["flight"][attempted["redelivery_count"] == count], letters.expected)):
-            found.append(f"{wrong} flights came with redelivery count {count} that must not, or did not although they had to")
+            found.append(
+                f"{wrong} flights came with redelivery count {count} that must not, or did not although they had to"
+            )
     if wrong := int((attempted["redelivery_count"] > REDELIVERIES).sum()):
         found.append(f"{wrong} deliveries came after the last attempt")
     return found
@@ -69,13 +94,17 @@ def _losses(published: int, notes: list[np.ndarray]) -> list[str]:
     seen = np.unique(np.concatenate([part["flight"] for part in notes]))
     missing = published - np.isin(np.arange(published), seen).sum()
     foreign = len(seen) - (published - missing)
-    return [f"{missing} messages were never received"] * bool(missing) + [f"{foreign} messages were received that nobody published"] * bool(foreign)
+    return [f"{missing} messages were never received"] * bool(missing) + [
+        f"{foreign} messages were received that nobody published"
+    ] * bool(foreign)
 
 
 def _miscounts(account: Account, received: int) -> list[str]:
     wrong = []
     if account.left or account.acknowledged != account.published:
-        wrong.append(f"{account.acknowledged} of {account.published} messages are acknowledged, {account.left} are left")
+        wrong.append(
+            f"{account.acknowledged} of {account.published} messages are acknowledged, {account.left} are left"
+        )
     if received > account.delivered:
         wrong.append(f"{received} messages were received but only {account.delivered} delivered")
     return wrong

@@ -1,4 +1,5 @@
 """A broker in a process of its own, as ``pulsar-spark broker`` starts it; what it prints goes to a file."""
+
 import signal
 import subprocess
 import sys
@@ -20,8 +21,12 @@ class BrokerProcess:
 
     def __enter__(self) -> "BrokerProcess":
         with self.log.open("wb") as output:
-            self._process = subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(self.root)],
-                                             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(self.root)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         return self
 
     def __exit__(self, *_):
@@ -39,7 +44,9 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(_STOP_SECONDS)
         if code:
-            raise NotConnected(f"the broker did not stop cleanly, exit code {code}; its last words:\n{self.last_words()}")
+            raise NotConnected(
+                f"the broker did not stop cleanly, exit code {code}; its last words:\n{self.last_words()}"
+            )
 
     def last_words(self) -> str:
         """The end of its log, without Java's stack frames: they would leave no room for what went wrong."""

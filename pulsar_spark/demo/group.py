@@ -1,4 +1,5 @@
 """The consumers of one subscription, each in a process, and the accident that befalls one of them."""
+
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -16,19 +17,46 @@ _STOP_SECONDS = 60
 class ConsumerGroup:
     """A context: the consumers run inside it.
 
-    With *leave_at* the first consumer that received so many messages leaves, closing with a batch unacknowledged. With *kill_at* the first
-    consumer is killed at that point, without a word to the broker. With a *handler* messages that make it raise are given back (see ``consumers``).
+    With *leave_at* the first consumer that received so many messages leaves, closing with a batch unacknowledged. With
+    *kill_at* the first consumer is killed at that point, without a word to the broker. With a *handler* messages that
+    make it raise are given back (see ``consumers``).
     """
 
-    def __init__(self, subscription: str, kind: str, topic: str, consumers: int, *, service_url: str, work: Path, batch: int, is_cumulative: bool,
-                 leave_at: int = 0, kill_at: int = 0, handler: Callable[[dict], None] | None = None):
+    def __init__(
+        self,
+        subscription: str,
+        kind: str,
+        topic: str,
+        consumers: int,
+        *,
+        service_url: str,
+        work: Path,
+        batch: int,
+        is_cumulative: bool,
+        leave_at: int = 0,
+        kill_at: int = 0,
+        handler: Callable[[dict], None] | None = None,
+    ):
         self.subscription, self.kind, self.topic = subscription, kind, topic
         self.closed_after: dict[int, int] = {}
         self._kill_at = kill_at
         self.is_waiting = bool(leave_at or kill_at)
         pauses = [kill_at] + [0] * (consumers - 1) if kill_at else [leave_at] * consumers
-        self._assignments = [Assignment(service_url, topic, subscription, kind, f"{subscription}-{index}", work / f"{subscription}-{index}.notes", batch, pause,
-                                        is_cumulative, handler) for index, pause in enumerate(pauses)]
+        self._assignments = [
+            Assignment(
+                service_url,
+                topic,
+                subscription,
+                kind,
+                f"{subscription}-{index}",
+                work / f"{subscription}-{index}.notes",
+                batch,
+                pause,
+                is_cumulative,
+                handler,
+            )
+            for index, pause in enumerate(pauses)
+        ]
         self._processes: list[multiprocessing.Process] = []
         self._links: list = []
         self._gone: set[int] = set()
@@ -58,12 +86,15 @@ class ConsumerGroup:
                 broker.check()
                 self._check_alive(index)
                 if time.monotonic() > deadline:
-                    raise Timeout(f"consumer {self._assignments[index].name} was not connected within {seconds:g} s; "
-                                  f"the broker's last words:\n{broker.last_words()}")
+                    raise Timeout(
+                        f"consumer {self._assignments[index].name} was not connected within {seconds:g} s; "
+                        f"the broker's last words:\n{broker.last_words()}"
+                    )
             self._hear(index)
 
     def watch(self) -> str | None:
-        """Look after the consumers: who pauses meets its accident or is sent on. A sentence when an accident happened."""
+        """Look after the consumers: who pauses meets its accident or is sent on. A sentence when an accident
+        happened."""
         happened = None
         for index, link in enumerate(self._links):
             if index in self._gone:
@@ -101,18 +132,23 @@ class ConsumerGroup:
         self._links[index].send("leave")
         self.closed_after[index] = pause.acknowledged
         held = pause.received - pause.acknowledged
-        return f"{self._assignments[index].name}, the active consumer, left after {pause.received} messages, {held} of them unacknowledged"
+        name = self._assignments[index].name
+        return f"{name}, the active consumer, left after {pause.received} messages, {held} of them unacknowledged"
 
     def _hear(self, index: int):
         try:
             said = self._links[index].recv()
         except EOFError:
             self._processes[index].join()
-            raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}") from None
+            raise NotConnected(
+                f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}"
+            ) from None
         if isinstance(said, PulsarSparkError):
             raise said
         return said
 
     def _check_alive(self, index: int) -> None:
         if not self._processes[index].is_alive() and not self._links[index].poll():
-            raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}")
+            raise NotConnected(
+                f"consumer {self._assignments[index].name} ended with exit code {self._processes[index].exitcode}"
+            )

@@ -1,4 +1,5 @@
-"""The handler of the subscription that bills flights; apart from the rest because the consumers' processes need no Spark."""
+"""The handler of the subscription that bills flights; apart from the rest because the consumers' processes need no
+Spark."""
 
 
 def bill(flight: dict) -> None:

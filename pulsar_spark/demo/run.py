@@ -1,4 +1,6 @@
-"""The course of the demo: session, broker, consumers, publishing, the two accidents, the dead letters and their repair, the account."""
+"""The course of the demo: session, broker, consumers, publishing, the two accidents, the dead letters and their repair,
+the account."""
+
 import datetime
 import shutil
 import tempfile
@@ -51,7 +53,8 @@ class _Place(NamedTuple):
 def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console: Console | None = None) -> bool:
     """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
 
-    *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used, and removed unless *keep*.
+    *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used,
+    and removed unless *keep*.
     """
     console = console or Console()
     flights = read_flights(rows)
@@ -81,13 +84,16 @@ def _prepare(root: Path, work: Path) -> _Place:
 
 
 def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -> list[Account]:
-    """Start Spark first, which finds Delta's jar; a first topic is published while the broker starts, the other when its consumers are there."""
+    """Start Spark first, which finds Delta's jar; a first topic is published while the broker starts, the other when
+    its consumers are there."""
     with console.status("starting Spark"):
         spark = spark_session("pulsar_spark demo")
         paths = write_flights(flights, place.work)
     broker = stack.enter_context(BrokerProcess(place.root, place.work / "broker.log"))
     groups = [stack.enter_context(group) for group in _groups(place, flights.num_rows)]
-    with Progress(TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console) as progress:
+    with Progress(
+        TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    ) as progress:
         partitioned, plain = place.topics
         _publish(spark, place.root, plain, paths, progress)
         waiting = progress.add_task("broker and consumers connected", total=len(groups))
@@ -101,8 +107,18 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
     for group in groups:
         group.stop()
     broker.stop()
-    return [make_account(group.subscription, group.kind, flights.num_rows, stats[group.subscription], group.notes(), group.closed_after,
-                         letters.get(group.subscription)) for group in groups]
+    return [
+        make_account(
+            group.subscription,
+            group.kind,
+            flights.num_rows,
+            stats[group.subscription],
+            group.notes(),
+            group.closed_after,
+            letters.get(group.subscription),
+        )
+        for group in groups
+    ]
 
 
 def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
@@ -124,9 +140,15 @@ def _publish(spark: SparkSession, root: Path, topic: str, paths: list[Path], pro
         progress.advance(task, publish(flight_messages(spark, path), root, topic).messages)
 
 
-def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress) -> dict[str, dict]:
-    """Wait until every subscription has nothing left, causing the accidents on the way; the final stats of each subscription."""
-    tasks = {group.subscription: progress.add_task(f"{group.kind} {group.subscription} of {_short(group.topic)}", total=rows) for group in groups}
+def _consume(
+    place: _Place, groups: list[ConsumerGroup], rows: int, broker: BrokerProcess, progress: Progress
+) -> dict[str, dict]:
+    """Wait until every subscription has nothing left, causing the accidents on the way; the final stats of each
+    subscription."""
+    tasks = {
+        group.subscription: progress.add_task(f"{group.kind} {group.subscription} of {_short(group.topic)}", total=rows)
+        for group in groups
+    }
 
     def look_after() -> None:
         for group in groups:
@@ -141,12 +163,19 @@ def _consume(place: _Place, groups: list[ConsumerGroup], rows: int, broker: Brok
             return stats
 
 
-def _repair(spark: SparkSession, place: _Place, topic: str, expected: np.ndarray, broker: BrokerProcess, progress: Progress) -> Letters | None:
-    """Repair what died on the billing subscription, send it back and wait until it is billed; None where nothing had to die."""
+def _repair(
+    spark: SparkSession, place: _Place, topic: str, expected: np.ndarray, broker: BrokerProcess, progress: Progress
+) -> Letters | None:
+    """Repair what died on the billing subscription, send it back and wait until it is billed; None where nothing had to
+    die."""
     if not len(expected):
         return None
-    progress.console.print(f"{len(expected)} flights without a tail number could not be billed: they are dead letters after {REDELIVERIES + 1} attempts each",
-                           highlight=False, soft_wrap=True)
+    progress.console.print(
+        f"{len(expected)} flights without a tail number could not be billed: they are dead letters after "
+        f"{REDELIVERIES + 1} attempts each",
+        highlight=False,
+        soft_wrap=True,
+    )
     task = progress.add_task("repaired, sent back and billed", total=len(expected))
     report = billing.send_back(spark, place.root, topic)
     for stats in _watch(place, {billing.SUBSCRIPTION: retry_letter_topic(topic, billing.SUBSCRIPTION)}, broker):
@@ -155,8 +184,11 @@ def _repair(spark: SparkSession, place: _Place, topic: str, expected: np.ndarray
             return Letters(expected, report.matched, report.sent, stats[billing.SUBSCRIPTION]["ackedEntries"])
 
 
-def _watch(place: _Place, topics: dict[str, str], broker: BrokerProcess, look_after: Callable[[], None] = lambda: None) -> Iterator[dict[str, dict]]:
-    """The stats of each subscription (by the topic it is on), again and again; :class:`Timeout` when they do not change any more."""
+def _watch(
+    place: _Place, topics: dict[str, str], broker: BrokerProcess, look_after: Callable[[], None] = lambda: None
+) -> Iterator[dict[str, dict]]:
+    """The stats of each subscription (by the topic it is on), again and again; :class:`Timeout` when they do not change
+    any more."""
     admin = Admin(place.service_url)
     last_change, before = time.monotonic(), None
     while True:
@@ -187,12 +219,27 @@ def _print_table(accounts: list[Account], console: Console) -> None:
         table.add_column(column, justify="right")
     table.add_column("ok")
     for account in accounts:
-        figures = (account.published, account.delivered, account.redelivered, account.dead, account.repaired, account.acknowledged, account.left)
-        table.add_row(f"{account.kind} {account.subscription}", *(f"{figure:,}" for figure in figures), "no" if account.defects else "yes")
+        figures = (
+            account.published,
+            account.delivered,
+            account.redelivered,
+            account.dead,
+            account.repaired,
+            account.acknowledged,
+            account.left,
+        )
+        table.add_row(
+            f"{account.kind} {account.subscription}",
+            *(f"{figure:,}" for figure in figures),
+            "no" if account.defects else "yes",
+        )
     console.print(table)
     for account in accounts:
         for defect in account.defects:
             console.print(f"{account.subscription}: {defect}", style="red", highlight=False, soft_wrap=True)
     if not any(account.defects for account in accounts):
-        console.print("Nothing was lost, order held on every partition of the Exclusive and the Failover subscription, and every dead letter was repaired.",
-                      soft_wrap=True)
+        console.print(
+            "Nothing was lost, order held on every partition of the Exclusive and the Failover subscription, and "
+            "every dead letter was repaired.",
+            soft_wrap=True,
+        )

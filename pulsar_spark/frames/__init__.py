@@ -1,4 +1,6 @@
-"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, see to dead letters, look at stats."""
+"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, see to
+dead letters, look at stats."""
+
 from pulsar_spark.frames.consumer import consume
 from pulsar_spark.frames.consumption import Consumption
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
@@ -9,5 +11,19 @@ from pulsar_spark.frames.reprocess import Reprocessed, reprocess_dead_letters
 from pulsar_spark.frames.running import active_consumptions
 from pulsar_spark.frames.stats import stats
 
-__all__ = ["Consumption", "Delivery", "Published", "Reprocessed", "active_consumptions", "consume", "count_by_cause",
-           "dead_letters", "publish", "publish_stream", "reprocess_dead_letters", "sent_letters", "stats", "to_delta"]
+__all__ = [
+    "Consumption",
+    "Delivery",
+    "Published",
+    "Reprocessed",
+    "active_consumptions",
+    "consume",
+    "count_by_cause",
+    "dead_letters",
+    "publish",
+    "publish_stream",
+    "reprocess_dead_letters",
+    "sent_letters",
+    "stats",
+    "to_delta",
+]

@@ -1,8 +1,10 @@
 """Whether a run with *available_now* is done: everything published before it began has been handled.
 
-"Published before" is fixed by the topic's log at the start; where that is in positions is known as soon as the broker has numbered it. Handled is a position
-that is acknowledged, that another consumer holds, or that this run gave back: a message is handled at most once per run.
+"Published before" is fixed by the topic's log at the start; where that is in positions is known as soon as the broker
+has numbered it. Handled is a position that is acknowledged, that another consumer holds, or that this run gave back: a
+message is handled at most once per run.
 """
+
 from collections.abc import Callable, Mapping
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
@@ -16,9 +18,21 @@ from pulsar_spark.storage.topics import Topic
 class Backlog:
     """Made before the consumer subscribes. *subtract* takes holes out of a range."""
 
-    def __init__(self, layout: Layout, topic: Topic, partitions: list[int], subscription: str,
-                 subtract: Callable[[PositionRange, list[tuple[int, int]]], list[PositionRange]]):
-        self._layout, self._topic, self._partitions, self._subscription, self._subtract = layout, topic, partitions, subscription, subtract
+    def __init__(
+        self,
+        layout: Layout,
+        topic: Topic,
+        partitions: list[int],
+        subscription: str,
+        subtract: Callable[[PositionRange, list[tuple[int, int]]], list[PositionRange]],
+    ):
+        self._layout, self._topic, self._partitions, self._subscription, self._subtract = (
+            layout,
+            topic,
+            partitions,
+            subscription,
+            subtract,
+        )
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
@@ -32,11 +46,16 @@ class Backlog:
         self._looked_at = latest_round
         state = read_latest(self._layout)
         if self._ends is None:
-            numbered = {partition: state.topics.get((self._topic.topic_id, partition)) for partition in self._partitions}
+            numbered = {
+                partition: state.topics.get((self._topic.topic_id, partition)) for partition in self._partitions
+            }
             if self._version and max((row["ledger_id"] for row in numbered.values() if row), default=0) < self._version:
                 return False
             self._ends = {partition: row["end_position"] if row else 0 for partition, row in numbered.items()}
-        return all(self._is_partition_handled(state, partition, consumer_id, given_back.get(partition, [])) for partition in self._partitions)
+        return all(
+            self._is_partition_handled(state, partition, consumer_id, given_back.get(partition, []))
+            for partition in self._partitions
+        )
 
     def _is_partition_handled(self, state, partition: int, consumer_id: str, given_back: list[tuple[int, int]]) -> bool:
         key, end = CursorKey(self._topic.topic_id, partition, self._subscription), self._ends[partition]
@@ -47,10 +66,20 @@ class Backlog:
             return True
         if cursor["read_position"] < end:
             return False
-        return not any(self._is_left(held, end, partition, consumer_id, given_back) for page in state.pages[key].values() for held in page)
+        return not any(
+            self._is_left(held, end, partition, consumer_id, given_back)
+            for page in state.pages[key].values()
+            for held in page
+        )
 
-    def _is_left(self, held: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]) -> bool:
-        if held.first >= end or held.status == ACKNOWLEDGED or (held.status == PENDING and held.consumer_id != consumer_id):
+    def _is_left(
+        self, held: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
+    ) -> bool:
+        if (
+            held.first >= end
+            or held.status == ACKNOWLEDGED
+            or (held.status == PENDING and held.consumer_id != consumer_id)
+        ):
             return False
         return bool(self._subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
 

@@ -5,6 +5,7 @@ Two things grow by the same rule. The consumer pauses by how many deliveries fai
 cannot work now is not called over and over. An entry stays away by how often it came before, so that one that never
 works takes little of what the others get done.
 """
+
 from collections.abc import Callable
 
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff

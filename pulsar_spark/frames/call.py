@@ -1,4 +1,5 @@
 """Calling a consumer's function with a delivery: the frame it gets, and what its return or its error means."""
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,8 +28,16 @@ class Caller:
     """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None), with their payload or
     without."""
 
-    def __init__(self, spark: SparkSession, topic: Topic, ledgers: LedgerIndex, function: ConsumeFunction,
-                 columns: Sequence[str] | None, *, with_payload: bool):
+    def __init__(
+        self,
+        spark: SparkSession,
+        topic: Topic,
+        ledgers: LedgerIndex,
+        function: ConsumeFunction,
+        columns: Sequence[str] | None,
+        *,
+        with_payload: bool,
+    ):
         self._spark, self._topic, self._ledgers, self._function = spark, topic, ledgers, function
         self._columns, self._with_payload = columns, with_payload
 
@@ -46,10 +55,26 @@ class Caller:
 
     def _read(self, delivery: Delivery) -> DataFrame:
         pieces = [piece for held in delivery.ranges for piece in self._pieces(held)]
-        return read_pieces(self._spark, self._topic, pieces, self._columns, self._with_payload,
-                           without=self._ledgers.foreign_files(self._topic.topic_id))
+        return read_pieces(
+            self._spark,
+            self._topic,
+            pieces,
+            self._columns,
+            self._with_payload,
+            without=self._ledgers.foreign_files(self._topic.topic_id),
+        )
 
     def _pieces(self, held: PositionRange) -> list[Piece]:
-        return [Piece(held.partition, run.ledger_id, run.publish_id, run.first_entry_id,
-                      run.first_entry_id + run.entries - 1, run.first_position, held.redelivery_count, held.ack_set)
-                for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)]
+        return [
+            Piece(
+                held.partition,
+                run.ledger_id,
+                run.publish_id,
+                run.first_entry_id,
+                run.first_entry_id + run.entries - 1,
+                run.first_position,
+                held.redelivery_count,
+                held.ack_set,
+            )
+            for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)
+        ]

@@ -6,6 +6,7 @@ It returns: acknowledged. It raises: given back, to be delivered again after a p
 :class:`Consumption`. At-least-once: a crash between the function's return and the acknowledgement's commit delivers
 again; ``delta_sink`` says how to have it exactly once.
 """
+
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -26,13 +27,28 @@ MAX_MESSAGES = 4_000_000
 ON_ERROR = ("give_back", "stop")
 
 
-def consume(spark: SparkSession, root: str | os.PathLike, topic: str, subscription: str, function: ConsumeFunction, *,
-            subscription_type: str = "Exclusive", consumer_name: str | None = None,
-            initial_position: str = DEFAULT_INITIAL_POSITION, max_messages: int = MAX_MESSAGES,
-            available_now: bool = False, on_error: str = "give_back", columns: Sequence[str] | None = None,
-            with_payload: bool = True, priority_level: int = 0,
-            dead_letter_policy: ConsumerDeadLetterPolicy | None = None, retry_enable: bool = False, create: bool = True,
-            timeout: float = 30.0, clock: Callable[[], float] = time.monotonic) -> "Consumption":
+def consume(
+    spark: SparkSession,
+    root: str | os.PathLike,
+    topic: str,
+    subscription: str,
+    function: ConsumeFunction,
+    *,
+    subscription_type: str = "Exclusive",
+    consumer_name: str | None = None,
+    initial_position: str = DEFAULT_INITIAL_POSITION,
+    max_messages: int = MAX_MESSAGES,
+    available_now: bool = False,
+    on_error: str = "give_back",
+    columns: Sequence[str] | None = None,
+    with_payload: bool = True,
+    priority_level: int = 0,
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
+    retry_enable: bool = False,
+    create: bool = True,
+    timeout: float = 30.0,
+    clock: Callable[[], float] = time.monotonic,
+) -> "Consumption":
     """Subscribe, and call ``function(messages, delivery)`` with each delivery in a thread of its own until stopped.
 
     *messages* has the columns of the messages table (*columns* of them and ``partition``, no payload without
@@ -63,11 +79,25 @@ def consume(spark: SparkSession, root: str | os.PathLike, topic: str, subscripti
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
     if dead_letter_policy is not None or retry_enable:
-        letters = FrameLetters(layout, found, subscription, options.consumer_name, dead_letter_policy, retry_enable=retry_enable)
+        letters = FrameLetters(
+            layout, found, subscription, options.consumer_name, dead_letter_policy, retry_enable=retry_enable
+        )
         letters.prepare(timeout)
         options = options._replace(letters=letters)
-    consumption = Consumption(spark, layout, found, partitions, options, function, max_messages=max_messages,
-                              available_now=available_now, on_error=on_error, columns=columns,
-                              with_payload=with_payload, timeout=timeout, clock=clock)
+    consumption = Consumption(
+        spark,
+        layout,
+        found,
+        partitions,
+        options,
+        function,
+        max_messages=max_messages,
+        available_now=available_now,
+        on_error=on_error,
+        columns=columns,
+        with_payload=with_payload,
+        timeout=timeout,
+        clock=clock,
+    )
     consumption._start()
     return consumption

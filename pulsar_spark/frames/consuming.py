@@ -4,6 +4,7 @@ Permits for the next delivery are asked for when the function begins, so two are
 behind the function's work; deliveries that have piled up meanwhile are handed over as one. While it pauses after an
 error it goes on taking in what comes, so a lost lease or a word to stop is met at once.
 """
+
 import logging
 import queue
 import threading
@@ -42,10 +43,23 @@ log = logging.getLogger(__name__)
 class Consuming:
     """What a :class:`~pulsar_spark.frames.consumption.Consumption` does; that is the part for its user."""
 
-    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, partitions: list[int],
-                 options: SubscribeOptions, function: ConsumeFunction, *, max_messages: int, available_now: bool,
-                 on_error: str, columns: Sequence[str] | None, with_payload: bool, timeout: float,
-                 clock: Callable[[], float]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        partitions: list[int],
+        options: SubscribeOptions,
+        function: ConsumeFunction,
+        *,
+        max_messages: int,
+        available_now: bool,
+        on_error: str,
+        columns: Sequence[str] | None,
+        with_payload: bool,
+        timeout: float,
+        clock: Callable[[], float],
+    ):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
         self._max_messages, self._timeout = max_messages, timeout
         self._ledgers = LedgerIndex(layout)
@@ -66,16 +80,18 @@ class Consuming:
         self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
         self._channel = Channel(layout, uuid.uuid4().hex)
         self._membership: Membership | None = None
-        self._thread = threading.Thread(target=self._run, name=f"pulsar-spark-consume-{options.subscription}",
-                                        daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"pulsar-spark-consume-{options.subscription}", daemon=True
+        )
 
     def _who(self) -> str:
         options = self._options
         return f"consumer {options.consumer_name!r} of subscription {options.subscription!r} of {self._topic.name}"
 
     def _join(self) -> None:
-        self._membership = Membership(self._channel, self._topic, self._partitions, self._options,
-                                      lambda *event: self._events.put(event))
+        self._membership = Membership(
+            self._channel, self._topic, self._partitions, self._options, lambda *event: self._events.put(event)
+        )
         self._membership.join(self._timeout)
         share = max(1, self._max_messages // len(self._partitions))
         self._channel.submit([self._membership.row("flow", partition, permits=share) for partition in self._partitions])
@@ -118,8 +134,9 @@ class Consuming:
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
         try:
-            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left
-                                     else _LOOK_SECONDS)
+            event = self._events.get(
+                timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left else _LOOK_SECONDS
+            )
             while True:
                 self._take_event(*event)
                 if self._waiting is not None and self._waiting.messages >= self._max_messages:
@@ -140,8 +157,9 @@ class Consuming:
                 raise AlreadyClosed(
                     f"subscription {self._options.subscription!r} of {str(self._topic.name)!r} was {event.text}"
                 )
-            log.warning("%s lost what it held (%s): it subscribes again", self._who(),
-                        event.text or "the cursor was moved")
+            log.warning(
+                "%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved"
+            )
             self._waiting = None
             self._membership.leave()
             self._join()
@@ -149,8 +167,9 @@ class Consuming:
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
         self._ask_for_more(delivery)
-        ranges = tuple(part for held in delivery.ranges
-                       for part in subtract(held, self._given_back.get(held.partition, [])))
+        ranges = tuple(
+            part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
+        )
         found = remaining(self._topic, self._ledgers, ranges)
         self._tell_missing(found)
         if not found.ranges:
@@ -165,8 +184,15 @@ class Consuming:
             self._take_error(delivery, error)
         self._send(reply, letters)
         pause = self._backoff.seconds_left if error else 0.0
-        self._progress.note(delivery, reply, time.monotonic() - began, error or found.error, self._backoff.failures, pause,
-                            deleted=found.deleted_messages)
+        self._progress.note(
+            delivery,
+            reply,
+            time.monotonic() - began,
+            error or found.error,
+            self._backoff.failures,
+            pause,
+            deleted=found.deleted_messages,
+        )
 
     def _tell_missing(self, found: Remaining) -> None:
         """Acknowledge what was deleted; what is lost is an error, and waits."""
@@ -200,9 +226,15 @@ class Consuming:
             self._backoff.failed(error)
             pause = self._backoff.seconds_left
             what = f"error {self._backoff.failures} in a row, the function is called again in {pause:g} s"
-        log.warning("%s: the function raised, %d messages of round %d are given back; %s", self._who(), delivery.messages,
-                    delivery.round, what, exc_info=error, extra={"messages": delivery.messages,
-                                                                 "failures": self._backoff.failures})
+        log.warning(
+            "%s: the function raised, %d messages of round %d are given back; %s",
+            self._who(),
+            delivery.messages,
+            delivery.round,
+            what,
+            exc_info=error,
+            extra={"messages": delivery.messages, "failures": self._backoff.failures},
+        )
 
     def _is_end_of_spark(self, error: BaseException) -> bool:
         """Whether *error* came because the session is gone: nothing can be handled any more, and what was delivered
@@ -222,18 +254,33 @@ class Consuming:
         taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
         for held in delivery.ranges:
             taken[held.partition] += held.messages
-        self._channel.submit([self._membership.row("flow", partition, permits=permits)
-                              for partition, permits in taken.items() if permits])
+        self._channel.submit(
+            [
+                self._membership.row("flow", partition, permits=permits)
+                for partition, permits in taken.items()
+                if permits
+            ]
+        )
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         for done in reply.acknowledged:
-            rows.append(self._membership.row("ack", done.partition, first=done.first, last=done.last,
-                                             ack_set=None if done.ack_set is None else list(done.ack_set)))
+            rows.append(
+                self._membership.row(
+                    "ack",
+                    done.partition,
+                    first=done.first,
+                    last=done.last,
+                    ack_set=None if done.ack_set is None else list(done.ack_set),
+                )
+            )
         for held in reply.given_back:
             if self._backlog is not None:
                 self._given_back.setdefault(held.partition, []).append((held.first, held.last))
             delay_ms = 0 if self._backlog is not None or self._stopping.is_set() else self._backoff.delay_ms(held)
-            rows.append(self._membership.row("negative_ack", held.partition, first=held.first, last=held.last,
-                                             delay_ms=delay_ms))
+            rows.append(
+                self._membership.row(
+                    "negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms
+                )
+            )
         if rows:
             self._channel.submit(rows, is_urgent=True)

@@ -4,6 +4,7 @@
 a delivery that is being handled (see ``running``). The end of its ``with`` block raises nothing: what ended it is
 logged, and :meth:`Consumption.exception` tells it.
 """
+
 import logging
 import threading
 
@@ -96,7 +97,11 @@ class Consumption(Consuming):
             if not is_joined:  # an interrupted cell, too, must leave nobody behind who holds the subscription
                 self._ended.set()
                 self._channel.stop(self._timeout)
-        log.info("%s consumes (%s); a subscription that is new starts at %s", self._who(),
-                 self._options.subscription_type, self._options.initial_position)
+        log.info(
+            "%s consumes (%s); a subscription that is new starts at %s",
+            self._who(),
+            self._options.subscription_type,
+            self._options.initial_position,
+        )
         running.enter(self)
         self._thread.start()

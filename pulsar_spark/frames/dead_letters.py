@@ -1,8 +1,11 @@
-"""Looking into dead letter topics: their letters as a DataFrame, with where each came from, why it died and who has sent it back.
+"""Looking into dead letter topics: their letters as a DataFrame, with where each came from, why it died and who has
+sent it back.
 
-A letter says so in its properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID name the *first* origin; the subscription a
-letter died on last follows from the name of its dead letter topic, where that is the default one.
+A letter says so in its properties (see ``protocol.letters``). REAL_TOPIC, REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID name
+the *first* origin; the subscription a letter died on last follows from the name of its dead letter topic, where that is
+the default one.
 """
+
 import logging
 import os
 
@@ -32,13 +35,30 @@ from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
 from pulsar_spark.storage.topics import Topic, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES, REPROCESSING
 
-LETTER_COLUMNS = ("message_id", "partition", "position", "origin_topic", "origin_message_id", "subscription", "cause", "attempts", "replays", "publish_time",
-                  "event_time", "partition_key", "ordering_key", "properties", "payload")
+LETTER_COLUMNS = (
+    "message_id",
+    "partition",
+    "position",
+    "origin_topic",
+    "origin_message_id",
+    "subscription",
+    "cause",
+    "attempts",
+    "replays",
+    "publish_time",
+    "event_time",
+    "partition_key",
+    "ordering_key",
+    "properties",
+    "payload",
+)
 UNKNOWN_CAUSE = "unknown"
 log = logging.getLogger(__name__)
 
 
-def dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None) -> DataFrame:
+def dead_letters(
+    spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
+) -> DataFrame:
     """The letters of a dead letter topic, one row each: :data:`LETTER_COLUMNS` and ``sent_by``, the job that sent the
     letter back last (null = none has).
 
@@ -53,22 +73,34 @@ def dead_letters(spark: SparkSession, root: str | os.PathLike, topic: str, *, su
     if found is None:
         return _no_letters(spark)
     letters = read_letters(spark, layout, found, TableLog(found.path).latest())
-    return letters.join(_last_senders(spark, layout, found), on="message_id", how="left").select(*LETTER_COLUMNS, "sent_by")
+    return letters.join(_last_senders(spark, layout, found), on="message_id", how="left").select(
+        *LETTER_COLUMNS, "sent_by"
+    )
 
 
-def count_by_cause(spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None) -> DataFrame:
-    """One row per cause, most letters first: ``cause``, ``letters``, ``sent`` (those some job has sent back), ``first_time`` and ``last_time`` of writing."""
+def count_by_cause(
+    spark: SparkSession, root: str | os.PathLike, topic: str, *, subscription: str | None = None
+) -> DataFrame:
+    """One row per cause, most letters first: ``cause``, ``letters``, ``sent`` (those some job has sent back),
+    ``first_time`` and ``last_time`` of writing."""
     letters = dead_letters(spark, root, topic, subscription=subscription)
-    counted = letters.groupBy("cause").agg(F.count("*").alias("letters"), F.count("sent_by").alias("sent"), F.min("publish_time").alias("first_time"),
-                                           F.max("publish_time").alias("last_time"))
+    counted = letters.groupBy("cause").agg(
+        F.count("*").alias("letters"),
+        F.count("sent_by").alias("sent"),
+        F.min("publish_time").alias("first_time"),
+        F.max("publish_time").alias("last_time"),
+    )
     return counted.orderBy(F.desc("letters"), "cause")
 
 
 def sent_letters(spark: SparkSession, root: str | os.PathLike) -> DataFrame:
-    """The letters that jobs have sent back, one row per letter and job: ``job_id``, ``topic`` and ``message_id`` of the letter, ``destination``, ``cause``,
-    ``replays``, ``publish_id`` (of the commit the message was sent in), ``number`` (its sequence id there) and ``job_time`` (when that was recorded)."""
+    """The letters that jobs have sent back, one row per letter and job: ``job_id``, ``topic`` and ``message_id`` of the
+    letter, ``destination``, ``cause``, ``replays``, ``publish_id`` (of the commit the message was sent in), ``number``
+    (its sequence id there) and ``job_time`` (when that was recorded)."""
     layout = Layout(root)
-    return _sent(spark, layout).select("job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time")
+    return _sent(spark, layout).select(
+        "job_id", "topic", "message_id", "destination", "cause", "replays", "publish_id", "number", "job_time"
+    )
 
 
 def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
@@ -92,8 +124,9 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
             raise
     if subscription is not None:
         origin, _ = resolve_topic(layout, topic)
-        if not any((key.topic_id, key.subscription) == (origin.topic_id, subscription)
-                   for key in read_latest(layout).cursors):
+        if not any(
+            (key.topic_id, key.subscription) == (origin.topic_id, subscription) for key in read_latest(layout).cursors
+        ):
             log.warning("topic %s has no subscription %r, so no message has died on it", origin.name, subscription)
     return None
 
@@ -102,25 +135,36 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
     """Whether letters may come to a dead letter topic of that name: it is the default one of some subscription of a
     topic there is, or a dead letter policy names it."""
     base = str(name).removesuffix(DEAD_LETTER_SUFFIX)
-    if base != str(name) and any(base.startswith(f"{topic.name}-")
-                                 for topic in list_topics(layout, name.tenant, name.namespace)):
+    if base != str(name) and any(
+        base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)
+    ):
         return True
     policies = (dict(row["properties"] or ()) for row in read_latest(layout).cursors.values())
-    return any(policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name
-               for policy in policies)
+    return any(
+        policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name for policy in policies
+    )
 
 
-def read_letters(spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None) -> DataFrame:
-    """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with :data:`LETTER_COLUMNS` and ``is_chunk``."""
+def read_letters(
+    spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None
+) -> DataFrame:
+    """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
+    :data:`LETTER_COLUMNS` and ``is_chunk``."""
     pieces = []
     for partition, runs in read_all_runs(layout, topic, version).items():
         for run in runs:
-            spans = [(0, run.last_position)] if ranges is None else [(held.first, held.last) for held in ranges if held.partition == partition]
+            spans = (
+                [(0, run.last_position)]
+                if ranges is None
+                else [(held.first, held.last) for held in ranges if held.partition == partition]
+            )
             for first, last in spans:
                 first, last = max(first, run.first_position), min(last, run.last_position)
                 if first <= last:
                     shift = run.first_entry_id - run.first_position
-                    pieces.append(Piece(partition, run.ledger_id, run.publish_id, first + shift, last + shift, first, 0, None))
+                    pieces.append(
+                        Piece(partition, run.ledger_id, run.publish_id, first + shift, last + shift, first, 0, None)
+                    )
     return _described(read_pieces(spark, topic, pieces, version=version), str(topic.name))
 
 
@@ -136,26 +180,37 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
         return F.col("properties")[name]
 
     batch_index = F.coalesce("batch_index", F.lit(-1))
-    columns = {"message_id": F.format_string("(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", batch_index),
-               "origin_topic": told(REAL_TOPIC), "origin_message_id": told(ORIGIN_MESSAGE_ID),
-               "subscription": _subscription(topic),
-               "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
-               "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
-               "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)), "is_chunk": F.col("uuid").isNotNull()}
+    columns = {
+        "message_id": F.format_string("(%d,%d,%d,%d)", "ledger_id", "entry_id", "partition", batch_index),
+        "origin_topic": told(REAL_TOPIC),
+        "origin_message_id": told(ORIGIN_MESSAGE_ID),
+        "subscription": _subscription(topic),
+        "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
+        "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
+        "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)),
+        "is_chunk": F.col("uuid").isNotNull(),
+    }
     return messages.withColumns(columns).select(*LETTER_COLUMNS, "is_chunk")
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:
-    """The subscription in a default dead letter topic's name, ``<origin>-<subscription>-DLQ``; else the first origin's."""
+    """The subscription in a default dead letter topic's name, ``<origin>-<subscription>-DLQ``; else the first
+    origin's."""
     origin = F.col("properties")[REAL_TOPIC]
     base = dead_letter_topic_name.removesuffix(DEAD_LETTER_SUFFIX)
     is_default = F.lit(base).startswith(F.concat(origin, F.lit("-"))) & F.lit(base != dead_letter_topic_name)
-    return F.when(is_default, F.substring(F.lit(base), F.length(origin) + 2, F.lit(len(base)))).otherwise(F.col("properties")[REAL_SUBSCRIPTION])
+    return F.when(is_default, F.substring(F.lit(base), F.length(origin) + 2, F.lit(len(base)))).otherwise(
+        F.col("properties")[REAL_SUBSCRIPTION]
+    )
 
 
 def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
     table = Reprocessing(layout)
-    rows = spark.read.format("delta").load(str(table.path)) if table.exists() else spark.createDataFrame(REPROCESSING.schema.empty_table())
+    rows = (
+        spark.read.format("delta").load(str(table.path))
+        if table.exists()
+        else spark.createDataFrame(REPROCESSING.schema.empty_table())
+    )
     return rows.filter(F.col("kind") == "sent")
 
 

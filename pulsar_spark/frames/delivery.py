@@ -1,10 +1,12 @@
 """What a consumer's function is given beside the messages: which positions they are, and what it may answer about them.
 
-A function that returns no frame acknowledges the whole delivery. One that returns a frame with ``position`` (and ``partition`` on a topic with partitions),
-``outcome`` and perhaps ``batch_index`` decides row by row: ``negative_acknowledge`` gives an entry back, ``reconsume_later`` puts a message off by the row's
-``delay_ms`` (none without that column), everything else is acknowledged, rows that are not in the frame too. Of a batch only the messages named by
-``batch_index`` stay unacknowledged or are put off; without that column all of the entry.
+A function that returns no frame acknowledges the whole delivery. One that returns a frame with ``position`` (and
+``partition`` on a topic with partitions), ``outcome`` and perhaps ``batch_index`` decides row by row:
+``negative_acknowledge`` gives an entry back, ``reconsume_later`` puts a message off by the row's ``delay_ms`` (none
+without that column), everything else is acknowledged, rows that are not in the frame too. Of a batch only the messages
+named by ``batch_index`` stay unacknowledged or are put off; without that column all of the entry.
 """
+
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -17,7 +19,11 @@ from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.storage.slices import PositionRange
 
-ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = ("acknowledge", "negative_acknowledge", "reconsume_later")
+ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
+    "acknowledge",
+    "negative_acknowledge",
+    "reconsume_later",
+)
 
 
 class Delivery(NamedTuple):
@@ -66,7 +72,8 @@ class Answer(NamedTuple):
 
 
 def answer(delivery: Delivery, result: object) -> Answer:
-    """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it wrongly."""
+    """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it
+    wrongly."""
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
     returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
     acknowledged, given_back, put_off, found = [], [], [], 0
@@ -81,8 +88,13 @@ def answer(delivery: Delivery, result: object) -> Answer:
         acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
         if held.batch_size > 1:
             full = held.ack_set or ack_sets.full(held.batch_size)
-            acknowledged += [Acknowledged(held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position])))
-                             for position in positions if None not in places[position]]
+            acknowledged += [
+                Acknowledged(
+                    held.partition, position, position, ack_sets.intersect(full, ack_sets.of_indexes(places[position]))
+                )
+                for position in positions
+                if None not in places[position]
+            ]
     if found < sum(map(len, (*returned.values(), *later.values()))):
         raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
     return Answer(acknowledged, given_back, tuple(put_off))
@@ -93,22 +105,36 @@ def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
     partitions = {held.partition for held in delivery.ranges}
     needed = {"position", "outcome"} | ({"partition"} if len(partitions) > 1 else set())
     if needed - set(result.columns):
-        raise InvalidMessage(f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; "
-                             "return nothing to acknowledge everything")
+        raise InvalidMessage(
+            f"the returned frame lacks {sorted(needed - set(result.columns))}: it has {result.columns}; "
+            "return nothing to acknowledge everything"
+        )
     partition = F.col("partition") if "partition" in result.columns else F.lit(min(partitions))
     batch_index = F.col("batch_index") if "batch_index" in result.columns else F.lit(None).cast("int")
     delay_ms = F.coalesce(F.col("delay_ms").cast("bigint"), F.lit(0)) if "delay_ms" in result.columns else F.lit(0)
-    others = result.filter(~F.col("outcome").eqNullSafe(ACKNOWLEDGE)).select(
-        partition.alias("partition"), "position", batch_index.alias("batch_index"), "outcome", delay_ms.alias("delay_ms")).toArrow()
+    others = (
+        result.filter(~F.col("outcome").eqNullSafe(ACKNOWLEDGE))
+        .select(
+            partition.alias("partition"),
+            "position",
+            batch_index.alias("batch_index"),
+            "outcome",
+            delay_ms.alias("delay_ms"),
+        )
+        .toArrow()
+    )
     rows = others.sort_by([("partition", "ascending"), ("position", "ascending")]).to_pylist()
     for row in rows:
         if row["outcome"] not in OUTCOMES:
-            raise InvalidMessage(f"outcome {row['outcome']!r} of position {row['position']} is unknown: give one of {OUTCOMES}")
+            raise InvalidMessage(
+                f"outcome {row['outcome']!r} of position {row['position']} is unknown: give one of {OUTCOMES}"
+            )
     return rows
 
 
 def _by_place(rows: list[dict], outcome: str) -> dict[int, dict[int, dict[int | None, int]]]:
-    """Of the rows with an outcome batch indexes and their delays, by partition and position in ascending order; None stands for the whole entry."""
+    """Of the rows with an outcome batch indexes and their delays, by partition and position in ascending order; None
+    stands for the whole entry."""
     found: dict[int, dict[int, dict[int | None, int]]] = {}
     for row in rows:
         if row["outcome"] == outcome:
@@ -128,7 +154,7 @@ def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) 
 
 def _between(positions: dict[int, dict[int | None, int]], first: int, last: int) -> list[int]:
     ascending = list(positions)
-    return ascending[bisect_left(ascending, first):bisect_right(ascending, last)]
+    return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 
 def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -1,19 +1,24 @@
-"""Exactly once from a subscription into a Delta table: each message is in the table once, whatever crashes or is taken over when.
+"""Exactly once from a subscription into a Delta table: each message is in the table once, whatever crashes or is taken
+over when.
 
-Every life of a consumer (see ``membership``) writes its deliveries in order of rounds, each in one commit whose Delta transaction is (sink, consumer id) at
-version *round*. Two facts carry the argument:
+Every life of a consumer (see ``membership``) writes its deliveries in order of rounds, each in one commit whose Delta
+transaction is (sink, consumer id) at version *round*. Two facts carry the argument:
 
-1. *A consumer id has no gaps.* An error ends the consumer, and losing deliveries ends its id, so what an id has written is exactly what was delivered to it up
-   to the version of its transaction. (Rounds that waited are written together, at the last one's version.)
-2. *Who takes entries over fences the one before.* Before a delivery is written, the rounds' history says whether some of its entries had been delivered to
-   another id. That id's transaction is then raised to :data:`FENCED`, in a commit that also notes the version before. Delta refuses a transaction at or below
-   the version it has seen, so the other can write nothing any more, and whether it had written these entries is known for good: they are left out if it had.
+1. *A consumer id has no gaps.* An error ends the consumer, and losing deliveries ends its id, so what an id has written
+   is exactly what was delivered to it up to the version of its transaction. (Rounds that waited are written together,
+   at the last one's version.)
+2. *Who takes entries over fences the one before.* Before a delivery is written, the rounds' history says whether some
+   of its entries had been delivered to another id. That id's transaction is then raised to :data:`FENCED`, in a commit
+   that also notes the version before. Delta refuses a transaction at or below the version it has seen, so the other can
+   write nothing any more, and whether it had written these entries is known for good: they are left out if it had.
 
-So an entry is written by one id at most, and none is acknowledged that is not in the table. A crash before the write: nothing was written, the entries come
-again. Between write and acknowledgement: they come again to another id, which finds them written, leaves them out and acknowledges. A consumer that sleeps
-through its lease and wakes up finds itself fenced and stops. The whole holds for every subscription type and for several consumers of one
-subscription with the same sink. A seek back asks for messages again, and they are written again.
+So an entry is written by one id at most, and none is acknowledged that is not in the table. A crash before the write:
+nothing was written, the entries come again. Between write and acknowledgement: they come again to another id, which
+finds them written, leaves them out and acknowledges. A consumer that sleeps through its lease and wakes up finds itself
+fenced and stops. The whole holds for every subscription type and for several consumers of one subscription with the
+same sink. A seek back asks for messages again, and they are written again.
 """
+
 import os
 from collections import defaultdict
 from collections.abc import Callable
@@ -39,8 +44,20 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 FENCED = 2**62
 """Above every round."""
-_COLUMNS = ["kind", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round",
-            "round", "mark_delete_position", "is_removed"]
+_COLUMNS = [
+    "kind",
+    "topic_id",
+    "partition",
+    "subscription",
+    "first",
+    "last",
+    "status",
+    "consumer_id",
+    "delivery_round",
+    "round",
+    "mark_delete_position",
+    "is_removed",
+]
 
 
 class Sent(NamedTuple):
@@ -52,11 +69,14 @@ class Sent(NamedTuple):
     last: int
 
 
-def to_delta(path: str | os.PathLike, *, name: str = "sink", transform: Callable[[DataFrame], DataFrame] | None = None) -> "DeltaSink":
+def to_delta(
+    path: str | os.PathLike, *, name: str = "sink", transform: Callable[[DataFrame], DataFrame] | None = None
+) -> "DeltaSink":
     """A function for :func:`consume` that appends each delivery to the Delta table at *path*, exactly once.
 
-    *transform* makes the rows to write of the messages (which carry ``partition`` and ``position``, plus the columns asked for); the table is created with
-    their schema. *name* tells sinks of one table apart. One sink serves one topic and subscription.
+    *transform* makes the rows to write of the messages (which carry ``partition`` and ``position``, plus the columns
+    asked for); the table is created with their schema. *name* tells sinks of one table apart. One sink serves one topic
+    and subscription.
     """
     return DeltaSink(path, name, transform)
 
@@ -90,7 +110,9 @@ class DeltaSink:
             return
         for partition, holes in written.items():
             for first, last in holes:
-                messages = messages.filter(~((messages["partition"] == partition) & messages["position"].between(first, last)))
+                messages = messages.filter(
+                    ~((messages["partition"] == partition) & messages["position"].between(first, last))
+                )
         self._append(self._transform(messages) if written else rows, delivery)
 
     def _append(self, rows: DataFrame, delivery: Delivery) -> None:
@@ -98,13 +120,18 @@ class DeltaSink:
         log = TableLog(self._path)
         with append_lock(self._path):
             before = log.latest()
-            rows.write.format("delta").mode("append").option("txnAppId", app_id).option("txnVersion", delivery.round).save(str(self._path))
+            rows.write.format("delta").mode("append").option("txnAppId", app_id).option(
+                "txnVersion", delivery.round
+            ).save(str(self._path))
             mine = [commit for commit in log.commits(before) if commit.transactions.get(app_id) == delivery.round]
         is_committed = bool(mine)
         self.rows_written += sum(file.rows for commit in mine for file in commit.added)
         if not is_committed and (open_table(self._path).transaction_version(app_id) or 0) >= FENCED:
-            raise NotConnected(f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and another took its messages over: "
-                               "nothing was written twice; consume again")
+            raise NotConnected(
+                f"consumer {delivery.consumer_id!r} lost its lease while it wrote to {str(self._path)!r}, and "
+                "another took its messages over: "
+                "nothing was written twice; consume again"
+            )
 
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
         """Per partition the positions of the delivery that are in the table."""
@@ -128,7 +155,10 @@ class DeltaSink:
             if version is not None and version >= FENCED:
                 return table.transaction_version(f"{app_id}/written")
             last = -1 if version is None else version
-            fence = CommitProperties(max_commit_retries=0, app_transactions=[Transaction(app_id, FENCED), Transaction(f"{app_id}/written", last)])
+            fence = CommitProperties(
+                max_commit_retries=0,
+                app_transactions=[Transaction(app_id, FENCED), Transaction(f"{app_id}/written", last)],
+            )
             with append_lock(self._path):
                 try:
                     table.create_write_transaction([], mode="append", schema=table.schema(), commit_properties=fence)
@@ -143,7 +173,8 @@ class DeltaSink:
 class History:
     """What was delivered of one subscription and is not behind its mark-delete position, from the rounds as committed.
 
-    A mark-delete position that goes back is a seek, or a subscription made anew: what was delivered before it was asked for again, and is forgotten.
+    A mark-delete position that goes back is a seek, or a subscription made anew: what was delivered before it was asked
+    for again, and is forgotten.
     """
 
     def __init__(self, layout: Layout, topic_id: str, subscription: str):
@@ -168,12 +199,24 @@ class History:
 
     def overlapping(self, held: PositionRange, but: str) -> list[Sent]:
         """What was delivered of a range to consumers other than *but*."""
-        return [sent for sent in self._sent[held.partition] if sent.consumer_id != but and sent.first <= held.last and sent.last >= held.first]
+        return [
+            sent
+            for sent in self._sent[held.partition]
+            if sent.consumer_id != but and sent.first <= held.last and sent.last >= held.first
+        ]
 
     def _is_mine(self) -> ds.Expression:
         topic_id, subscription = self.key
-        is_delivery = (ds.field("kind") == "range") & (ds.field("status") == PENDING) & (ds.field("delivery_round") == ds.field("round"))
-        return (ds.field("topic_id") == topic_id) & (ds.field("subscription") == subscription) & (is_delivery | (ds.field("kind") == "cursor"))
+        is_delivery = (
+            (ds.field("kind") == "range")
+            & (ds.field("status") == PENDING)
+            & (ds.field("delivery_round") == ds.field("round"))
+        )
+        return (
+            (ds.field("topic_id") == topic_id)
+            & (ds.field("subscription") == subscription)
+            & (is_delivery | (ds.field("kind") == "cursor"))
+        )
 
     def _apply(self, rows: pa.Table) -> None:
         # Of one round the cursor goes first: its deliveries happened after the cursor was moved.
@@ -186,4 +229,8 @@ class History:
             after = -1 if row["is_removed"] else row["mark_delete_position"]
             self._mark_delete[partition] = after
             if after != before or row["is_removed"]:
-                self._sent[partition] = [] if after < before or row["is_removed"] else [sent for sent in self._sent[partition] if sent.last > after]
+                self._sent[partition] = (
+                    []
+                    if after < before or row["is_removed"]
+                    else [sent for sent in self._sent[partition] if sent.last > after]
+                )

@@ -1,9 +1,11 @@
 """Letters of a DataFrame consumer: the dead letter policy it brings, and the messages its function puts off.
 
-Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the message, which are read again for those
-put off; the broker acknowledges and has the letter written in one commit. The retry letter topic is a topic to consume like any other, in a run of its own
-under the same subscription, which is made with it so that nothing is lost before. A consumer of that topic puts off into the same one.
+Rules as for the client's consumer (see client.letters): what a letter says is decided here, from the properties of the
+message, which are read again for those put off; the broker acknowledges and has the letter written in one commit. The
+retry letter topic is a topic to consume like any other, in a run of its own under the same subscription, which is made
+with it so that nothing is lost before. A consumer of that topic puts off into the same one.
 """
+
 from collections.abc import Callable, Iterable, Iterator
 
 from pulsar_spark.client.letters import Letters, check_letter_topics, letter_topics
@@ -24,7 +26,16 @@ from pulsar_spark.storage.topics import Topic
 class FrameLetters:
     """Of one consumer. Without *policy* a message is dead when it was put off 16 times."""
 
-    def __init__(self, layout: Layout, topic: Topic, subscription: str, consumer_name: str, policy: ConsumerDeadLetterPolicy | None, *, retry_enable: bool):
+    def __init__(
+        self,
+        layout: Layout,
+        topic: Topic,
+        subscription: str,
+        consumer_name: str,
+        policy: ConsumerDeadLetterPolicy | None,
+        *,
+        retry_enable: bool,
+    ):
         self._layout, self._topic, self._subscription = layout, topic, subscription
         self._policy = policy or ConsumerDeadLetterPolicy(DEFAULT_MAX_REDELIVER_COUNT)
         origin = str(topic.name).removesuffix(f"-{subscription}{RETRY_SUFFIX}")
@@ -44,7 +55,8 @@ class FrameLetters:
             prepare_retry_topic(self._layout, self._topics.retry, self._subscription, timeout)
 
     def rows(self, put_off: Iterable[PutOff], make: Callable[..., dict]) -> list[dict]:
-        """The requests that put messages off, in order of position; ``make(kind, partition, **columns)`` makes a row."""
+        """The requests that put messages off, in order of position; ``make(kind, partition, **columns)`` makes a
+        row."""
         delays = {(each.partition, each.position, each.batch_index): each.delay_ms for each in put_off}
         rows = []
         for partition in sorted({partition for partition, _, _ in delays}):
@@ -56,8 +68,16 @@ class FrameLetters:
                     continue
                 letter = self._letters.of(message, str(self._topic.name), max(0, delay_ms), None, is_cumulative=False)
                 left = list(ack_sets.clear(ack_sets.full(batch_size), batch_index)) if batch_size > 1 else None
-                rows.append(make("reconsume_later", partition, first=message._position, last=message._position, ack_set=left,
-                                 properties=letter.request_properties()))
+                rows.append(
+                    make(
+                        "reconsume_later",
+                        partition,
+                        first=message._position,
+                        last=message._position,
+                        ack_set=left,
+                        properties=letter.request_properties(),
+                    )
+                )
         return rows
 
     def _messages(self, partition: int, spans: Positions) -> Iterator[Message]:
@@ -67,4 +87,6 @@ class FrameLetters:
                 for rows in self._files.read(self._topic.path, partition, run):
                     block = Block(rows, name, partition, run.ledger_id)
                     for index, entry_id in enumerate(block.column("entry_id")):
-                        yield Message(block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None)
+                        yield Message(
+                            block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None
+                        )

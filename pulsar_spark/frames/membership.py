@@ -1,8 +1,11 @@
-"""One life of a DataFrame consumer: joined under one consumer id on all partitions of its topic, until it leaves, is removed, or its cursor is moved.
+"""One life of a DataFrame consumer: joined under one consumer id on all partitions of its topic, until it leaves, is
+removed, or its cursor is moved.
 
-A life ends whenever deliveries are lost to it (lease over, cursor moved): the next one has another id. So of one id it always holds that what it handled is
-everything delivered to it up to some round, which is what an exactly-once sink builds on.
+A life ends whenever deliveries are lost to it (lease over, cursor moved): the next one has another id. So of one id it
+always holds that what it handled is everything delivered to it up to some round, which is what an exactly-once sink
+builds on.
 """
+
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
@@ -51,16 +54,34 @@ class SubscribeOptions(NamedTuple):
     letters: FrameLetters | None = None
 
     @classmethod
-    def checked(cls, subscription: str, subscription_type: object, consumer_name: str | None, initial_position: object,
-                priority_level: int) -> "SubscribeOptions":
-        """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there is none."""
-        return cls(check_name("subscription", subscription), served_type(subscription_type),
-                   consumer_name or uuid.uuid4().hex[:10], one_of("initial_position", initial_position, INITIAL_POSITIONS), priority_level)
+    def checked(
+        cls,
+        subscription: str,
+        subscription_type: object,
+        consumer_name: str | None,
+        initial_position: object,
+        priority_level: int,
+    ) -> "SubscribeOptions":
+        """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there
+        is none."""
+        return cls(
+            check_name("subscription", subscription),
+            served_type(subscription_type),
+            consumer_name or uuid.uuid4().hex[:10],
+            one_of("initial_position", initial_position, INITIAL_POSITIONS),
+            priority_level,
+        )
 
     def properties(self) -> dict[str, str]:
-        return {"consumer_name": self.consumer_name, "subscription_type": self.subscription_type, "priority_level": str(self.priority_level),
-                "initial_position": self.initial_position, "lease_ms": str(LEASE_MS), "max_unacked_messages": "0",
-                **(self.letters.request_properties() if self.letters else {})}
+        return {
+            "consumer_name": self.consumer_name,
+            "subscription_type": self.subscription_type,
+            "priority_level": str(self.priority_level),
+            "initial_position": self.initial_position,
+            "lease_ms": str(LEASE_MS),
+            "max_unacked_messages": "0",
+            **(self.letters.request_properties() if self.letters else {}),
+        }
 
 
 class Lost(NamedTuple):
@@ -78,17 +99,33 @@ class Failed(NamedTuple):
 class Membership:
     """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread."""
 
-    def __init__(self, channel: Channel, topic: Topic, partitions: list[int], options: SubscribeOptions,
-                 tell: Callable[["Membership", Delivery | Lost | Failed], None]):
+    def __init__(
+        self,
+        channel: Channel,
+        topic: Topic,
+        partitions: list[int],
+        options: SubscribeOptions,
+        tell: Callable[["Membership", Delivery | Lost | Failed], None],
+    ):
         self.consumer_id = uuid.uuid4().hex
-        self._channel, self._topic, self._partitions, self._options, self._tell = channel, topic, partitions, options, tell
+        self._channel, self._topic, self._partitions, self._options, self._tell = (
+            channel,
+            topic,
+            partitions,
+            options,
+            tell,
+        )
         self._arriving: dict[int, list[PositionRange]] = {}
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
         for partition in self._partitions:
-            self._channel.attach(self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition))
-        rows = [self.row("subscribe", partition, properties=self._options.properties()) for partition in self._partitions]
+            self._channel.attach(
+                self.consumer_id, str(self._topic.name), partition, _PartitionMembership(self, partition)
+            )
+        rows = [
+            self.row("subscribe", partition, properties=self._options.properties()) for partition in self._partitions
+        ]
         is_joined = False
         try:
             if refusals := [reply.error for reply in self._channel.ask(rows, timeout) if reply.error is not None]:
@@ -107,8 +144,14 @@ class Membership:
 
     def row(self, kind: str, partition: int, **columns) -> dict:
         """A request about this consumer on one partition."""
-        return self._channel.make(kind, consumer_id=self.consumer_id, topic=str(self._topic.name), partition=partition, subscription=self._options.subscription,
-                                  **columns)
+        return self._channel.make(
+            kind,
+            consumer_id=self.consumer_id,
+            topic=str(self._topic.name),
+            partition=partition,
+            subscription=self._options.subscription,
+            **columns,
+        )
 
     def arrived(self, round_number: int, held: PositionRange) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
@@ -119,7 +162,17 @@ class Membership:
     def _tell_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
         for round_number, ranges in sorted(arriving.items()):
-            self._tell(self, Delivery(str(self._topic.name), self._topic.topic_id, self._options.subscription, self.consumer_id, round_number, tuple(ranges)))
+            self._tell(
+                self,
+                Delivery(
+                    str(self._topic.name),
+                    self._topic.topic_id,
+                    self._options.subscription,
+                    self.consumer_id,
+                    round_number,
+                    tuple(ranges),
+                ),
+            )
 
     def lost(self, text: str | None) -> None:
         self._tell(self, Lost(text))
@@ -145,8 +198,17 @@ class _PartitionMembership:
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
-        self._membership.arrived(row["round"], PositionRange(
-            self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1))
+        self._membership.arrived(
+            row["round"],
+            PositionRange(
+                self._partition,
+                row["first"],
+                row["last"],
+                row["redelivery_count"] or 0,
+                ack_set,
+                row["batch_size"] or 1,
+            ),
+        )
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)

@@ -1,8 +1,10 @@
 """From any frame with a payload to rows of a topic: which columns are understood, of which types, and what is refused.
 
-Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a misspelt ``partition_key`` would
-else publish without keys and nobody would know; who wants it kept names it in *properties_from*.
+Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a
+misspelt ``partition_key`` would else publish without keys and nobody would know; who wants it kept names it in
+*properties_from*.
 """
+
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -32,10 +34,14 @@ _ALIASES = {"key": "partition_key"}
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
-def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE) -> dict[str, Column]:
-    """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are left out.
+def message_columns(
+    frame: DataFrame, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE
+) -> dict[str, Column]:
+    """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
+    left out.
 
-    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above *max_message_size* fails the job that writes it.
+    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above
+    *max_message_size* fails the job that writes it.
     """
     given = {field.name: field.dataType for field in frame.schema.fields}
     _check_names(given, properties_from)
@@ -56,13 +62,18 @@ def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), max_m
 
 def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -> None:
     if "payload" not in given:
-        raise InvalidMessage(f"the frame has no column 'payload', only {sorted(given)}: select the message's bytes or text as payload")
+        raise InvalidMessage(
+            f"the frame has no column 'payload', only {sorted(given)}: select the message's bytes or text as payload"
+        )
     missing = sorted(set(properties_from) - set(given))
     if missing:
         raise InvalidMessage(f"properties_from names {missing}, which the frame has not: it has {sorted(given)}")
     unknown = sorted(set(given) - {"payload", "properties", *_OPTIONAL, *_ALIASES} - set(properties_from))
     if unknown:
-        raise InvalidMessage(f"columns {unknown} have no place in a message: drop them, or keep them as properties with properties_from={unknown}")
+        raise InvalidMessage(
+            f"columns {unknown} have no place in a message: drop them, or keep them as properties with "
+            f"properties_from={unknown}"
+        )
     for alias, name in _ALIASES.items():
         if alias in given and name in given and not {alias, name} & set(properties_from):
             raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
@@ -70,27 +81,46 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
 
 def _payload(given: T.DataType, max_message_size: int | None) -> Column:
     if not isinstance(given, (T.BinaryType, T.StringType)):
-        raise InvalidMessage(f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json")
+        raise InvalidMessage(
+            f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json"
+        )
     payload = F.col("payload").cast("binary")
     if max_message_size is None:
         return payload
     size = F.octet_length(payload)
-    too_big = refusal("MessageTooBig", F.concat(F.lit("a payload has "), size.cast("string"), F.lit(
-        f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger max_message_size")))
+    too_big = refusal(
+        "MessageTooBig",
+        F.concat(
+            F.lit("a payload has "),
+            size.cast("string"),
+            F.lit(
+                f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger "
+                "max_message_size"
+            ),
+        ),
+    )
     return F.when(size > max_message_size, too_big.cast("binary")).otherwise(payload)
 
 
 def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) -> Column | None:
     own = "properties" in given and "properties" not in properties_from
     if own and given["properties"].simpleString() != _PROPERTIES.simpleString():
-        raise InvalidMessage(f"column 'properties' is a {given['properties'].simpleString()}: cast it to map<string,string>")
+        raise InvalidMessage(
+            f"column 'properties' is a {given['properties'].simpleString()}: cast it to map<string,string>"
+        )
     if not properties_from:
         return F.col("properties") if own else None
-    added = F.map_filter(F.create_map(*(part for name in properties_from for part in (F.lit(name), F.col(_quoted(name)).cast("string")))),
-                         lambda _, value: value.isNotNull())
+    added = F.map_filter(
+        F.create_map(
+            *(part for name in properties_from for part in (F.lit(name), F.col(_quoted(name)).cast("string")))
+        ),
+        lambda _, value: value.isNotNull(),
+    )
     if not own:
         return added
-    kept = F.map_filter(F.coalesce(F.col("properties"), F.create_map().cast(_PROPERTIES)), lambda name, _: ~name.isin(*properties_from))
+    kept = F.map_filter(
+        F.coalesce(F.col("properties"), F.create_map().cast(_PROPERTIES)), lambda name, _: ~name.isin(*properties_from)
+    )
     return F.map_concat(kept, added)
 
 
@@ -104,8 +134,14 @@ def spark_type(name: str) -> str:
     return _SPARK_TYPES[str(MESSAGES.schema.field(name).type)]
 
 
-_SPARK_TYPES = {"string": "string", "int64": "bigint", "int32": "int", "binary": "binary", "timestamp[us, tz=UTC]": "timestamp",
-                str(MESSAGES.schema.field("properties").type): "map<string,string>"}
+_SPARK_TYPES = {
+    "string": "string",
+    "int64": "bigint",
+    "int32": "int",
+    "binary": "binary",
+    "timestamp[us, tz=UTC]": "timestamp",
+    str(MESSAGES.schema.field("properties").type): "map<string,string>",
+}
 
 
 def _quoted(name: str) -> str:

@@ -1,20 +1,25 @@
-"""Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each exactly once.
+"""Publishing DataFrames: a batch is one commit to the topic's table, a stream is one commit per micro-batch, each
+exactly once.
 
-**Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task; on a topic with partitions the task's rows are
-sorted by partition first, in the order the frame had them, so that the ids of one partition in one file are one run: its smallest id and its row count number
-it. A topic without partitions is neither routed nor sorted: its publish is a plain append.
+**Numbers without a counting pass.** An entry id is the write task << 33 plus a number dense within the task; on a topic
+with partitions the task's rows are sorted by partition first, in the order the frame had them, so that the ids of one
+partition in one file are one run: its smallest id and its row count number it. A topic without partitions is neither
+routed nor sorted: its publish is a plain append.
 
-**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt commits nothing, whatever it holds. A
-crash before the commit leaves files nobody refers to; a crash after it is a publish that the repetition finds done. For a stream the checkpoint's query id and
-the batch id are that pair, so the same checkpoint never publishes a batch twice.
+**Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt
+commits nothing, whatever it holds. A crash before the commit leaves files nobody refers to; a crash after it is a
+publish that the repetition finds done. For a stream the checkpoint's query id and the batch id are that pair, so the
+same checkpoint never publishes a batch twice.
 
-**The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer: :class:`ProducerBlockedQuotaExceededException` where
-producers are refused, :class:`ProducerBlockedQuotaExceededError` where they are held and the send timeout has passed. What was committed before is not asked
-again, so a stream that starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
+**The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer:
+:class:`ProducerBlockedQuotaExceededException` where producers are refused, :class:`ProducerBlockedQuotaExceededError`
+where they are held and the send timeout has passed. What was committed before is not asked again, so a stream that
+starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
 
-**Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the table's lock (see storage.staging), so a
-publish of any size keeps no client waiting.
+**Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the
+table's lock (see storage.staging), so a publish of any size keeps no client waiting.
 """
+
 import os
 import re
 import secrets
@@ -44,7 +49,8 @@ DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
 
 class Published(NamedTuple):
-    """What a publish committed. ``ledger_id`` is None where it had nothing to commit: no rows, or a transaction that was committed before."""
+    """What a publish committed. ``ledger_id`` is None where it had nothing to commit: no rows, or a transaction that
+    was committed before."""
 
     publish_id: str
     ledger_id: int | None
@@ -55,20 +61,35 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
-            producer_name: str | None = None, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE,
-            create: bool = True, app_id: str | None = None, app_version: int | None = None, publish_id: str | None = None,
-            send_timeout_millis: int = 30_000, quota: BacklogQuota | None = None, clock: Callable[[], datetime] = utc_now) -> Published:
+def publish(
+    frame: DataFrame,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+    producer_name: str | None = None,
+    properties_from: Sequence[str] = (),
+    max_message_size: int | None = MAX_MESSAGE_SIZE,
+    create: bool = True,
+    app_id: str | None = None,
+    app_version: int | None = None,
+    publish_id: str | None = None,
+    send_timeout_millis: int = 30_000,
+    quota: BacklogQuota | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> Published:
     """Append each row of *frame* to *topic* as a message, in one commit.
 
-    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``,
-    ``sequence_id``, ``producer_name`` and ``partition`` may be. Columns in *properties_from* become properties of their names, nulls left out. The hashing
-    scheme is that of Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in ``-partition-N``
-    publishes to that partition only. A missing topic is created without partitions if *create*.
+    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``), ``ordering_key``,
+    ``properties``, ``event_time``, ``deliver_at_time``, ``sequence_id``, ``producer_name`` and ``partition`` may be.
+    Columns in *properties_from* become properties of their names, nulls left out. The hashing scheme is that of
+    Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in
+    ``-partition-N`` publishes to that partition only. A missing topic is created without partitions if *create*.
 
-    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then. With *app_id* and *app_version* the
-    publish happens at most once. While the topic's backlog is above its quota it is refused, or held *send_timeout_millis* at most (0 = as long as it takes);
-    *quota* is what an earlier publish learned of that, and saves a look.
+    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then.
+    With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
+    refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
+    of that, and saves a look.
     """
     if (app_id is None) != (app_version is None):
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
@@ -83,11 +104,21 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
     if app_id is not None and is_committed(found.path, app_id, app_version):
         return Published(publish_id, None, 0)
-    if refused := (quota or BacklogQuota(layout, found)).refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
+    if refused := (quota or BacklogQuota(layout, found)).refusal(
+        send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")
+    ):
         raise refused
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
-    rows = _message_rows(frame.select(*(column.alias(name) for name, column in columns.items())), set(columns), found, partitions, scheme, publish_id, now)
+    rows = _message_rows(
+        frame.select(*(column.alias(name) for name, column in columns.items())),
+        set(columns),
+        found,
+        partitions,
+        scheme,
+        publish_id,
+        now,
+    )
     table = AppendTable(found.path)
     try:
         with staged(rows, found.path, ("partition",) if found.partitions else ()) as files:
@@ -101,12 +132,16 @@ def publish(frame: DataFrame, root: str | os.PathLike, topic: str, *, hashing_sc
         raise TopicNotFound(f"topic {str(found.name)!r} was deleted meanwhile: nothing was published") from gone
 
 
-def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options) -> DataStreamWriter:
-    """A stream writer that publishes each micro-batch of the streaming *frame* exactly once; give it a checkpoint and ``start()`` it.
+def publish_stream(
+    frame: DataFrame, root: str | os.PathLike, topic: str, *, app_id: str | None = None, **options
+) -> DataStreamWriter:
+    """A stream writer that publishes each micro-batch of the streaming *frame* exactly once; give it a checkpoint and
+    ``start()`` it.
 
-    *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the query's own id, which lives in
-    its checkpoint: a restart with the same checkpoint publishes nothing twice, a new checkpoint starts a new stream. Give *app_id* only to go on
-    under an id of your own, and then never with two checkpoints at once.
+    *options* are those of :func:`publish`. The transaction is (*app_id*, batch id), where *app_id* defaults to the
+    query's own id, which lives in its checkpoint: a restart with the same checkpoint publishes nothing twice, a new
+    checkpoint starts a new stream. Give *app_id* only to go on under an id of your own, and then never with two
+    checkpoints at once.
     """
     refused = {"app_version", "publish_id"} & set(options)
     if refused:
@@ -126,10 +161,17 @@ def publish_stream(frame: DataFrame, root: str | os.PathLike, topic: str, *, app
     return frame.writeStream.foreachBatch(publish_batch)
 
 
-def _message_rows(messages: DataFrame, given: set[str], topic: Topic, partitions: list[int], scheme: HashingScheme, publish_id: str,
-                  now: datetime) -> DataFrame:
-    """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where they would be null: writing them and their
-    statistics took a quarter of a publish's time."""
+def _message_rows(
+    messages: DataFrame,
+    given: set[str],
+    topic: Topic,
+    partitions: list[int],
+    scheme: HashingScheme,
+    publish_id: str,
+    now: datetime,
+) -> DataFrame:
+    """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where
+    they would be null: writing them and their statistics took a quarter of a publish's time."""
     if topic.partitions or "partition" in given:
         messages = messages.withColumn("partition", partition_column(given, partitions, scheme))
     else:
@@ -137,9 +179,16 @@ def _message_rows(messages: DataFrame, given: set[str], topic: Topic, partitions
     if topic.partitions:
         in_order = messages.withColumn("row", F.monotonically_increasing_id())
         messages = in_order.sortWithinPartitions("partition", "row").drop("row")
-    columns = {"publish_id": F.lit(publish_id), "entry_id": F.monotonically_increasing_id(), "batch_size": F.lit(1), "publish_time": F.lit(now),
-               **{name: F.col(name) for name in {*given, "partition"}}}
-    return messages.select(*(columns[name].cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names if name in columns))
+    columns = {
+        "publish_id": F.lit(publish_id),
+        "entry_id": F.monotonically_increasing_id(),
+        "batch_size": F.lit(1),
+        "publish_time": F.lit(now),
+        **{name: F.col(name) for name in {*given, "partition"}},
+    }
+    return messages.select(
+        *(columns[name].cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names if name in columns)
+    )
 
 
 def _refused(failed: PySparkException) -> Exception | None:

@@ -1,4 +1,5 @@
 """What a DataFrame consumer says of its work: the progress of each delivery, totals, and a line a minute in the log."""
+
 import logging
 import time
 from collections import Counter
@@ -20,26 +21,53 @@ class Progress:
         self.totals = Counter()
         self.last: dict | None = None
 
-    def note(self, delivery: Delivery, reply: Answer, seconds: float, error: BaseException | None, failures: int,
-             pause: float, *, deleted: int = 0) -> None:
+    def note(
+        self,
+        delivery: Delivery,
+        reply: Answer,
+        seconds: float,
+        error: BaseException | None,
+        failures: int,
+        pause: float,
+        *,
+        deleted: int = 0,
+    ) -> None:
         """A delivery was handled, of which *deleted* messages were no longer there; of a function that raised, how
         often in a row it did, and the seconds until it is called again."""
         back = sum(held.messages for held in reply.given_back)
-        counts = {"deliveries": 1, "messages": delivery.messages,
-                  "acknowledged": delivery.messages - back - len(reply.put_off), "given_back": back,
-                  "put_off": len(reply.put_off), "failures": int(error is not None)}
+        counts = {
+            "deliveries": 1,
+            "messages": delivery.messages,
+            "acknowledged": delivery.messages - back - len(reply.put_off),
+            "given_back": back,
+            "put_off": len(reply.put_off),
+            "failures": int(error is not None),
+        }
         self._minute.update(counts)
         self.totals.update(counts)
-        self.last = {"round": delivery.round, "messages": delivery.messages, "acknowledged": len(reply.acknowledged),
-                     "given_back": len(reply.given_back), "put_off": len(reply.put_off), "deleted": deleted,
-                     "seconds": seconds, "error": None if error is None else repr(error), "failures": failures,
-                     "pause_seconds": pause}
+        self.last = {
+            "round": delivery.round,
+            "messages": delivery.messages,
+            "acknowledged": len(reply.acknowledged),
+            "given_back": len(reply.given_back),
+            "put_off": len(reply.put_off),
+            "deleted": deleted,
+            "seconds": seconds,
+            "error": None if error is None else repr(error),
+            "failures": failures,
+            "pause_seconds": pause,
+        }
 
     def missing(self, deleted: int, error: BaseException | None) -> None:
         """Of a delivery *deleted* messages were no longer there; with *error*, others are lost."""
         counts = dict.fromkeys(("messages", "acknowledged", "given_back", "put_off", "seconds", "failures"), 0)
-        self.last = {"round": None, **counts, "deleted": deleted, "error": None if error is None else repr(error),
-                     "pause_seconds": 0.0}
+        self.last = {
+            "round": None,
+            **counts,
+            "deleted": deleted,
+            "error": None if error is None else repr(error),
+            "pause_seconds": 0.0,
+        }
 
     def look(self) -> None:
         """Write the line of the minute, if one is over in which something happened."""
@@ -54,9 +82,11 @@ class Progress:
 def told(counts: Counter, seconds: float | None = None) -> str:
     """Counts in words."""
     span = "" if seconds is None else f" in {seconds:.0f} s"
-    return (f"{counts['deliveries']} deliveries of {counts['messages']} messages{span}, "
-            f"{counts['acknowledged']} acknowledged, {counts['given_back']} given back, "
-            f"{counts['put_off']} put off; the function raised {counts['failures']} times")
+    return (
+        f"{counts['deliveries']} deliveries of {counts['messages']} messages{span}, "
+        f"{counts['acknowledged']} acknowledged, {counts['given_back']} given back, "
+        f"{counts['put_off']} put off; the function raised {counts['failures']} times"
+    )
 
 
 def fields(counts: Counter) -> dict[str, int]:

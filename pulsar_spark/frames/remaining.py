@@ -37,8 +37,10 @@ def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange
             missing = find_missing(topic.path, held.partition, run)
             if missing is None:
                 continue
-            positions = [(first + run.first_position - run.first_entry_id,
-                          last + run.first_position - run.first_entry_id) for first, last in _entries(missing)]
+            positions = [
+                (first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id)
+                for first, last in _entries(missing)
+            ]
             gone += positions
             (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
             if missing.is_lost:

@@ -1,21 +1,28 @@
-"""Sending dead letters back: a job chooses letters once and publishes each at most once, however often and wherever it is interrupted.
+"""Sending dead letters back: a job chooses letters once and publishes each at most once, however often and wherever it
+is interrupted.
 
-The letters stay in their topic, and nothing is acknowledged there: a dead letter topic is evidence, and its subscriptions are its readers' affair. What was
-sent is said by the ``reprocessing`` table (see ``storage.reprocessing``), which ``dead_letters`` shows as ``sent_by`` and ``sent_letters`` letter by letter. A
-message that was sent back and dies again comes as a letter of its own, with its property DEAD_LETTER_REPLAYS counted up.
+The letters stay in their topic, and nothing is acknowledged there: a dead letter topic is evidence, and its
+subscriptions are its readers' affair. What was sent is said by the ``reprocessing`` table (see
+``storage.reprocessing``), which ``dead_letters`` shows as ``sent_by`` and ``sent_letters`` letter by letter. A message
+that was sent back and dies again comes as a letter of its own, with its property DEAD_LETTER_REPLAYS counted up.
 
 **Why nothing is sent twice.** The writes of a job, in order, and what a crash between them leaves:
 
-1. *The job row with all its claims, one commit, as transaction (job, 1).* Before it nothing is chosen; after it everything is: the letters, their order, their
-   chunks, and the version of the dead letter topic's table that is read. The same job id finds it and chooses nothing again, whatever was written meanwhile.
-2. *Per destination and chunk, in order, one publish commit as transaction (job and destination, chunk).* Delta refuses a transaction at or below the version
-   it has seen, so a chunk that is there is not written again, not even by a second process with the same job id or when *fix* answers otherwise.
-3. *The chunk row with the letters that were sent, one commit, as transaction (job and destination, chunk).* It is read from the publish commit's own files,
-   by the sequence ids that number the claims, and not from memory: a crash between 2 and 3 is repaired by repeating both, the first of which does nothing.
+1. *The job row with all its claims, one commit, as transaction (job, 1).* Before it nothing is chosen; after it
+   everything is: the letters, their order, their chunks, and the version of the dead letter topic's table that is read.
+   The same job id finds it and chooses nothing again, whatever was written meanwhile.
+2. *Per destination and chunk, in order, one publish commit as transaction (job and destination, chunk).* Delta refuses
+   a transaction at or below the version it has seen, so a chunk that is there is not written again, not even by a
+   second process with the same job id or when *fix* answers otherwise.
+3. *The chunk row with the letters that were sent, one commit, as transaction (job and destination, chunk).* It is read
+   from the publish commit's own files, by the sequence ids that number the claims, and not from memory: a crash between
+   2 and 3 is repaired by repeating both, the first of which does nothing.
 
-A chunk whose letters are all dropped by *fix* may leave no commit in 2 and is decided by 3; interrupted in between, *fix* is asked again, with nothing sent.
-Two jobs never choose the same letter, because a letter claimed is taken (while one chooses, the other waits).
+A chunk whose letters are all dropped by *fix* may leave no commit in 2 and is decided by 3; interrupted in between,
+*fix* is asked again, with nothing sent. Two jobs never choose the same letter, because a letter claimed is taken (while
+one chooses, the other waits).
 """
+
 import hashlib
 import json
 import os
@@ -37,7 +44,15 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.frames.dead_letters import letter_topic, letter_topic_name, read_letters
 from pulsar_spark.frames.producer import DEFAULT_HASHING_SCHEME, publish, utc_now
 from pulsar_spark.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
-from pulsar_spark.frames.reprocess_plan import ORIGIN, REASONS, SUBSCRIPTION, TOPIC, Letter, checked_target, plan_letters
+from pulsar_spark.frames.reprocess_plan import (
+    ORIGIN,
+    REASONS,
+    SUBSCRIPTION,
+    TOPIC,
+    Letter,
+    checked_target,
+    plan_letters,
+)
 from pulsar_spark.frames.reprocess_report import Reprocessed
 from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_unread
 from pulsar_spark.frames.routing_columns import checked_scheme
@@ -56,12 +71,27 @@ CHUNK_LETTERS = 10_000
 
 
 def reprocess_dead_letters(
-    spark: SparkSession, root: str | os.PathLike, topic: str, *, job_id: str, subscription: str | None = None,
-    where: str | Column | None = None, since: datetime | None = None, until: datetime | None = None,
-    keys: Sequence[str] | None = None, fix: Fix | None = None, to: str = SUBSCRIPTION, rate: float | None = None,
-    max_replays: int = MAX_REPLAYS, limit: int | None = None, dry_run: bool = False,
-    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME, chunk_letters: int = CHUNK_LETTERS,
-    timeout: float = 30.0, clock: Callable[[], datetime] = utc_now, wait: Callable[[float], None] = time.sleep,
+    spark: SparkSession,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    job_id: str,
+    subscription: str | None = None,
+    where: str | Column | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    keys: Sequence[str] | None = None,
+    fix: Fix | None = None,
+    to: str = SUBSCRIPTION,
+    rate: float | None = None,
+    max_replays: int = MAX_REPLAYS,
+    limit: int | None = None,
+    dry_run: bool = False,
+    hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
+    chunk_letters: int = CHUNK_LETTERS,
+    timeout: float = 30.0,
+    clock: Callable[[], datetime] = utc_now,
+    wait: Callable[[float], None] = time.sleep,
 ) -> Reprocessed:
     """Send the letters of a dead letter topic back. *topic* and *subscription* name it as in :func:`dead_letters`.
 
@@ -97,12 +127,20 @@ def reprocess_dead_letters(
     layout = Layout(root)
     target, letters_in = checked_target(to), letter_topic(layout, topic, subscription)
     if letters_in is None:
-        return Reprocessed(job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={},
-                           destinations={})
-    settings = {"where": where if isinstance(where, str) or where is None else str(where), "keys": sorted(keys) if keys is not None else None,
-                "to": target, "max_replays": max_replays, "limit": limit}
+        return Reprocessed(
+            job_id, str(letter_topic_name(topic, subscription)), dry_run, *[0] * 7, causes={}, destinations={}
+        )
+    settings = {
+        "where": where if isinstance(where, str) or where is None else str(where),
+        "keys": sorted(keys) if keys is not None else None,
+        "to": target,
+        "max_replays": max_replays,
+        "limit": limit,
+    }
     job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
-    selecting = _Selection(where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate))))
+    selecting = _Selection(
+        where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate)))
+    )
     if dry_run:
         return job.try_out(selecting)
     job.choose(selecting)
@@ -139,8 +177,17 @@ class _Selection(NamedTuple):
 class _Run:
     """One run of a job."""
 
-    def __init__(self, spark: SparkSession, layout: Layout, topic: Topic, job_id: str, settings: dict, fix: Fix | None, scheme: HashingScheme | str,
-                 clock: Callable[[], datetime]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        layout: Layout,
+        topic: Topic,
+        job_id: str,
+        settings: dict,
+        fix: Fix | None,
+        scheme: HashingScheme | str,
+        clock: Callable[[], datetime],
+    ):
         self._spark, self._layout, self._topic, self._job_id, self._settings = spark, layout, topic, job_id, settings
         self._fix, self._scheme, self._clock = fix, scheme, clock
         self._table = Reprocessing(layout)
@@ -152,7 +199,10 @@ class _Run:
         self._plan(selecting)
         dropped: Counter = Counter()
         if self._fix is not None and self._claims:
-            kept = {row.message_id for row in fixed_letters(self._letters(self._claims), self._fix).select("message_id").collect()}
+            kept = {
+                row.message_id
+                for row in fixed_letters(self._letters(self._claims), self._fix).select("message_id").collect()
+            }
             dropped = Counter(claim.cause for claim in self._claims if claim.message_id not in kept)
         return self._report(True, Counter(), dropped)
 
@@ -165,10 +215,15 @@ class _Run:
                 self._table.record_job(self._job, self._claims)
             self._job = self._table.read_job(self._job_id)
         if self._job.topic_id != self._topic.topic_id:
-            raise InvalidConfiguration(f"job {self._job_id!r} was for topic {self._job.topic!r}, in its life then: choose another job id")
+            raise InvalidConfiguration(
+                f"job {self._job_id!r} was for topic {self._job.topic!r}, in its life then: choose another job id"
+            )
         changed = sorted(name for name, value in self._settings.items() if self._job.settings[name] != value)
         if changed:
-            raise InvalidConfiguration(f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same again, or choose another job id")
+            raise InvalidConfiguration(
+                f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same again, or "
+                "choose another job id"
+            )
         self._claims = self._table.read_claims(self._job_id)
 
     def _plan(self, selecting: _Selection) -> None:
@@ -176,17 +231,36 @@ class _Run:
         letters = selecting.of(read_letters(self._spark, self._layout, self._topic, version))
         facts = letters.select(*Letter._fields, "is_chunk").toArrow().to_pylist()
         if any(fact.pop("is_chunk") for fact in facts):
-            raise OperationNotSupported(f"letters of {str(self._topic.name)!r} are pieces of chunked messages, which cannot be sent back: leave them out")
-        planned = plan_letters((Letter(**fact) for fact in facts), self._table.read_taken(self._topic.topic_id), topic=str(self._topic.name),
-                               chunk_letters=selecting.chunk_letters, **{name: self._settings[name] for name in ("to", "max_replays", "limit")})
+            raise OperationNotSupported(
+                f"letters of {str(self._topic.name)!r} are pieces of chunked messages, which cannot be sent back: "
+                "leave them out"
+            )
+        planned = plan_letters(
+            (Letter(**fact) for fact in facts),
+            self._table.read_taken(self._topic.topic_id),
+            topic=str(self._topic.name),
+            chunk_letters=selecting.chunk_letters,
+            **{name: self._settings[name] for name in ("to", "max_replays", "limit")},
+        )
         self._claims = planned.claims
-        self._job = Job(self._job_id, str(self._topic.name), self._topic.topic_id, self._clock(), version, self._settings, planned.left)
+        self._job = Job(
+            self._job_id,
+            str(self._topic.name),
+            self._topic.topic_id,
+            self._clock(),
+            version,
+            self._settings,
+            planned.left,
+        )
 
     def prepare(self, timeout: float) -> None:
-        """See that every destination that still gets something is there; :class:`TopicNotFound` for an origin that is gone."""
+        """See that every destination that still gets something is there; :class:`TopicNotFound` for an origin that is
+        gone."""
         done = self._table.read_chunks(self._job_id)
         subscriptions = {claim.destination: claim.subscription for claim in self._claims}
-        for name in sorted({claim.destination for claim in self._claims if (claim.destination, claim.chunk) not in done}):
+        for name in sorted(
+            {claim.destination for claim in self._claims if (claim.destination, claim.chunk) not in done}
+        ):
             if self._settings["to"] == SUBSCRIPTION:
                 prepare_retry_topic(self._layout, name, subscriptions[name], timeout)
             else:
@@ -199,7 +273,9 @@ class _Run:
         started, sent = time.monotonic(), 0
         with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
             task = progress.add_task(f"letters of job {self._job_id}", total=len(self._claims))
-            for (destination, chunk), group in groupby(self._claims, key=lambda claim: (claim.destination, claim.chunk)):
+            for (destination, chunk), group in groupby(
+                self._claims, key=lambda claim: (claim.destination, claim.chunk)
+            ):
                 claims = list(group)
                 if (destination, chunk) not in done:
                     if rate and sent:
@@ -214,15 +290,36 @@ class _Run:
 
     def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
         app_id = f"reprocess/{self._job_id}/{destination}"
-        identity = int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10]) >> 6
+        identity = (
+            int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10])
+            >> 6
+        )
         identifier = publish_id(int(self._job.job_time.timestamp() * 1000), identity)
         found, partitions = resolve_topic(self._layout, destination)
         is_to_partition = self._settings["to"] == ORIGIN and found.partitions > 0
         rows = rows_to_send(self._letters(claims), self._fix, claims, partitions if is_to_partition else [])
-        publish(rows, self._layout.root, destination, app_id=app_id, app_version=chunk, publish_id=identifier, create=False,
-                producer_name=f"reprocess-{self._job_id}", hashing_scheme=self._scheme, max_message_size=None, clock=self._clock)
+        publish(
+            rows,
+            self._layout.root,
+            destination,
+            app_id=app_id,
+            app_version=chunk,
+            publish_id=identifier,
+            create=False,
+            producer_name=f"reprocess-{self._job_id}",
+            hashing_scheme=self._scheme,
+            max_message_size=None,
+            clock=self._clock,
+        )
         numbers = published_numbers(found, app_id, chunk)
-        self._table.record_chunk(self._job, destination, chunk, identifier, [claim for claim in claims if claim.number in numbers], self._clock())
+        self._table.record_chunk(
+            self._job,
+            destination,
+            chunk,
+            identifier,
+            [claim for claim in claims if claim.number in numbers],
+            self._clock(),
+        )
 
     def _letters(self, claims: list[Claim]) -> DataFrame:
         """The letters of *claims*, as the job reads them."""
@@ -244,15 +341,25 @@ class _Run:
         causes = {}
         for cause in sorted(selected.keys() | self._job.left.keys()):
             left = self._job.left.get(cause, dict.fromkeys(REASONS, 0))
-            causes[cause] = {"matched": selected[cause] + sum(left.values()), "selected": selected[cause], "sent": sent[cause],
-                             "dropped_by_fix": dropped[cause], **left}
+            causes[cause] = {
+                "matched": selected[cause] + sum(left.values()),
+                "selected": selected[cause],
+                "sent": sent[cause],
+                "dropped_by_fix": dropped[cause],
+                **left,
+            }
         totals = Counter()
         for counts in causes.values():
             totals.update(counts)
         names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(job_id=self._job_id, topic=str(self._topic.name), is_dry_run=is_dry_run, causes=causes,
-                           destinations=dict(Counter(claim.destination for claim in self._claims)),
-                           **{name: totals[name] for name in names})
+        return Reprocessed(
+            job_id=self._job_id,
+            topic=str(self._topic.name),
+            is_dry_run=is_dry_run,
+            causes=causes,
+            destinations=dict(Counter(claim.destination for claim in self._claims)),
+            **{name: totals[name] for name in names},
+        )
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

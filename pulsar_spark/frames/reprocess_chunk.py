@@ -1,4 +1,5 @@
 """One chunk of a job that sends dead letters back: the rows to publish, and which letters a commit holds."""
+
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -22,25 +23,39 @@ _MESSAGE_ID = r"^\(-?\d+,-?\d+,(\d+),-?\d+\)$"
 
 
 def fixed_letters(letters: DataFrame, fix: Fix | None) -> DataFrame:
-    """What *fix* makes of *letters*: ``message_id`` and :data:`SENT_COLUMNS`; :class:`InvalidMessage` when it returns something else."""
+    """What *fix* makes of *letters*: ``message_id`` and :data:`SENT_COLUMNS`; :class:`InvalidMessage` when it returns
+    something else."""
     fixed = letters if fix is None else fix(letters)
     if not isinstance(fixed, DataFrame):
-        raise InvalidMessage(f"the fix returned a {type(fixed).__name__}: return the DataFrame of the letters to be sent")
+        raise InvalidMessage(
+            f"the fix returned a {type(fixed).__name__}: return the DataFrame of the letters to be sent"
+        )
     missing = [name for name in ("message_id", *SENT_COLUMNS) if name not in fixed.columns]
     if missing:
-        raise InvalidMessage(f"the fix returned letters without {missing}: keep these columns, as message_id tells which letter a row is")
+        raise InvalidMessage(
+            f"the fix returned letters without {missing}: keep these columns, as message_id tells which letter a row is"
+        )
     return fixed.select("message_id", *SENT_COLUMNS)
 
 
-def rows_to_send(letters: DataFrame, fix: Fix | None, claims: list[Claim], origin_partitions: Sequence[int]) -> DataFrame:
+def rows_to_send(
+    letters: DataFrame, fix: Fix | None, claims: list[Claim], origin_partitions: Sequence[int]
+) -> DataFrame:
     """The rows to publish for *claims*, in the order of their numbers, which are the sequence ids.
 
-    With *origin_partitions* each goes into the partition of its first origin, if that is among them and *fix* left the key alone. The job that writes them
-    fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it was not given.
+    With *origin_partitions* each goes into the partition of its first origin, if that is among them and *fix* left the
+    key alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it
+    was not given.
     """
-    numbers = letters.sparkSession.createDataFrame(pa.table({
-        "message_id": [claim.message_id for claim in claims], "number": pa.array([claim.number for claim in claims], pa.int64()),
-        "times": pa.array([claim.replays for claim in claims], pa.int32())}))
+    numbers = letters.sparkSession.createDataFrame(
+        pa.table(
+            {
+                "message_id": [claim.message_id for claim in claims],
+                "number": pa.array([claim.number for claim in claims], pa.int64()),
+                "times": pa.array([claim.replays for claim in claims], pa.int32()),
+            }
+        )
+    )
     rows = fixed_letters(letters, fix).join(F.broadcast(numbers), on="message_id", how="left")
     number = F.col("number")
     if fix is not None:
@@ -49,19 +64,31 @@ def rows_to_send(letters: DataFrame, fix: Fix | None, claims: list[Claim], origi
     columns = {name: F.col(name) for name in SENT_COLUMNS} | {"properties": _sent_properties(), "sequence_id": number}
     if origin_partitions:
         keys = letters.select("message_id", F.col("partition_key").alias("key_before"))
-        rows = rows.withColumn("key_before", F.col("partition_key")) if fix is None else rows.join(keys, on="message_id", how="left")
+        rows = (
+            rows.withColumn("key_before", F.col("partition_key"))
+            if fix is None
+            else rows.join(keys, on="message_id", how="left")
+        )
         columns["partition"] = _origin_partition(origin_partitions)
-    return rows.select(*(column.alias(name) for name, column in columns.items())).repartition(1).sortWithinPartitions("sequence_id")
+    return (
+        rows.select(*(column.alias(name) for name, column in columns.items()))
+        .repartition(1)
+        .sortWithinPartitions("sequence_id")
+    )
 
 
 def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
-    """Sequence ids of the messages in the commit of a transaction, from the commit's own files; none where there is no such commit."""
+    """Sequence ids of the messages in the commit of a transaction, from the commit's own files; none where there is no
+    such commit."""
     if not is_committed(topic.path, app_id, version):
         return set()
     log = TableLog(topic.path)
     for at in range(log.latest(), 0, -1):
         if not log.has(at):
-            raise CorruptState(f"topic {str(topic.name)!r}: the commit of transaction {app_id!r}, {version} is gone from the log: {DOCTOR}")
+            raise CorruptState(
+                f"topic {str(topic.name)!r}: the commit of transaction {app_id!r}, {version} is gone from the log: "
+                f"{DOCTOR}"
+            )
         commit = log.commit(at)
         if commit.transactions.get(app_id) == version:
             return set(read_added(topic.path, commit, MESSAGES.schema, ["sequence_id"])["sequence_id"].to_pylist())
@@ -69,8 +96,14 @@ def published_numbers(topic: Topic, app_id: str, version: int) -> set[int]:
 
 
 def _refused_letter() -> Column:
-    return refusal("InvalidMessage", F.concat(F.lit("the fix returned letter "), F.coalesce("message_id", F.lit("null")), F.lit(
-        " twice, or it is none of those it was given: return each letter once at most"))).cast("bigint")
+    return refusal(
+        "InvalidMessage",
+        F.concat(
+            F.lit("the fix returned letter "),
+            F.coalesce("message_id", F.lit("null")),
+            F.lit(" twice, or it is none of those it was given: return each letter once at most"),
+        ),
+    ).cast("bigint")
 
 
 def _sent_properties() -> Column:
@@ -81,6 +114,9 @@ def _sent_properties() -> Column:
 
 
 def _origin_partition(partitions: Sequence[int]) -> Column:
-    """The partition in the id of the first origin, where it is among *partitions* and the key is the one that led there; else null."""
-    partition = F.regexp_extract(F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1).try_cast("int")
+    """The partition in the id of the first origin, where it is among *partitions* and the key is the one that led
+    there; else null."""
+    partition = F.regexp_extract(
+        F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1
+    ).try_cast("int")
     return F.when(partition.isin(*partitions) & F.col("partition_key").eqNullSafe(F.col("key_before")), partition)

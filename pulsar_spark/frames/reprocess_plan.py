@@ -1,9 +1,11 @@
 """Which letters a job sends where, and in which commits: decided once, from a few facts of each letter.
 
-Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A letter is left where it is when a job has
-taken it before, when it was sent back as often as is allowed, or when it does not say where it came from. The two letter topics of a subscription of several
-topics are named after the same one of them (semantics 4.22), so the name of the one gives that of the other, unless the dead letter topic's name is another.
+Destinations are the origin, the retry letter topic of the subscription the letter died on, or one topic for all. A
+letter is left where it is when a job has taken it before, when it was sent back as often as is allowed, or when it does
+not say where it came from. The two letter topics of a subscription of several topics are named after the same one of
+them (semantics 4.22), so the name of the one gives that of the other, unless the dead letter topic's name is another.
 """
+
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -50,9 +52,18 @@ def checked_target(to: str) -> str:
     return to
 
 
-def plan_letters(letters: Iterable[Letter], taken: set[str], *, topic: str, to: str, max_replays: int, limit: int | None, chunk_letters: int) -> Plan:
-    """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most; those behind the last one are neither
-    claimed nor counted."""
+def plan_letters(
+    letters: Iterable[Letter],
+    taken: set[str],
+    *,
+    topic: str,
+    to: str,
+    max_replays: int,
+    limit: int | None,
+    chunk_letters: int,
+) -> Plan:
+    """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most;
+    those behind the last one are neither claimed nor counted."""
     claims: list[Claim] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))
     numbers: dict[str, int] = defaultdict(int)
@@ -61,12 +72,29 @@ def plan_letters(letters: Iterable[Letter], taken: set[str], *, topic: str, to: 
             break
         destination = _destination(letter, topic, to)
         if letter.message_id in taken or letter.replays >= max_replays or destination is None:
-            left[letter.cause][TAKEN_BEFORE if letter.message_id in taken else LEFT_BY_GUARD if letter.replays >= max_replays else WITHOUT_ORIGIN] += 1
+            left[letter.cause][
+                TAKEN_BEFORE
+                if letter.message_id in taken
+                else LEFT_BY_GUARD
+                if letter.replays >= max_replays
+                else WITHOUT_ORIGIN
+            ] += 1
             continue
         number = numbers[destination]
         numbers[destination] += 1
-        claims.append(Claim(destination, number // chunk_letters, number, letter.message_id, letter.partition, letter.position, letter.subscription,
-                            letter.cause, letter.replays + 1))
+        claims.append(
+            Claim(
+                destination,
+                number // chunk_letters,
+                number,
+                letter.message_id,
+                letter.partition,
+                letter.position,
+                letter.subscription,
+                letter.cause,
+                letter.replays + 1,
+            )
+        )
     return Plan(claims, dict(left))
 
 

@@ -1,4 +1,5 @@
 """What a job that sends dead letters back says of its work."""
+
 from typing import NamedTuple
 
 

@@ -1,4 +1,5 @@
 """A retry letter topic with its subscription, so that what is published there is waited for, and read."""
+
 import logging
 import uuid
 from collections.abc import Iterable
@@ -13,16 +14,29 @@ log = logging.getLogger(__name__)
 
 
 def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: float) -> None:
-    """Create *topic* and its *subscription*, from its first message on, unless they are there. Creating needs a broker: :class:`Timeout` without one."""
+    """Create *topic* and its *subscription*, from its first message on, unless they are there. Creating needs a broker:
+    :class:`Timeout` without one."""
     found, partitions = resolve_topic(layout, topic, create=True)
-    there = {key.partition for key in read_latest(layout).cursors if (key.topic_id, key.subscription) == (found.topic_id, subscription)}
+    there = {
+        key.partition
+        for key in read_latest(layout).cursors
+        if (key.topic_id, key.subscription) == (found.topic_id, subscription)
+    }
     missing = [partition for partition in partitions if partition not in there]
     if not missing:
         return
     channel = Channel(layout, f"reprocess-{uuid.uuid4().hex}")
     try:
-        rows = [channel.make("create_subscription", topic=str(found.name), partition=partition, subscription=subscription,
-                             properties={"initial_position": "Earliest"}) for partition in missing]
+        rows = [
+            channel.make(
+                "create_subscription",
+                topic=str(found.name),
+                partition=partition,
+                subscription=subscription,
+                properties={"initial_position": "Earliest"},
+            )
+            for partition in missing
+        ]
         for reply in channel.ask(rows, timeout):
             if reply.error is not None and not isinstance(reply.error, NotAllowedError):
                 raise reply.error
@@ -37,5 +51,9 @@ def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
     for name, subscription in sorted(sent):
         found, _ = resolve_topic(layout, name)
         if (found.topic_id, subscription) not in connected:
-            log.warning("no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
-                        "or for a DataFrame consumer of that topic", subscription, name)
+            log.warning(
+                "no consumer of subscription %r reads %s: the letters sent there wait for one with retry_enable, "
+                "or for a DataFrame consumer of that topic",
+                subscription,
+                name,
+            )

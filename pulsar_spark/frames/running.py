@@ -1,5 +1,6 @@
 """The consumers that run in this process: what a notebook's cell that is run again finds there, and what the end of the
 process ends."""
+
 import atexit
 import threading
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,4 +1,5 @@
 """Stats as a DataFrame, for notebooks and monitoring jobs; what each column means is said by ``views.stats.STATS``."""
+
 import os
 from collections.abc import Callable
 from datetime import datetime
@@ -11,12 +12,19 @@ from pulsar_spark.storage.topics import list_topics, read_topic
 from pulsar_spark.views.stats import STATS, Observation, stats_rows
 
 
-def stats(spark: SparkSession, root: str | os.PathLike, topic: str | None = None, *, clock: Callable[[], datetime] = utc_now) -> DataFrame:
-    """One row per topic partition, subscription on it and consumer of that, as they are now; of one topic or of the whole root.
+def stats(
+    spark: SparkSession, root: str | os.PathLike, topic: str | None = None, *, clock: Callable[[], datetime] = utc_now
+) -> DataFrame:
+    """One row per topic partition, subscription on it and consumer of that, as they are now; of one topic or of the
+    whole root.
 
-    The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute before the clock's time. No broker is
-    needed.
+    The row of a topic partition has no subscription, that of a subscription no consumer. Rates are those of the minute
+    before the clock's time. No broker is needed.
     """
     layout = Layout(root)
-    topics = [read_topic(layout, topic)] if topic else [found for pair in layout.namespaces() for found in list_topics(layout, *pair)]
+    topics = (
+        [read_topic(layout, topic)]
+        if topic
+        else [found for pair in layout.namespaces() for found in list_topics(layout, *pair)]
+    )
     return spark.createDataFrame(STATS.rows(stats_rows(Observation(layout, clock()), topics)))

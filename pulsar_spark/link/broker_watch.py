@@ -1,7 +1,9 @@
 """Is a broker there? What the bundle's lease says, looked at once a second, and said when it changes.
 
-Requests go to a table and wait there, so a client without a broker works on in silence; whoever waits for a message should know why none comes.
+Requests go to a table and wait there, so a client without a broker works on in silence; whoever waits for a message
+should know why none comes.
 """
+
 import logging
 import time
 from collections.abc import Callable
@@ -48,14 +50,31 @@ class BrokerWatch:
             return
         if self._holder is None:
             if before is not None:
-                self._logger.warning("the broker %s of root %r is gone: nothing is delivered and nothing is answered until one is back; requests wait; "
-                                     "start one with pulsar-spark broker --root %s", before.broker_id, str(self._root), self._root)
+                self._logger.warning(
+                    "the broker %s of root %r is gone: nothing is delivered and nothing is answered until one is "
+                    "back; requests wait; "
+                    "start one with pulsar-spark broker --root %s",
+                    before.broker_id,
+                    str(self._root),
+                    self._root,
+                )
             elif self._was_there is None:
-                self._logger.warning("no broker serves root %r: nothing is delivered and nothing is answered until one does; start one with "
-                                     "pulsar-spark broker --root %s", str(self._root), self._root)
+                self._logger.warning(
+                    "no broker serves root %r: nothing is delivered and nothing is answered until one does; start "
+                    "one with "
+                    "pulsar-spark broker --root %s",
+                    str(self._root),
+                    self._root,
+                )
         elif before is None:
-            self._logger.info("%s to broker %s of root %r", "connected" if self._was_there is None else "connected again", self._holder.broker_id,
-                              str(self._root))
+            self._logger.info(
+                "%s to broker %s of root %r",
+                "connected" if self._was_there is None else "connected again",
+                self._holder.broker_id,
+                str(self._root),
+            )
         elif before.broker_id != self._holder.broker_id:
-            self._logger.info("broker %s of root %r took over from %s", self._holder.broker_id, str(self._root), before.broker_id)
+            self._logger.info(
+                "broker %s of root %r took over from %s", self._holder.broker_id, str(self._root), before.broker_id
+            )
         self._was_there = self._holder is not None

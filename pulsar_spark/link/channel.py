@@ -1,11 +1,13 @@
-"""The line between a client and the broker: one background thread that writes ``requests`` and follows ``cursor_ledger``.
+"""The line between a client and the broker: one background thread that writes ``requests`` and follows
+``cursor_ledger``.
 
-Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow, acknowledgements) start a commit at most every
-50 ms (see request_writer).
-In: every commit of the broker is one round, whose rows go to those they concern (see inbox). A client that says nothing else says that it is alive, three times
-in the time its lease lasts.
-Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who waits or asks is told.
+Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow,
+acknowledgements) start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round,
+whose rows go to those they concern (see inbox). A client that says nothing else says that it is alive, three times in
+the time its lease lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the thread,
+and everybody who waits or asks is told.
 """
+
 import functools
 import heapq
 import itertools
@@ -33,10 +35,18 @@ SPACING = 0.05
 
 
 class Channel(Worker):
-    """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a sign of life."""
+    """One per client. ``clock`` counts seconds and never goes back; ``lease_ms`` is how long the broker waits for a
+    sign of life."""
 
-    def __init__(self, layout: Layout, client_id: str, clock: Callable[[], float] = time.monotonic, *, lease_ms: int = LEASE_MS,
-                 logger: logging.Logger | None = None):
+    def __init__(
+        self,
+        layout: Layout,
+        client_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lease_ms: int = LEASE_MS,
+        logger: logging.Logger | None = None,
+    ):
         super().__init__(f"client-{client_id}", threading.Condition())
         self._root = layout.root
         self._path = layout.broker_table(CURSOR_LEDGER.name)
@@ -65,11 +75,18 @@ class Channel(Worker):
 
     # What consumers ask for, from any thread.
 
-    def submit(self, rows: list[dict], *, is_urgent: bool = False, committed: Callable[[int], None] | None = None,
-               replied: dict[str, Callable[[Reply], None]] | None = None) -> None:
+    def submit(
+        self,
+        rows: list[dict],
+        *,
+        is_urgent: bool = False,
+        committed: Callable[[int], None] | None = None,
+        replied: dict[str, Callable[[Reply], None]] | None = None,
+    ) -> None:
         """Send *rows* in one commit, in order.
 
-        *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that gets a reply.
+        *committed* is told the version, -1 if the line went down before; *replied* has a callback per request id that
+        gets a reply.
         """
         with self._condition:
             if self._failure is not None:
@@ -82,7 +99,8 @@ class Channel(Worker):
             self._condition.notify_all()
 
     def ask(self, rows: list[dict], timeout: float, committed: Callable[[int], None] | None = None) -> list[Reply]:
-        """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout* seconds."""
+        """Send *rows* and wait for the replies to all of them; :class:`Timeout` when one is missing after *timeout*
+        seconds."""
         rows, replies = valid_for(rows, timeout), {}
         all_there = threading.Event()
 
@@ -91,7 +109,11 @@ class Channel(Worker):
             if len(replies) == len(rows):
                 all_there.set()
 
-        self.submit(rows, committed=committed, replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows})
+        self.submit(
+            rows,
+            committed=committed,
+            replied={row["request_id"]: functools.partial(replied, row["request_id"]) for row in rows},
+        )
         try:
             is_answered = interrupts.until(all_there.wait, timeout)
         finally:
@@ -99,7 +121,10 @@ class Channel(Worker):
                 for row in rows:
                     self._inbox.waiting.pop(row["request_id"], None)
         if not is_answered:
-            raise Timeout(f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark broker --root {self._root}")
+            raise Timeout(
+                f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark "
+                f"broker --root {self._root}"
+            )
         return [replies[row["request_id"]] for row in rows]
 
     def post(self, rows: list[dict], timeout: float) -> None:
@@ -116,7 +141,10 @@ class Channel(Worker):
             if versions[0] < 0:
                 raise self._failure
         else:
-            raise Timeout(f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its lock, or the disk is slow")
+            raise Timeout(
+                f"{self._requests.path!r} could not be written within {timeout:g} s: another process holds its "
+                "lock, or the disk is slow"
+            )
 
     def attach(self, consumer_id: str, topic: str, partition: int, subscriber: Subscriber) -> None:
         """Dispatch to *subscriber* what the broker has for the consumer on this partition."""
@@ -139,7 +167,8 @@ class Channel(Worker):
             callback(Reply(failure, None))
 
     def gather(self, source: Callable[[], list[dict]], delay: float, *, is_urgent: bool = False) -> None:
-        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if that is urgent."""
+        """Ask *source* for its rows *delay* seconds from now, or with the next commit if that is sooner; at once if
+        that is urgent."""
         with self._condition:
             self._is_urgent |= is_urgent
             due = self._clock() + delay
@@ -225,7 +254,9 @@ class Channel(Worker):
         with self._condition:
             now = self._clock()
             is_spaced = now >= self._last_commit + SPACING or self._is_stopping
-            is_due = self._is_urgent or (is_spaced and (self._outbox or any(due <= now for due in self._sources.values())))
+            is_due = self._is_urgent or (
+                is_spaced and (self._outbox or any(due <= now for due in self._sources.values()))
+            )
             is_silent = self._inbox.has_consumers and now >= self._last_commit + self.lease_ms / 3000
             if not is_due and not is_silent:
                 return

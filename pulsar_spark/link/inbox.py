@@ -1,9 +1,10 @@
 """Who in this client hears what of a round.
 
-Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery says which requests its round had
-read, so that a consumer can tell one that crossed a request of its own. Everything here is called by the channel, which holds its lock for what changes
-the tables.
+Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery
+says which requests its round had read, so that a consumer can tell one that crossed a request of its own. Everything
+here is called by the channel, which holds its lock for what changes the tables.
 """
+
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -12,8 +13,28 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
 
-COLUMNS = ["kind", "topic", "topic_id", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "round", "redelivery_count",
-           "ack_set", "batch_size", "is_removed", "is_active", "request_id", "error", "text", "requests_version"]
+COLUMNS = [
+    "kind",
+    "topic",
+    "topic_id",
+    "partition",
+    "subscription",
+    "first",
+    "last",
+    "status",
+    "consumer_id",
+    "delivery_round",
+    "round",
+    "redelivery_count",
+    "ack_set",
+    "batch_size",
+    "is_removed",
+    "is_active",
+    "request_id",
+    "error",
+    "text",
+    "requests_version",
+]
 
 
 class Reply(NamedTuple):
@@ -83,7 +104,9 @@ class Inbox:
         for row in rows.filter(pc.and_not(pc.or_(is_mine, pc.equal(kind, "round")), is_older)).to_pylist():
             if row["kind"] in found:
                 found[row["kind"]].append(row)
-        requests_version = max((row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1)
+        requests_version = max(
+            (row["requests_version"] for row in found["round"] if row["requests_version"] is not None), default=-1
+        )
         for row in found["reply"]:
             if row["request_id"] is None and row["text"] == "reset" and (subscriber := self._subscriber(row)):
                 subscriber.on_reset()
@@ -98,7 +121,11 @@ class Inbox:
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
         for row in found["range"]:
-            if row["status"] == "pending" and row["delivery_round"] is not None and (subscriber := self._subscriber(row)):
+            if (
+                row["status"] == "pending"
+                and row["delivery_round"] is not None
+                and (subscriber := self._subscriber(row))
+            ):
                 subscriber.on_delivery(row, requests_version)
 
     def _subscriber(self, row: dict) -> Subscriber | None:

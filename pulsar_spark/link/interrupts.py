@@ -1,11 +1,13 @@
 """Ctrl-C in a call that waits: it raises :class:`Interrupted`, whichever thread waits.
 
-Rule: ``waitForAsyncValue`` of the ``pulsar`` package, which looks for signals while it waits and turns what their handlers raise into Interrupted. Python runs
-handlers on the main thread alone, so the package's other threads wait on; here they are told too: the handler of SIGINT counts, and threads that wait look at
-the count ten times a second. It takes the place of Python's own handler only, does what that does besides, and goes with the last client. Where the
-application has a handler of its own nothing is counted; a KeyboardInterrupt that it raises while the main thread waits is an Interrupted too, and a main
-thread that ended with one (its client may be of another thread) counts as Ctrl-C.
+Rule: ``waitForAsyncValue`` of the ``pulsar`` package, which looks for signals while it waits and turns what their
+handlers raise into Interrupted. Python runs handlers on the main thread alone, so the package's other threads wait on;
+here they are told too: the handler of SIGINT counts, and threads that wait look at the count ten times a second. It
+takes the place of Python's own handler only, does what that does besides, and goes with the last client. Where the
+application has a handler of its own nothing is counted; a KeyboardInterrupt that it raises while the main thread waits
+is an Interrupted too, and a main thread that ended with one (its client may be of another thread) counts as Ctrl-C.
 """
+
 import signal
 import sys
 import threading
@@ -23,7 +25,8 @@ _lock = threading.Lock()
 
 
 class _Here(threading.local):
-    """What a thread knows: the count it was told last, and whether it is one of the package's own, which no Ctrl-C is for."""
+    """What a thread knows: the count it was told last, and whether it is one of the package's own, which no Ctrl-C is
+    for."""
 
     def __init__(self):
         self.seen, self.is_ours = _count, False
@@ -43,7 +46,10 @@ def listen() -> None:
     global _clients
     with _lock:
         _clients += 1
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
         signal.signal(signal.SIGINT, _on_interrupt)
 
 
@@ -53,7 +59,11 @@ def stop_listening() -> None:
     with _lock:
         _clients -= 1
         is_last = not _clients
-    if is_last and threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is _on_interrupt:
+    if (
+        is_last
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is _on_interrupt
+    ):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -73,9 +83,11 @@ def seen() -> int:
 
 
 def pause(attempt: Callable[[float | None], object], seconds: float | None, since: int) -> bool:
-    """Call *attempt*, a wait on a condition or event, with *seconds*, in other threads than the main one with a slice of them: what it gives.
+    """Call *attempt*, a wait on a condition or event, with *seconds*, in other threads than the main one with a slice
+    of them: what it gives.
 
-    :class:`Interrupted` when Ctrl-C was pressed after *since*. On the main thread the signal's handler ends the attempt.
+    :class:`Interrupted` when Ctrl-C was pressed after *since*. On the main thread the signal's handler ends the
+    attempt.
     """
     if _here.is_ours:
         return attempt(seconds)
@@ -103,6 +115,7 @@ def until(attempt: Callable[[float | None], object], seconds: float | None, sinc
 
 def join(thread: threading.Thread, seconds: float) -> None:
     """Wait for the end of a thread, *seconds* at most."""
+
     def attempt(left: float | None) -> bool:
         thread.join(left)
         return not thread.is_alive()

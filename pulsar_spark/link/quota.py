@@ -1,11 +1,14 @@
-"""The backlog quota, as a producer meets it: held back or refused while the broker says that the topic's backlog is exceeded (semantics 3.30).
+"""The backlog quota, as a producer meets it: held back or refused while the broker says that the topic's backlog is
+exceeded (semantics 3.30).
 
-What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded, and reads only the rounds since its last
-look, of these only who has which policy; without a broker nothing is ever exceeded.
+What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded,
+and reads only the rounds since its last look, of these only who has which policy; without a broker nothing is ever
+exceeded.
 
-A topic that is stopped (see storage.condition) takes nothing more, lest it is never delivered and nobody knows: the broker says that too, and at the same
-time the end of the topic's own log is looked at, for there may be no broker.
+A topic that is stopped (see storage.condition) takes nothing more, lest it is never delivered and nobody knows: the
+broker says that too, and at the same time the end of the topic's own log is looked at, for there may be no broker.
 """
+
 import time
 from collections.abc import Callable
 
@@ -35,9 +38,17 @@ _COLUMNS = ["kind", "topic", "properties", "is_snapshot"]
 
 
 class BacklogQuota:
-    """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same. A policy that was removed is None."""
+    """What the broker said last of one topic; for one producer, safe for threads: two that look at once read the same.
+    A policy that was removed is None."""
 
-    def __init__(self, layout: Layout, topic: Topic, *, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] | None = None):
+    def __init__(
+        self,
+        layout: Layout,
+        topic: Topic,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] | None = None,
+    ):
         self._name, self._namespace = str(topic.name), topic.name.namespace_name
         self._clock, self._wait = clock, wait
         self._path = layout.broker_table(CURSOR_LEDGER.name)
@@ -49,7 +60,8 @@ class BacklogQuota:
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
 
     def refusal(self, timeout: float, is_closed: Callable[[], bool] = lambda: False) -> PulsarSparkError | None:
-        """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most, or until the producer is closed."""
+        """None when a message may be published. Where producers are held it waits for that *timeout* seconds at most,
+        or until the producer is closed."""
         if self._clock() >= self._look_at:
             self._look()
         if self._stopped is not None:
@@ -57,13 +69,17 @@ class BacklogQuota:
         if not self._is_exceeded():
             return None
         if self._policy() == REFUSE:
-            return ProducerBlockedQuotaExceededException(f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
-                                                         "or raise the quota")
+            return ProducerBlockedQuotaExceededException(
+                f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
+                "or raise the quota"
+            )
         deadline, wait = self._clock() + timeout, self._wait or interrupts.sleeper()
         while self._is_exceeded() and not is_closed():
             if self._clock() >= deadline:
-                return ProducerBlockedQuotaExceededError(f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
-                                                         "catch up, or raise the quota")
+                return ProducerBlockedQuotaExceededError(
+                    f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
+                    "catch up, or raise the quota"
+                )
             wait(_POLL_SECONDS)
             self._look()
         return None
@@ -73,7 +89,9 @@ class BacklogQuota:
 
     def _policy(self) -> str:
         name = "backlog_quota_policy"
-        return self._policies.get((self._name, name)) or self._policies.get((self._namespace, name)) or str(POLICIES[name])
+        return (
+            self._policies.get((self._name, name)) or self._policies.get((self._namespace, name)) or str(POLICIES[name])
+        )
 
     def _look(self) -> None:
         self._look_at = self._clock() + LOOK_SECONDS
@@ -90,7 +108,8 @@ class BacklogQuota:
         self._stopped = self._what_stops()
 
     def _what_stops(self) -> str | None:
-        """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be mended since."""
+        """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be
+        mended since."""
         is_said = self._policies.get((self._name, TOPIC_STOPPED)) is not None
         try:
             known = read_latest(self._layout).numbered_until(self._topic.topic_id) if is_said else self._followed

@@ -2,6 +2,7 @@
 
 A commit whose outcome is unclear is looked up by its first request id and written again only if it is not there.
 """
+
 import time
 from collections.abc import Callable
 
@@ -31,7 +32,8 @@ class RequestWriter:
         return self._table.path
 
     def write(self, rows: list[dict]) -> int:
-        """The version that holds *rows*, in order; :class:`ConnectError` when the table is gone or cannot be written any more."""
+        """The version that holds *rows*, in order; :class:`ConnectError` when the table is gone or cannot be written
+        any more."""
         table = REQUESTS.rows(rows)
         while True:
             try:

@@ -1,9 +1,10 @@
 """Asking the broker and waiting for its answer, without a JVM.
 
-Requests are appended to the bundle's ``requests`` table in one commit, so that a round sees all of them or none; their replies are rows of the commit of
-``cursor_ledger`` that decided them. A request says until when it holds, a little less long than its answer is waited for, so one that failed with Timeout is
-not carried out later.
+Requests are appended to the bundle's ``requests`` table in one commit, so that a round sees all of them or none; their
+replies are rows of the commit of ``cursor_ledger`` that decided them. A request says until when it holds, a little less
+long than its answer is waited for, so one that failed with Timeout is not carried out later.
 """
+
 import time
 import uuid
 
@@ -28,7 +29,8 @@ class Requester:
         self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
 
     def ask(self, requests: list[dict]) -> list[dict]:
-        """The reply rows to *requests*, in their order; the first refusal is raised under its own name, :class:`Timeout` when no broker answers."""
+        """The reply rows to *requests*, in their order; the first refusal is raised under its own name,
+        :class:`Timeout` when no broker answers."""
         if not requests:
             return []
         log = TableLog(self.layout.broker_table(CURSOR_LEDGER.name))
@@ -38,7 +40,9 @@ class Requester:
         try:
             AppendTable(table).append(REQUESTS.rows(rows))
         except FileNotFoundError:
-            raise NotARoot(f"root {str(self.layout.root)!r} has no broker tables: start a broker on it or create a topic first") from None
+            raise NotARoot(
+                f"root {str(self.layout.root)!r} has no broker tables: start a broker on it or create a topic first"
+            ) from None
         replies = self._replies(log, seen, [row["request_id"] for row in rows])
         for reply in replies:
             if reply["error"]:
@@ -56,8 +60,10 @@ class Requester:
                         missing.remove(reply["request_id"])
                         found[reply["request_id"]] = reply
             elif time.monotonic() > deadline:
-                raise Timeout(f"no broker answered within {self.timeout_seconds:g} s on root {str(self.layout.root)!r}: "
-                              f"start one with 'pulsar-spark broker --root {self.layout.root}'")
+                raise Timeout(
+                    f"no broker answered within {self.timeout_seconds:g} s on root {str(self.layout.root)!r}: "
+                    f"start one with 'pulsar-spark broker --root {self.layout.root}'"
+                )
             else:
                 sleep(POLL_SECONDS)
         return [found[request_id] for request_id in request_ids]
@@ -73,6 +79,9 @@ def require_root(layout: Layout) -> None:
     try:
         read_definition(layout.broker_table(CURSOR_LEDGER.name))
     except FileNotFoundError:
-        raise NotARoot(f"root {str(layout.root)!r} is not a root of pulsar_spark: create a topic or start a broker there, or give another root") from None
+        raise NotARoot(
+            f"root {str(layout.root)!r} is not a root of pulsar_spark: create a topic or start a broker there, or "
+            "give another root"
+        ) from None
     except OSError as error:
         raise NotARoot(f"root {str(layout.root)!r} cannot be read: {error}; give another root") from error

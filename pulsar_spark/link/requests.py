@@ -2,6 +2,7 @@
 
 A request id is ``<client id>-<number>`` with the number padded, so that the ids of one commit sort as they were made.
 """
+
 import itertools
 import time
 from datetime import datetime, timezone
@@ -9,11 +10,14 @@ from datetime import datetime, timezone
 from pulsar_spark.table_specs import VALID_UNTIL
 
 LEASE_MS = 30_000
-EXPIRING = frozenset({"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"})
-"""Kinds of requests that say until when they hold, where somebody waits for the answer. What is said of deliveries holds whenever it is read."""
+EXPIRING = frozenset(
+    {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
+)
+"""Kinds of requests that say until when they hold, where somebody waits for the answer. What is said of deliveries
+holds whenever it is read."""
 
 ANSWER_SECONDS = 1.0
-LATEST_MS = 10 ** 15
+LATEST_MS = 10**15
 
 
 class RequestMaker:
@@ -25,14 +29,25 @@ class RequestMaker:
 
     def make(self, kind: str, **columns) -> dict:
         """One row; columns left out are null."""
-        return {"request_id": f"{self.client_id}-{next(self._numbers):012d}", "kind": kind, "client_id": self.client_id,
-                "request_time": datetime.now(timezone.utc), **columns}
+        return {
+            "request_id": f"{self.client_id}-{next(self._numbers):012d}",
+            "kind": kind,
+            "client_id": self.client_id,
+            "request_time": datetime.now(timezone.utc),
+            **columns,
+        }
 
 
 def valid_for(rows: list[dict], timeout: float) -> list[dict]:
-    """*rows* whose answers somebody waits for so many seconds, with the instant from which the broker refuses them: what failed with Timeout must not be done
-    later. That is a little before the wait ends, so that the answer to what was done at the last moment is still heard."""
+    """*rows* whose answers somebody waits for so many seconds, with the instant from which the broker refuses them:
+    what failed with Timeout must not be done later. That is a little before the wait ends, so that the answer to what
+    was done at the last moment is still heard."""
     until = time.time() + timeout - min(ANSWER_SECONDS, timeout / 10)
     if until * 1000 > LATEST_MS:
         return rows
-    return [dict(row, properties={**(row.get("properties") or {}), VALID_UNTIL: str(int(until * 1000))}) if row["kind"] in EXPIRING else row for row in rows]
+    return [
+        dict(row, properties={**(row.get("properties") or {}), VALID_UNTIL: str(int(until * 1000))})
+        if row["kind"] in EXPIRING
+        else row
+        for row in rows
+    ]

@@ -1,4 +1,5 @@
 """One background thread, which is told through a condition to come to an end."""
+
 import threading
 from abc import ABC, abstractmethod
 
@@ -6,7 +7,8 @@ from pulsar_spark.link import interrupts
 
 
 class Worker(ABC):
-    """Runs :meth:`_run` on a thread of its own from :meth:`_start` on; a run that looks at ``_is_stopping`` whenever it is notified ends by itself."""
+    """Runs :meth:`_run` on a thread of its own from :meth:`_start` on; a run that looks at ``_is_stopping`` whenever it
+    is notified ends by itself."""
 
     def __init__(self, name: str, condition: threading.Condition):
         self._condition, self._is_stopping = condition, False

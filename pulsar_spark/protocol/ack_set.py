@@ -6,6 +6,7 @@ tuple is "nothing left": the entry is acknowledged. No ack set at all (None, in 
 these functions do not take: start from :func:`full`. Each takes time in proportion to the words it is given, however
 many; :func:`fits` says whether they are as many as an entry can have.
 """
+
 from collections.abc import Iterable
 from itertools import islice
 
@@ -75,8 +76,13 @@ def indexes(words: Iterable[int]) -> tuple[int, ...]:
     >>> indexes((5, 1))
     (0, 2, 64)
     """
-    return tuple(WORD_BITS * number + bit for number, word in enumerate(words) if word for bit in range(WORD_BITS)
-                 if word >> bit & 1)
+    return tuple(
+        WORD_BITS * number + bit
+        for number, word in enumerate(words)
+        if word
+        for bit in range(WORD_BITS)
+        if word >> bit & 1
+    )
 
 
 def clear(words: Iterable[int], index: int) -> AckSet:
@@ -109,11 +115,13 @@ def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:
 def replaced_by_cumulative(kept: Iterable[int], given: Iterable[int]) -> AckSet:
     """What stays of an entry when a cumulative acknowledgement brings *given* for it (3.20).
 
-    Pulsar does not intersect here: the given set takes the kept one's place if its first unacknowledged index is larger, and is ignored if not.
-    An empty given set means that the entry is acknowledged.
+    Pulsar does not intersect here: the given set takes the kept one's place if its first unacknowledged index is
+    larger, and is ignored if not. An empty given set means that the entry is acknowledged.
 
-    >>> replaced_by_cumulative(of_indexes([0, 3]), of_indexes([2, 3])), replaced_by_cumulative(of_indexes([3]), of_indexes([2, 3]))
-    ((12,), (8,))
+    >>> replaced_by_cumulative(of_indexes([0, 3]), of_indexes([2, 3]))
+    (12,)
+    >>> replaced_by_cumulative(of_indexes([3]), of_indexes([2, 3]))
+    (8,)
     """
     kept, given = trimmed(kept), trimmed(given)
     if is_empty(kept) or is_empty(given):
@@ -141,8 +149,7 @@ def first_unacked(words: Iterable[int]) -> int:
     >>> first_unacked((0, 4)), first_unacked(())
     (66, -1)
     """
-    return next((WORD_BITS * number + (word & -word).bit_length() - 1 for number, word in enumerate(words) if word),
-                -1)
+    return next((WORD_BITS * number + (word & -word).bit_length() - 1 for number, word in enumerate(words) if word), -1)
 
 
 def trimmed(words: Iterable[int]) -> AckSet:
@@ -161,8 +168,9 @@ def _to_bits(words: Iterable[int]) -> int:
 def _to_words(bits: int) -> AckSet:
     size = -(-bits.bit_length() // WORD_BITS) * _WORD_BYTES
     content = bits.to_bytes(size, "little")
-    return tuple(int.from_bytes(content[at:at + _WORD_BYTES], "little", signed=True)
-                 for at in range(0, size, _WORD_BYTES))
+    return tuple(
+        int.from_bytes(content[at : at + _WORD_BYTES], "little", signed=True) for at in range(0, size, _WORD_BYTES)
+    )
 
 
 def _signed(word: int) -> int:

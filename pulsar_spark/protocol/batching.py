@@ -1,17 +1,20 @@
 """Batching: which messages of a producer share an entry.
 
-Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. Messages for one partition gather until there are so many, they
-are so large, the oldest has waited so long, or somebody flushes. Key-based batching keeps one open batch per key and closes all of them together, in
-the order of their first messages. A delayed message is never batched: it closes what is open, so that the order of sending stays, and goes alone. A batch
-that closes with one message is that message, not a batch.
+Rule: BatchMessageContainer and BatchMessageKeyBasedContainer of Pulsar's clients. Messages for one partition gather
+until there are so many, they are so large, the oldest has waited so long, or somebody flushes. Key-based batching keeps
+one open batch per key and closes all of them together, in the order of their first messages. A delayed message is never
+batched: it closes what is open, so that the order of sending stays, and goes alone. A batch that closes with one
+message is that message, not a batch.
 """
+
 from typing import Generic, TypeVar
 
 M = TypeVar("M")
 
 
 class BatchContainer(Generic[M]):
-    """The open batches of one partition. ``opened_at`` is the time of the oldest message in them, None while there is none.
+    """The open batches of one partition. ``opened_at`` is the time of the oldest message in them, None while there is
+    none.
 
     >>> container = BatchContainer(max_messages=2, max_bytes=100)
     >>> [container.add(message, 1, None, now=0) for message in "abc"], container.close()
@@ -29,7 +32,8 @@ class BatchContainer(Generic[M]):
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
         """Put *message* of *size* bytes into its batch; the batches that closed thereby, oldest first.
 
-        A message that does not fit the size limit any more closes what is open and starts anew; one that is larger by itself goes alone.
+        A message that does not fit the size limit any more closes what is open and starts anew; one that is larger by
+        itself goes alone.
         """
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         self._batches.setdefault(key if self._is_key_based else None, []).append(message)

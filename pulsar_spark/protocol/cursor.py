@@ -1,8 +1,10 @@
 """A cursor's state as ranges of positions, and the arithmetic of mark-delete.
 
-Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each range says what became of its entries;
-positions at or above the read position that no range names were never delivered. Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
+Rules: ManagedCursorImpl; semantics 3.15-3.19, 3.26-3.28. Positions up to mark-delete are acknowledged; above it each
+range says what became of its entries; positions at or above the read position that no range names were never delivered.
+Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
+
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,7 +16,8 @@ DEAD = "dead"
 
 
 class Range(NamedTuple):
-    """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply are None."""
+    """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
+    are None."""
 
     first: int
     last: int
@@ -41,7 +44,8 @@ class Range(NamedTuple):
 def united(ranges: Iterable[Range]) -> list[Range]:
     """*ranges* (by position), those that adjoin and agree as one.
 
-    >>> [(held.first, held.last) for held in united([Range(1, 2, "acknowledged"), Range(3, 3, "acknowledged"), Range(5, 5, "acknowledged")])]
+    >>> ranges = [Range(1, 2, "acknowledged"), Range(3, 3, "acknowledged"), Range(5, 5, "acknowledged")]
+    >>> [(held.first, held.last) for held in united(ranges)]
     [(1, 3), (5, 5)]
     """
     found: list[Range] = []
@@ -54,7 +58,8 @@ def united(ranges: Iterable[Range]) -> list[Range]:
 
 
 def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:
-    """Mark-delete after it has run over the acknowledged ranges that adjoin it, and how many of *ranges* (by position) it passed (3.17).
+    """Mark-delete after it has run over the acknowledged ranges that adjoin it, and how many of *ranges* (by position)
+    it passed (3.17).
 
     >>> take_acknowledged(4, [Range(5, 7, "acknowledged"), Range(8, 9, "pending")])
     (7, 1)
@@ -67,8 +72,11 @@ def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, i
     return mark_delete, passed
 
 
-def unacknowledged(mark_delete: int, end: int, ranges: Iterable[Range]) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
-    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and what of each entry's batch is left, None = all.
+def unacknowledged(
+    mark_delete: int, end: int, ranges: Iterable[Range]
+) -> Iterator[tuple[int, int, tuple[int, ...] | None]]:
+    """The backlog between *mark_delete* and *end* under *ranges* (by position): first, last and what of each entry's
+    batch is left, None = all.
 
     >>> list(unacknowledged(0, 9, [Range(2, 3, "acknowledged"), Range(5, 5, "pending", ack_set=(2,), batch_size=2)]))
     [(1, 1, None), (4, 4, None), (5, 5, (2,)), (6, 8, None)]
@@ -87,7 +95,8 @@ def unacknowledged(mark_delete: int, end: int, ranges: Iterable[Range]) -> Itera
 
 
 def skip_unacked(mark_delete: int, end: int, acknowledged: Iterable[tuple[int, int]], entries: int) -> int:
-    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end* at most (3.27).
+    """Where mark-delete comes to when *entries* that are not acknowledged are skipped; the last position before *end*
+    at most (3.27).
 
     *acknowledged* are ranges by first position, overlapping or not.
 

@@ -1,12 +1,15 @@
 """Failover: the order of a subscription's consumers, and which of them is active.
 
-Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0 first), then by name as Java compares
-strings (by UTF-16 code unit), then by joining. Only the best priority present takes part. On partition i of a partitioned topic the
-i-th of them is active, counted round; a topic without partitions is placed on a hash ring of 100 points per consumer, so that many such topics
-spread over the consumers. A topic whose own name ends in ``-partition-N`` is a partition.
+Rules: AbstractDispatcherSingleActiveConsumer, semantics 2.7-2.10. Consumers are ordered by priority level (0 first),
+then by name as Java compares strings (by UTF-16 code unit), then by joining. Only the best priority present takes part.
+On partition i of a partitioned topic the i-th of them is active, counted round; a topic without partitions is placed on
+a hash ring of 100 points per consumer, so that many such topics spread over the consumers. A topic whose own name ends
+in ``-partition-N`` is a partition.
 
-Left out: the second that a new active consumer waits before it receives (2.11); that is the broker's, which has the clock.
+Left out: the second that a new active consumer waits before it receives (2.11); that is the broker's, which has the
+clock.
 """
+
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,14 +32,16 @@ class Consumer(NamedTuple):
 def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
     """*consumers* in the order that Failover counts them.
 
-    >>> [c.name for c in sort_consumers([Consumer("1", "b"), Consumer("2", "a"), Consumer("3", "B"), Consumer("4", "A", 1)])]
+    >>> consumers = [Consumer("1", "b"), Consumer("2", "a"), Consumer("3", "B"), Consumer("4", "A", 1)]
+    >>> [consumer.name for consumer in sort_consumers(consumers)]
     ['B', 'a', 'b', 'A']
     """
     return sorted(consumers, key=lambda c: (c.priority_level, _utf16(c.name), c.join_order))
 
 
 def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
-    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name* its full name.
+    """The consumer that receives, None without any. *partition_index* is -1 on a topic without partitions, *topic_name*
+    its full name.
 
     >>> both = [Consumer("1", "a"), Consumer("2", "b")]
     >>> active_consumer(both, partition_index=3, topic_name="persistent://public/default/t-partition-3").name
@@ -52,8 +57,13 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
 
 
 def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
-    """Of the consumers' points on the ring the first at or after the topic's, or the ring's first. On one point the later consumer wins."""
-    ring = {sticky_key_hash(f"{consumer.name}{i}".encode()): consumer for consumer in best for i in range(POINTS_PER_CONSUMER)}
+    """Of the consumers' points on the ring the first at or after the topic's, or the ring's first. On one point the
+    later consumer wins."""
+    ring = {
+        sticky_key_hash(f"{consumer.name}{i}".encode()): consumer
+        for consumer in best
+        for i in range(POINTS_PER_CONSUMER)
+    }
     points = sorted(ring)
     place = bisect_left(points, sticky_key_hash(topic_name.encode("utf-8")))
     return ring[points[place % len(points)]]

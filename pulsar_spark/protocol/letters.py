@@ -1,9 +1,10 @@
 """Dead and retry letters: their topics' names and what they say of the message they carry.
 
-Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key, ordering key, properties and event time
-of the original, and says where it came from, why it is here and after how many attempts. Properties that name the origin are set only where absent, so that
-they name the first one.
+Rules: ConsumerImpl, ConsumerBuilderImpl, RetryMessageUtil; semantics 4.22-4.31 with 0.5 and 0.27: a letter keeps key,
+ordering key, properties and event time of the original, and says where it came from, why it is here and after how many
+attempts. Properties that name the origin are set only where absent, so that they name the first one.
 """
+
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,9 +19,11 @@ ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID_LEGACY = "ORIGIN_MESSAGE_ID", "ORIGIN_MESSA
 RECONSUME_TIMES, DELAY_TIME = "RECONSUMETIMES", "DELAY_TIME"
 CAUSE, ATTEMPTS = "DEAD_LETTER_CAUSE", "DEAD_LETTER_ATTEMPTS"
 REPLAYS = "DEAD_LETTER_REPLAYS"
-"""How often a message was sent back out of a dead letter topic; it stays with the message, through retries and into its next dead letter."""
+"""How often a message was sent back out of a dead letter topic; it stays with the message, through retries and into its
+next dead letter."""
 BOOKKEEPING = (CAUSE, ATTEMPTS, RECONSUME_TIMES, DELAY_TIME)
-"""What a letter says of its own way here. A message sent back starts without it; the properties that name the first origin stay."""
+"""What a letter says of its own way here. A message sent back starts without it; the properties that name the first
+origin stay."""
 
 CAUSE_REDELIVERED = "max_redeliver_count"
 CAUSE_RECONSUMED = "max_reconsume_times"
@@ -39,7 +42,8 @@ _OWN = "property."
 
 
 class ReconsumeLater(NamedTuple):
-    """What a ``reconsume_later`` request says beside the entry it names: the letter, whose properties are final, and of which message of a batch it is."""
+    """What a ``reconsume_later`` request says beside the entry it names: the letter, whose properties are final, and of
+    which message of a batch it is."""
 
     letter_topic: str
     properties: Mapping[str, str]
@@ -59,19 +63,31 @@ class ReconsumeLater(NamedTuple):
         >>> reconsume_later_of(asked.request_properties()) == asked
         True
         """
-        said = {name: value for name, value in self._asdict().items() if name != "properties" and value is not None and value is not False}
+        said = {
+            name: value
+            for name, value in self._asdict().items()
+            if name != "properties" and value is not None and value is not False
+        }
         written = {name: "true" if value is True else str(value) for name, value in said.items()}
         return {**written, **{_OWN + name: value for name, value in self.properties.items()}}
 
 
 def reconsume_later_of(properties: Mapping[str, str]) -> ReconsumeLater:
-    """The request with these properties; :class:`InvalidConfiguration` for what none can have. Others than its own are passed over."""
+    """The request with these properties; :class:`InvalidConfiguration` for what none can have. Others than its own are
+    passed over."""
     if not properties.get("letter_topic"):
         raise InvalidConfiguration("reconsume_later: name the letter topic")
     own = {name.removeprefix(_OWN): value for name, value in properties.items() if name.startswith(_OWN)}
-    return ReconsumeLater(properties["letter_topic"], own, properties.get("is_dead") == "true", properties.get("is_cumulative") == "true",
-                          _number(properties, "batch_index"), _number(properties, "deliver_at_ms"), properties.get("producer_name"),
-                          properties.get("initial_subscription_name"))
+    return ReconsumeLater(
+        properties["letter_topic"],
+        own,
+        properties.get("is_dead") == "true",
+        properties.get("is_cumulative") == "true",
+        _number(properties, "batch_index"),
+        _number(properties, "deliver_at_ms"),
+        properties.get("producer_name"),
+        properties.get("initial_subscription_name"),
+    )
 
 
 def _number(properties: Mapping[str, str], name: str) -> int | None:
@@ -112,14 +128,28 @@ def retry_letter_topic(topic: str, subscription: str) -> str:
     return f"{topic}-{subscription}{RETRY_SUFFIX}"
 
 
-def origin_properties(properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str) -> dict[str, str]:
+def origin_properties(
+    properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str
+) -> dict[str, str]:
     """*properties* with the origin added where it is not named yet (4.24)."""
-    return {REAL_TOPIC: topic, REAL_SUBSCRIPTION: subscription, ORIGIN_MESSAGE_ID: message_id, ORIGIN_MESSAGE_ID_LEGACY: message_id, **properties}
+    return {
+        REAL_TOPIC: topic,
+        REAL_SUBSCRIPTION: subscription,
+        ORIGIN_MESSAGE_ID: message_id,
+        ORIGIN_MESSAGE_ID_LEGACY: message_id,
+        **properties,
+    }
 
 
-def dead_letter_properties(properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, cause: str, attempts: int) -> dict[str, str]:
+def dead_letter_properties(
+    properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, cause: str, attempts: int
+) -> dict[str, str]:
     """Properties of a dead letter: the original's, its origin, and what happened to it (4.28, 0.27)."""
-    return {**origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id), CAUSE: cause, ATTEMPTS: str(attempts)}
+    return {
+        **origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id),
+        CAUSE: cause,
+        ATTEMPTS: str(attempts),
+    }
 
 
 def reconsume_times(properties: Mapping[str, str]) -> int:
@@ -128,13 +158,25 @@ def reconsume_times(properties: Mapping[str, str]) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def retry_letter_properties(properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, delay_ms: int,
-                            custom: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Properties of the copy that goes to the retry letter topic (4.24): custom ones may name another origin and seed the counter, not set it.
+def retry_letter_properties(
+    properties: Mapping[str, str],
+    *,
+    topic: str,
+    subscription: str,
+    message_id: str,
+    delay_ms: int,
+    custom: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Properties of the copy that goes to the retry letter topic (4.24): custom ones may name another origin and seed
+    the counter, not set it.
 
-    >>> found = retry_letter_properties({"RECONSUMETIMES": "1"}, topic="t", subscription="s", message_id="(1,0,-1,-1)", delay_ms=5)
+    >>> delivery = dict(topic="t", subscription="s", message_id="(1,0,-1,-1)", delay_ms=5)
+    >>> found = retry_letter_properties({"RECONSUMETIMES": "1"}, **delivery)
     >>> found["RECONSUMETIMES"], found["DELAY_TIME"], found["REAL_TOPIC"]
     ('2', '5', 't')
     """
-    merged = {**origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id), **(custom or {})}
+    merged = {
+        **origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id),
+        **(custom or {}),
+    }
     return {**merged, RECONSUME_TIMES: str(reconsume_times(merged) + 1), DELAY_TIME: str(max(delay_ms, 0))}

@@ -1,12 +1,15 @@
 """Message ids: where a message lies, printed, compared and serialized as the ``pulsar`` package does.
 
-An id is (ledger id, entry id, partition, batch index); -1 stands for "none" of the last two. Order is that of Pulsar's clients: by ledger, entry
-and batch index, so that a message outside a batch (-1) sorts before the messages of a batch of the same entry. The partition comes last: ids of
-two partitions have no order in Pulsar, here they get one so that sorting agrees with equality. Bytes are Pulsar's protobuf message
-``MessageIdData``: ledgerId = 1 and entryId = 2 (uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1).
+An id is (ledger id, entry id, partition, batch index); -1 stands for "none" of the last two. Order is that of Pulsar's
+clients: by ledger, entry and batch index, so that a message outside a batch (-1) sorts before the messages of a batch
+of the same entry. The partition comes last: ids of two partitions have no order in Pulsar, here they get one so that
+sorting agrees with equality. Bytes are Pulsar's protobuf message ``MessageIdData``: ledgerId = 1 and entryId = 2
+(uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1).
 
-Left out: the ids of chunked messages (first and last chunk) and the batch's ack set, which Pulsar keeps in the same message.
+Left out: the ids of chunked messages (first and last chunk) and the batch's ack set, which Pulsar keeps in the same
+message.
 """
+
 import re
 from collections.abc import Iterator
 from functools import total_ordering
@@ -55,7 +58,8 @@ class MessageId:
         return self._place[3]
 
     def topic_name(self) -> str | None:
-        """The topic, where it is known: a consumer of several topics needs it to tell whose id this is. No part of equality."""
+        """The topic, where it is known: a consumer of several topics needs it to tell whose id this is. No part of
+        equality."""
         return self._topic_name
 
     def of_topic(self, topic: str | None) -> "MessageId":
@@ -71,7 +75,9 @@ class MessageId:
         b'\\x08\\x05\\x10\\x07\\x18\\x03 \\x02'
         """
         values = ((1, self.ledger_id()), (2, self.entry_id()), (3, self.partition()), (4, self.batch_index()))
-        return b"".join(_varint(number << 3 | _VARINT) + _varint(value) for number, value in values if number < 3 or value != -1)
+        return b"".join(
+            _varint(number << 3 | _VARINT) + _varint(value) for number, value in values if number < 3 or value != -1
+        )
 
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
@@ -81,18 +87,29 @@ class MessageId:
         '(5,7,-1,-1)'
         """
         if not isinstance(message_id_bytes, (bytes, bytearray, memoryview)):
-            raise InvalidMessage(f"message id {message_id_bytes!r} is not bytes: give what MessageId.serialize() returned")
-        fields = {_ID_FIELDS[number]: value for number, value in _varint_fields(bytes(message_id_bytes)) if number in _ID_FIELDS}
+            raise InvalidMessage(
+                f"message id {message_id_bytes!r} is not bytes: give what MessageId.serialize() returned"
+            )
+        fields = {
+            _ID_FIELDS[number]: value
+            for number, value in _varint_fields(bytes(message_id_bytes))
+            if number in _ID_FIELDS
+        }
         if not {"ledger_id", "entry_id"} <= fields.keys():
-            raise InvalidMessage(f"message id {bytes(message_id_bytes)!r} lacks its ledger or entry: give what MessageId.serialize() returned")
+            raise InvalidMessage(
+                f"message id {bytes(message_id_bytes)!r} lacks its ledger or entry: give what "
+                "MessageId.serialize() returned"
+            )
         return MessageId(**fields).of_topic(topic)
 
     def __str__(self) -> str:
         return f"({self.ledger_id()},{self.entry_id()},{self.partition()},{self.batch_index()})"
 
     def __repr__(self) -> str:
-        return (f"MessageId(partition={self.partition()}, ledger_id={self.ledger_id()}, entry_id={self.entry_id()}, "
-                f"batch_index={self.batch_index()})")
+        return (
+            f"MessageId(partition={self.partition()}, ledger_id={self.ledger_id()}, entry_id={self.entry_id()}, "
+            f"batch_index={self.batch_index()})"
+        )
 
     def __eq__(self, other: object) -> bool:
         return self._place == other._place if isinstance(other, MessageId) else NotImplemented
@@ -105,14 +122,18 @@ class MessageId:
 
 
 def parse_message_id(text: str) -> MessageId:
-    """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``; :class:`InvalidMessage` for another text.
+    """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``;
+    :class:`InvalidMessage` for another text.
 
     >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)"))
     ('(5,7,-1,-1)', '(5,7,3,-1)')
     """
     found = _PRINTED.fullmatch(text.strip())
     if not found:
-        raise InvalidMessage(f"message id {text!r}: give ledger:entry, ledger:entry:partition or ledger:entry:partition:batch, such as 5:0:-1")
+        raise InvalidMessage(
+            f"message id {text!r}: give ledger:entry, ledger:entry:partition or ledger:entry:partition:batch, such "
+            "as 5:0:-1"
+        )
     ledger_id, entry_id, partition, batch_index = (-1 if number is None else int(number) for number in found.groups())
     return MessageId(partition, ledger_id, entry_id, batch_index)
 
@@ -142,7 +163,9 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             value %= _UINT64
             return (value - _UINT64 if value > _MAX_LONG else value), at
-    raise InvalidMessage(f"message id {data!r} holds a number of more than 64 bits: give what MessageId.serialize() returned")
+    raise InvalidMessage(
+        f"message id {data!r} holds a number of more than 64 bits: give what MessageId.serialize() returned"
+    )
 
 
 def _varint_fields(data: bytes) -> Iterator[tuple[int, int]]:
@@ -152,7 +175,9 @@ def _varint_fields(data: bytes) -> Iterator[tuple[int, int]]:
         key, at = _read_varint(data, at)
         number, wire_type = key >> 3, key & 7
         if number < 1 or wire_type not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-            raise InvalidMessage(f"message id {data!r} is not a protobuf message: give what MessageId.serialize() returned")
+            raise InvalidMessage(
+                f"message id {data!r} is not a protobuf message: give what MessageId.serialize() returned"
+            )
         if wire_type == _VARINT:
             value, at = _read_varint(data, at)
             yield number, value

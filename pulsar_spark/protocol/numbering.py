@@ -1,9 +1,11 @@
 """Numbering: which positions the entries of a publish commit get.
 
-Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry ids. So they follow from the log alone, and
-whoever reads the log comes to the same numbers. Entry ids are dense within write task and partition, hence a file's smallest id, largest id and row count
-tell its entries; only files that hold batches of unequal size must be looked into.
+Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry
+ids. So they follow from the log alone, and whoever reads the log comes to the same numbers. Entry ids are dense within
+write task and partition, hence a file's smallest id, largest id and row count tell its entries; only files that hold
+batches of unequal size must be looked into.
 """
+
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import groupby
@@ -39,7 +41,8 @@ class Run(NamedTuple):
 
 
 class PublishedFile(NamedTuple):
-    """What the log says of a file: entry ids first..last, rows, and the batch size where it is the same throughout (else None)."""
+    """What the log says of a file: entry ids first..last, rows, and the batch size where it is the same throughout
+    (else None)."""
 
     partition: int
     publish_id: str
@@ -56,11 +59,12 @@ class PublishedFile(NamedTuple):
     has_keys: bool
 
 
-def number_files(files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int],
-                 batch_sizes: Mapping[str, list[int]]) -> dict[int, list[Run]]:
-    """Runs per partition of one publish commit. *ends* gives the next position of each partition (0 where unknown), *batch_sizes* for the files
-    whose batches differ the size of every entry in order. :class:`NotAPublish` when rows and ids of a file do not fit together, or two
-    files of a partition have the same entries."""
+def number_files(
+    files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int], batch_sizes: Mapping[str, list[int]]
+) -> dict[int, list[Run]]:
+    """Runs per partition of one publish commit. *ends* gives the next position of each partition (0 where unknown),
+    *batch_sizes* for the files whose batches differ the size of every entry in order. :class:`NotAPublish` when rows
+    and ids of a file do not fit together, or two files of a partition have the same entries."""
     numbered: dict[int, list[Run]] = {}
     for file in sorted(files, key=lambda f: (f.partition, f.first_entry_id)):
         runs = numbered.setdefault(file.partition, [])
@@ -69,8 +73,23 @@ def number_files(files: Iterable[PublishedFile], *, ledger_id: int, ends: Mappin
         if runs and entry_id < runs[-1].first_entry_id + runs[-1].entries:
             raise NotAPublish(f"file {file.path!r}: entry {entry_id} is in another file too")
         for batch_size, entries in _batches(file, batch_sizes):
-            runs.append(Run(position, entries, batch_size, ledger_id, file.publish_id, entry_id, file.path, file.min_publish_time, file.max_publish_time,
-                            file.bytes, file.has_delayed, file.has_chunks, file.has_keys))
+            runs.append(
+                Run(
+                    position,
+                    entries,
+                    batch_size,
+                    ledger_id,
+                    file.publish_id,
+                    entry_id,
+                    file.path,
+                    file.min_publish_time,
+                    file.max_publish_time,
+                    file.bytes,
+                    file.has_delayed,
+                    file.has_chunks,
+                    file.has_keys,
+                )
+            )
             position, entry_id = position + entries, entry_id + entries
     return numbered
 
@@ -81,8 +100,13 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
         batches = [(size, len(list(same))) for size, same in groupby(batch_sizes[file.path])]
     else:
         batches = [(file.batch_size or 0, entries)]
-    is_whole = sum(count for _, count in batches) == entries and sum(size * count for size, count in batches) == file.rows
+    is_whole = (
+        sum(count for _, count in batches) == entries and sum(size * count for size, count in batches) == file.rows
+    )
     if not is_whole or any(size < 1 for size, _ in batches):
-        raise NotAPublish(f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}: "
-                           "entry ids must be dense; the file was not written by a producer of this package")
+        raise NotAPublish(
+            f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to "
+            f"{file.last_entry_id}: "
+            "entry ids must be dense; the file was not written by a producer of this package"
+        )
     return batches

@@ -1,8 +1,9 @@
 """Sets of positions, as disjoint ranges in order.
 
-Rule: LongPairRangeSet of ManagedCursorImpl. What requests name one by one becomes as few ranges as there are gaps, whatever order they come in; adding and
-asking take a binary search each.
+Rule: LongPairRangeSet of ManagedCursorImpl. What requests name one by one becomes as few ranges as there are gaps,
+whatever order they come in; adding and asking take a binary search each.
 """
+
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 

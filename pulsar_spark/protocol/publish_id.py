@@ -1,8 +1,10 @@
-"""Publish ids: one UUIDv7 per publish commit, so that ids sort by time and file statistics prune on them (RFC 9562, section 5.7).
+"""Publish ids: one UUIDv7 per publish commit, so that ids sort by time and file statistics prune on them (RFC 9562,
+section 5.7).
 
-Written without hyphens: 32 characters are all that Delta's file statistics keep of a text. The clock and the random bits are arguments, because
-this layer has neither.
+Written without hyphens: 32 characters are all that Delta's file statistics keep of a text. The clock and the random
+bits are arguments, because this layer has neither.
 """
+
 import uuid
 
 _RANDOM_BITS = 74

@@ -1,8 +1,9 @@
 """Redelivery backoff: how long an entry waits before it comes again, by how often it came again before.
 
-Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the multiplier times as long, whole milliseconds,
-up to the longest. The count is the one the message carries.
+Rule: MultiplierRedeliveryBackoff (semantics 4.12, 4.17): the first wait is the shortest, each further one is the
+multiplier times as long, whole milliseconds, up to the longest. The count is the one the message carries.
 """
+
 import math
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ class MultiplierRedeliveryBackoff:
 
     def __post_init__(self):
         if not 0 <= self.min_delay_ms <= self.max_delay_ms:
-            raise ValueError(f"min_delay_ms {self.min_delay_ms!r}, max_delay_ms {self.max_delay_ms!r}: give 0 <= shortest <= longest")
+            raise ValueError(
+                f"min_delay_ms {self.min_delay_ms!r}, max_delay_ms {self.max_delay_ms!r}: give 0 <= shortest <= longest"
+            )
         if not self.multiplier >= 1 or math.isinf(self.multiplier):
             raise ValueError(f"multiplier {self.multiplier!r}: give a number from 1 up")
 
@@ -33,4 +36,4 @@ class MultiplierRedeliveryBackoff:
         # Compared as logarithms, since a power of a large count is beyond what a float can hold.
         if redelivery_count * math.log(self.multiplier) > math.log(self.max_delay_ms / self.min_delay_ms) + 1:
             return self.max_delay_ms
-        return min(int(self.min_delay_ms * self.multiplier ** redelivery_count), self.max_delay_ms)
+        return min(int(self.min_delay_ms * self.multiplier**redelivery_count), self.max_delay_ms)

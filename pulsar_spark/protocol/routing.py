@@ -1,10 +1,12 @@
 """Routing: which partition of a topic a producer's message goes to.
 
-Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A message with a partition key goes to
-hash(key) modulo partitions, whatever the routing mode; the ordering key plays no part. Without a key round robin takes the next partition per
-message, or with batching stays on one partition for a slice of time, so that batches fill; the single-partition mode keeps to one partition. Which
-partition a round robin starts at, or a single-partition producer picks, is a random choice of the producer's: here it is an argument.
+Rules: RoundRobinPartitionMessageRouterImpl and SinglePartitionMessageRouterImpl, semantics golden g1 and g2. A message
+with a partition key goes to hash(key) modulo partitions, whatever the routing mode; the ordering key plays no part.
+Without a key round robin takes the next partition per message, or with batching stays on one partition for a slice of
+time, so that batches fill; the single-partition mode keeps to one partition. Which partition a round robin starts at,
+or a single-partition producer picks, is a random choice of the producer's: here it is an argument.
 """
+
 from collections.abc import Callable
 from enum import Enum
 from itertools import count
@@ -13,7 +15,8 @@ from pulsar_spark.protocol.sticky_key import boost_hash, java_string_hash, stick
 
 
 class HashingScheme(Enum):
-    """Hashes of a partition key, named and numbered as in Pulsar's C++ client, whose default is BoostHash. Java's default is JavaStringHash."""
+    """Hashes of a partition key, named and numbered as in Pulsar's C++ client, whose default is BoostHash. Java's
+    default is JavaStringHash."""
 
     Murmur3_32Hash = 0
     BoostHash = 1
@@ -33,7 +36,8 @@ def key_hash(key: str, scheme: HashingScheme) -> int:
 
 
 def partition_for_key(key: str, partitions: int, hashing_scheme: HashingScheme = HashingScheme.BoostHash) -> int:
-    """The partition of a message with *key*, the same for every producer of one scheme; ValueError for what is no key, or no number of partitions.
+    """The partition of a message with *key*, the same for every producer of one scheme; ValueError for what is no key,
+    or no number of partitions.
 
     >>> partition_for_key("key1", 7, HashingScheme.Murmur3_32Hash)
     6
@@ -60,16 +64,22 @@ class SinglePartitionRouter:
 class RoundRobinRouter:
     """Messages without a key to the partitions in turn, starting at *start*.
 
-    With *clock_ms*, the clock of a producer that batches, the turn changes when the clock enters another slice of *switch_ms* (at least 1 ms)
-    counted from 0, instead of with every message. Messages with a key do not move the turn.
+    With *clock_ms*, the clock of a producer that batches, the turn changes when the clock enters another slice of
+    *switch_ms* (at least 1 ms) counted from 0, instead of with every message. Messages with a key do not move the turn.
 
     >>> router = RoundRobinRouter(start=1)
     >>> [router.partition(None, 3) for _ in range(4)]
     [1, 2, 0, 1]
     """
 
-    def __init__(self, *, start: int = 0, scheme: HashingScheme = HashingScheme.BoostHash,
-                 clock_ms: Callable[[], int] | None = None, switch_ms: int = 1):
+    def __init__(
+        self,
+        *,
+        start: int = 0,
+        scheme: HashingScheme = HashingScheme.BoostHash,
+        clock_ms: Callable[[], int] | None = None,
+        switch_ms: int = 1,
+    ):
         self._start = start
         self._scheme = scheme
         self._clock_ms = clock_ms

@@ -1,10 +1,11 @@
 """Shared: the order in which the consumers of a subscription are offered entries.
 
-Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14 and 2.15. The list is in joining
-order; it is sorted by priority level, stably, when a consumer joins with a better priority than the one before it. Each pick serves the
-best priority that has an available consumer; inside a level picks go round robin. A consumer is available while it has permits and is
-not blocked by its unacknowledged messages.
+Rules: PersistentDispatcherMultipleConsumers and AbstractDispatcherMultipleConsumers.getNextConsumer, semantics 2.14 and
+2.15. The list is in joining order; it is sorted by priority level, stably, when a consumer joins with a better priority
+than the one before it. Each pick serves the best priority that has an available consumer; inside a level picks go round
+robin. A consumer is available while it has permits and is not blocked by its unacknowledged messages.
 """
+
 from collections.abc import Callable, Sequence
 
 from pulsar_spark.protocol.failover import Consumer
@@ -13,7 +14,8 @@ from pulsar_spark.protocol.failover import Consumer
 def dispatch_order(consumers: Sequence[Consumer]) -> list[Consumer]:
     """*consumers* in the order of the dispatcher's list.
 
-    Joining in turn with a stable sort at every better newcomer, and joining at the end otherwise, always comes to: by priority level, then by joining.
+    Joining in turn with a stable sort at every better newcomer, and joining at the end otherwise, always comes to: by
+    priority level, then by joining.
 
     >>> [c.name for c in dispatch_order([Consumer("1", "a", 1, 0), Consumer("2", "b", 0, 1), Consumer("3", "c", 1, 2)])]
     ['b', 'a', 'c']

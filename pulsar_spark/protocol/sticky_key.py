@@ -1,10 +1,12 @@
 """Keys and their hashes: the sticky key of an entry, its slot, and the hashes that producers route by.
 
-Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key if there is one, even an empty one, else the partition key (decoded where it was
-sent as base64), else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits, seed 0) with the sign bit cleared, its slot the hash modulo 65536.
-Java and C++ clients have hashes of their own for routing: Java's ``String.hashCode`` and Boost's ``hash<std::string>``; the last depends on Boost's
-version, this is the 64-bit one that the wheels of the ``pulsar`` package are built with.
+Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key if there is one, even an empty one, else the
+partition key (decoded where it was sent as base64), else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits,
+seed 0) with the sign bit cleared, its slot the hash modulo 65536. Java and C++ clients have hashes of their own for
+routing: Java's ``String.hashCode`` and Boost's ``hash<std::string>``; the last depends on Boost's version, this is the
+64-bit one that the wheels of the ``pulsar`` package are built with.
 """
+
 import base64
 import binascii
 
@@ -39,7 +41,8 @@ def slot(hash_code: int, range_size: int = DEFAULT_RANGE_SIZE) -> int:
 
 
 def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, is_base64: bool = False) -> bytes:
-    """The bytes Key_Shared hashes; *is_base64* says that *partition_key* is text for bytes. Bad base64 counts as no key.
+    """The bytes Key_Shared hashes; *is_base64* says that *partition_key* is text for bytes. Bad base64 counts as no
+    key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -71,7 +74,8 @@ def java_string_hash(key: str) -> int:
 def boost_hash(key: bytes) -> int:
     """Boost's 64-bit hash of a string, cut to 31 bits: what the C++ and Python clients route by unless told otherwise.
 
-    Eight bytes at a time, low byte first, the remainder (possibly none) padded with zeros, are mixed by a 64 x 64 bit product folded in half.
+    Eight bytes at a time, low byte first, the remainder (possibly none) padded with zeros, are mixed by a 64 x 64 bit
+    product folded in half.
 
     >>> boost_hash(b"key-0") % 4, boost_hash(b"key-10") % 4
     (2, 3)
@@ -80,7 +84,7 @@ def boost_hash(key: bytes) -> int:
     mixed = step ^ len(key)
     for start in range(0, len(key) - len(key) % 8 + 1, 8):
         step = (step + _BOOST_STEP) & _UINT64
-        mixed ^= _folded_product(int.from_bytes(key[start:start + 8], "little") + step)
+        mixed ^= _folded_product(int.from_bytes(key[start : start + 8], "little") + step)
     return _folded_product(mixed + step) & _POSITIVE
 
 

@@ -1,9 +1,11 @@
 """Topic names: ``persistent://tenant/namespace/topic``, with Pulsar's short forms and the ``-partition-N`` suffix.
 
-Rule: TopicName and NamedEntity of Apache Pulsar. A short name ``topic`` is ``persistent://public/default/topic``; ``tenant/namespace/topic``
-gets the scheme. Left out: non-persistent topics (nothing here lives outside a table) and the old four-part names with a cluster. Stricter than
-Pulsar: a local name keeps to NamedEntity's letters too, so that no name can leave the root, hide or be mistaken for another.
+Rule: TopicName and NamedEntity of Apache Pulsar. A short name ``topic`` is ``persistent://public/default/topic``;
+``tenant/namespace/topic`` gets the scheme. Left out: non-persistent topics (nothing here lives outside a table) and the
+old four-part names with a cluster. Stricter than Pulsar: a local name keeps to NamedEntity's letters too, so that no
+name can leave the root, hide or be mistaken for another.
 """
+
 import re
 from typing import NamedTuple
 
@@ -56,8 +58,10 @@ def check_name(what: str, name: str) -> str:
     if not isinstance(name, str) or not _NAMED_ENTITY.fullmatch(name) or name in (".", ".."):
         raise InvalidTopicName(f"{what} {name!r} is not a valid name: use letters, digits and - = : . _")
     if len(name) > MAX_NAME_LENGTH:
-        raise InvalidTopicName(f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: "
-                               f"use at most {MAX_NAME_LENGTH}")
+        raise InvalidTopicName(
+            f"{what} {name[:20]!r}... has {len(name)} characters, {len(name) - MAX_NAME_LENGTH} too many: "
+            f"use at most {MAX_NAME_LENGTH}"
+        )
     return name
 
 
@@ -68,7 +72,9 @@ def parse_topic_name(name: str) -> TopicName:
     'persistent://acme/billing/orders'
     """
     if not isinstance(name, str):
-        raise InvalidTopicName(f"topic {name!r} is not a text: give a name such as 'persistent://public/default/orders'")
+        raise InvalidTopicName(
+            f"topic {name!r} is not a text: give a name such as 'persistent://public/default/orders'"
+        )
     scheme, found, rest = name.partition("://")
     if found and scheme != SCHEME:
         raise InvalidTopicName(f"topic {name!r}: only persistent:// topics exist here, a topic is a table")
@@ -76,7 +82,9 @@ def parse_topic_name(name: str) -> TopicName:
     if not found and len(parts) == 1:
         parts = ["public", "default", *parts]
     if len(parts) != 3:
-        raise InvalidTopicName(f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'")
+        raise InvalidTopicName(
+            f"topic {name!r} is neither 'topic' nor 'tenant/namespace/topic' nor 'persistent://tenant/namespace/topic'"
+        )
     found = TopicName(check_name("tenant", parts[0]), check_name("namespace", parts[1]), parts[2])
     check_name("topic", found.partitioned_topic.local_name)  # the longest name there is has partitions, too
     return found

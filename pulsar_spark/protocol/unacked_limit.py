@@ -1,11 +1,14 @@
 """The broker's limit of unacknowledged messages, and which subscriptions it holds back.
 
-Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics 4.5. When all that Shared
-subscriptions have unacknowledged reaches the limit, the broker is blocked: those that hold more than their share of the limit get no new entries, only what
-comes again. One of them goes on when it falls below half of its share, all go on when the sum falls below half of the limit.
+Rules: BrokerService.checkUnAckMessageDispatching, addUnAckedMessages, blockDispatchersWithLargeUnAckMessages; semantics
+4.5. When all that Shared subscriptions have unacknowledged reaches the limit, the broker is blocked: those that hold
+more than their share of the limit get no new entries, only what comes again. One of them goes on when it falls below
+half of its share, all go on when the sum falls below half of the limit.
 
-Left out: Pulsar's timer of 30 s, because a round looks at what it leaves behind; what it finds holds from the next round on.
+Left out: Pulsar's timer of 30 s, because a round looks at what it leaves behind; what it finds holds from the next
+round on.
 """
+
 from typing import NamedTuple
 
 SHARE = 0.16
@@ -33,16 +36,17 @@ class BrokerLimit(NamedTuple):
         """Is the broker blocked that has so many messages unacknowledged, when it was blocked or not?
 
         >>> limit = BrokerLimit(40)
-        >>> [limit.blocks_broker(40, False), limit.blocks_broker(39, False), limit.blocks_broker(20, True), limit.blocks_broker(19, True)]
+        >>> [limit.blocks_broker(unacked, was) for unacked, was in [(40, False), (39, False), (20, True), (19, True)]]
         [True, False, True, False]
         """
         return self.messages > 0 and (unacked >= self.messages or (is_blocked and _is_half(unacked, self.messages)))
 
     def blocks_subscription(self, unacked: int, is_blocked: bool) -> bool:
-        """Is a subscription of a blocked broker held back, when it was or not? Never one that has nothing unacknowledged.
+        """Is a subscription of a blocked broker held back, when it was or not? Never one that has nothing
+        unacknowledged.
 
         >>> limit = BrokerLimit(40)
-        >>> [limit.blocks_subscription(7, False), limit.blocks_subscription(6, False), limit.blocks_subscription(3, True), limit.blocks_subscription(2, True)]
+        >>> [limit.blocks_subscription(unacked, was) for unacked, was in [(7, False), (6, False), (3, True), (2, True)]]
         [True, False, True, False]
         """
         return unacked > self.share or (is_blocked and _is_half(unacked, self.share))

@@ -53,8 +53,10 @@ class Commit:
     @property
     def trimmed(self) -> dict[int, int]:
         """Of each partition that was trimmed by it the last ledger that is gone."""
-        found = {re.fullmatch(f"{TRIMMED}(-1|[0-9]{{1,5}})", app_id): ledger_id
-                 for app_id, ledger_id in self.transactions.items()}
+        found = {
+            re.fullmatch(f"{TRIMMED}(-1|[0-9]{{1,5}})", app_id): ledger_id
+            for app_id, ledger_id in self.transactions.items()
+        }
         return {int(match[1]): ledger_id for match, ledger_id in found.items() if match}
 
 
@@ -124,8 +126,9 @@ def _commit(version: int, actions: list[dict]) -> Commit:
 def _unknown_feature(protocol: dict) -> str | None:
     reader = _number(protocol["minReaderVersion"], "minReaderVersion")
     writer = _number(protocol["minWriterVersion"], "minWriterVersion")
-    features = {_text(name, "a feature") for key in ("readerFeatures", "writerFeatures")
-                for name in protocol.get(key) or ()}
+    features = {
+        _text(name, "a feature") for key in ("readerFeatures", "writerFeatures") for name in protocol.get(key) or ()
+    }
     if reader == 3 or writer == WRITER_FEATURES_VERSION:
         unknown = sorted(features - KNOWN_FEATURES)
         return f"table feature {unknown[0]}" if unknown else None
@@ -137,16 +140,24 @@ def _unknown_feature(protocol: dict) -> str | None:
 def added_file(add: dict) -> AddedFile:
     """The file an ``add`` action tells of; ValueError, KeyError or TypeError for one that tells nonsense."""
     stats = _object(json.loads(_text(add["stats"], "stats")), "stats") if add.get("stats") else {}
-    bounds = [_object({} if stats.get(name) is None else stats[name], name)
-              for name in ("minValues", "maxValues", "nullCount")]
+    bounds = [
+        _object({} if stats.get(name) is None else stats[name], name)
+        for name in ("minValues", "maxValues", "nullCount")
+    ]
     values = _object({} if add.get("partitionValues") is None else add["partitionValues"], "partitionValues")
     for value in values.values():
         if value is not None:
             _text(value, "a partition value")
     has_statistics = stats.get("numRecords") is not None
     rows = _number(stats["numRecords"], "numRecords") if has_statistics else 0
-    return AddedFile(unquote(_text(add["path"], "path")), _number(add["size"], "size"), rows, values, *bounds,
-                     has_statistics=has_statistics)
+    return AddedFile(
+        unquote(_text(add["path"], "path")),
+        _number(add["size"], "size"),
+        rows,
+        values,
+        *bounds,
+        has_statistics=has_statistics,
+    )
 
 
 def _object(value: object, what: str) -> dict:

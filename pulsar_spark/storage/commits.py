@@ -13,6 +13,7 @@ need: schema changes, deletion vectors, column mapping; a table that asks for mo
 refused. Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table.
 Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
+
 import contextlib
 import json
 import logging
@@ -49,7 +50,8 @@ log = logging.getLogger(__name__)
 
 
 class StagedFile(NamedTuple):
-    """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose folders name values of partition columns."""
+    """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose
+    folders name values of partition columns."""
 
     source: Path
     name: str
@@ -127,9 +129,15 @@ def _sync_folders_of(table: Path, adds: list[dict]) -> None:
 def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
     counting = [name for name in _COUNTING if name in rows.schema.names]
-    pq.write_table(rows, table / path, compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS,
-                   use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
-                   column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"))
+    pq.write_table(
+        rows,
+        table / path,
+        compression="snappy",
+        store_schema=False,
+        row_group_size=_ROW_GROUP_ROWS,
+        use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
+        column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
+    )
     if is_durable(table):
         sync_file(table / path)
     return _add(table, path, values, statistics(rows))
@@ -138,13 +146,25 @@ def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table
 def _leaves(schema: pa.Schema) -> Iterator[str]:
     """Columns as Parquet knows them, where a map is two and a list another."""
     for field in schema:
-        below = ("key_value.key", "key_value.value") if pa.types.is_map(field.type) else ("list.element",) if pa.types.is_list(field.type) else ()
+        below = (
+            ("key_value.key", "key_value.value")
+            if pa.types.is_map(field.type)
+            else ("list.element",)
+            if pa.types.is_list(field.type)
+            else ()
+        )
         yield from (f"{field.name}.{leaf}" for leaf in below) if below else (field.name,)
 
 
 def _add(table: Path, path: str, values: dict[str, str], of_file: dict) -> dict:
-    return {"path": path, "partitionValues": values, "size": os.path.getsize(table / path), "modificationTime": _now_ms(), "dataChange": True,
-            "stats": json.dumps(of_file)}
+    return {
+        "path": path,
+        "partitionValues": values,
+        "size": os.path.getsize(table / path),
+        "modificationTime": _now_ms(),
+        "dataChange": True,
+        "stats": json.dumps(of_file),
+    }
 
 
 def file_add(table: Path, path: str) -> dict:
@@ -157,8 +177,15 @@ def partition_values(path: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
-def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions: dict[str, int],
-           removes: Sequence[dict] = (), *, held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext) -> int | None:
+def commit(
+    table: Path,
+    versions: Iterable[int],
+    adds: list[dict],
+    transactions: dict[str, int],
+    removes: Sequence[dict] = (),
+    *,
+    held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
 
@@ -190,12 +217,31 @@ def commit(table: Path, versions: Iterable[int], adds: list[dict], transactions:
 def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
-    operation = {"operation": "DELETE", "operationParameters": {}} if removes else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
-    actions = [{"commitInfo": {"timestamp": _now_ms(), **operation, "isBlindAppend": not removes, "engineInfo": ENGINE,
-                               "operationMetrics": {"numFiles": str(len(adds) + len(removes))}}}]
-    actions += [{"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}} for app_id, number in transactions.items()]
+    operation = (
+        {"operation": "DELETE", "operationParameters": {}}
+        if removes
+        else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    )
+    actions = [
+        {
+            "commitInfo": {
+                "timestamp": _now_ms(),
+                **operation,
+                "isBlindAppend": not removes,
+                "engineInfo": ENGINE,
+                "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
+            }
+        }
+    ]
+    actions += [
+        {"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}}
+        for app_id, number in transactions.items()
+    ]
     actions += [{"add": add} for add in adds]
-    actions += [{"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}} for remove in removes]
+    actions += [
+        {"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}}
+        for remove in removes
+    ]
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
@@ -214,8 +260,9 @@ def replace_commit(table: Path, version: int, text: str) -> None:
     sync_folder(log.folder)
 
 
-def _link(fresh: Path, log: TableLog, versions: Iterable[int],
-          held: Callable[[], contextlib.AbstractContextManager]) -> int | None:
+def _link(
+    fresh: Path, log: TableLog, versions: Iterable[int], held: Callable[[], contextlib.AbstractContextManager]
+) -> int | None:
     """The first version that nobody had taken. An error of a link that was made all the same, as network file systems
     have them, is none."""
     for version in versions:

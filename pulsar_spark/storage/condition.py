@@ -15,7 +15,14 @@ from deltalake.exceptions import DeltaError
 from pulsar_spark.errors import CorruptState, TopicStopped
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import NO_POSITION, check_statistics, foreign_files, ledgers_of_topic, note_rows, number_commit
+from pulsar_spark.storage.ledgers import (
+    NO_POSITION,
+    check_statistics,
+    foreign_files,
+    ledgers_of_topic,
+    note_rows,
+    number_commit,
+)
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
@@ -56,15 +63,18 @@ def check_features(topic: Topic, commit: Commit) -> None:
         ) from broken
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if features - KNOWN_FEATURES or READER_VERSION < protocol.min_reader_version < 3:
-        raise TopicStopped(f"commit {commit.version} asks for {commit.asks_for}, which this release cannot read: take "
-                           "the feature out of the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic goes "
-                           "on by itself")
+        raise TopicStopped(
+            f"commit {commit.version} asks for {commit.asks_for}, which this release cannot read: take "
+            "the feature out of the table (ALTER TABLE ... DROP FEATURE in Spark), then the topic goes "
+            "on by itself"
+        )
 
 
 def stopped_text(topic: Topic, error: CorruptState) -> str:
     """What to say of a topic that *error* stopped."""
-    remedy = ("" if isinstance(error, TopicStopped)
-              else f": 'pulsar-spark topics mend {topic.name}' takes it out of the way")
+    remedy = (
+        "" if isinstance(error, TopicStopped) else f": 'pulsar-spark topics mend {topic.name}' takes it out of the way"
+    )
     return f"topic {str(topic.name)!r} is stopped: {error}{remedy}"
 
 
@@ -84,8 +94,12 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
             for partition, runs in numbered_now.items():
                 published |= {run.path for run in runs}
                 unnumbered[partition] += sum(run.entries * run.batch_size for run in runs)
-            for row in note_rows(str(topic.name), topic.topic_id, commit,
-                                 foreign_files(topic.path, commit, bool(numbered_now), topic.partitions)):
+            for row in note_rows(
+                str(topic.name),
+                topic.topic_id,
+                commit,
+                foreign_files(topic.path, commit, bool(numbered_now), topic.partitions),
+            ):
                 if row.get("path"):
                     foreign[commit.version, row["path"]] = _foreign_file(row)
             is_rewritten |= bool(commit.removed) and not commit.trimmed
@@ -114,8 +128,9 @@ def foreign_paths(layout: Layout, topic: Topic) -> set[str]:
     return {path for path in _notes(layout, topic)["path"].to_pylist() if path}
 
 
-def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int],
-                  stored: dict[int, int]) -> dict[int, int]:
+def count_deleted(
+    layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
+) -> dict[int, int]:
     """Messages of each partition that were published, from position *firsts* on, and are in the table no more; *stored*
     is how many it has."""
     if not condition.is_rewritten:
@@ -125,8 +140,12 @@ def count_deleted(layout: Layout, topic: Topic, condition: Condition, firsts: di
     runs = dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
     deleted = {}
     for partition in topic.partition_indexes:
-        here = runs.filter(pc.and_(pc.equal(runs["partition"], partition),
-                                   pc.greater_equal(runs["first_position"], firsts.get(partition, 0))))
+        here = runs.filter(
+            pc.and_(
+                pc.equal(runs["partition"], partition),
+                pc.greater_equal(runs["first_position"], firsts.get(partition, 0)),
+            )
+        )
         published = pc.sum(pc.multiply(here["entries"], here["batch_size"].cast(pa.int64()))).as_py() or 0
         deleted[partition] = max(0, published + condition.unnumbered.get(partition, 0) - stored.get(partition, 0))
     return deleted

@@ -1,9 +1,10 @@
 """The ``cursor_ledger`` table: one commit per round; the latest row of each fact is the state.
 
-Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them by version. Every so many rounds a round
-is a snapshot that holds every latest row again: whoever starts from nothing walks back to the newest snapshot and forward from there. What replaces what is
-said in schemas.CURSOR_LEDGER.
+Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them
+by version. Every so many rounds a round is a snapshot that holds every latest row again: whoever starts from nothing
+walks back to the newest snapshot and forward from there. What replaces what is said in schemas.CURSOR_LEDGER.
 """
+
 import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
@@ -60,7 +61,8 @@ class PageRows(NamedTuple):
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection inside: making millions of ranges, none of which is garbage, takes twice as long with it."""
+    """No garbage collection inside: making millions of ranges, none of which is garbage, takes twice as long with
+    it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -162,8 +164,11 @@ class LatestRows:
         for facts in (self.cursors, self.consumers, self.pages, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
-        self.set_aside = {name: entry for name, entry in self.set_aside.items() if entry.status == REQUEST
-                          or entry.topic_id != topic_id}
+        self.set_aside = {
+            name: entry
+            for name, entry in self.set_aside.items()
+            if entry.status == REQUEST or entry.topic_id != topic_id
+        }
 
 
 def python_rows(rows: pa.Table) -> list[dict]:
@@ -174,15 +179,21 @@ def python_rows(rows: pa.Table) -> list[dict]:
     except (OverflowError, ValueError):
         for number, field in enumerate(rows.schema):
             if pa.types.is_timestamp(field.type):
-                micros = pc.min_element_wise(pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST,
-                                                                 skip_nulls=False), _LAST, skip_nulls=False)
+                micros = pc.min_element_wise(
+                    pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST, skip_nulls=False),
+                    _LAST,
+                    skip_nulls=False,
+                )
                 rows = rows.set_column(number, field, micros.cast(field.type))
         return rows.to_pylist()
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
     """Cursor, page and ranges (by position) of rows of kind ``range``."""
-    columns = [rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist() for name in Range._fields]
+    columns = [
+        rows.column(name).cast(pa.int64()).to_pylist() if name == "due_time" else rows.column(name).to_pylist()
+        for name in Range._fields
+    ]
     ranges = list(map(Range._make, zip(*columns)))
     if rows.column("ack_set").null_count < rows.num_rows:
         ranges = [held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set)) for held in ranges]
@@ -200,7 +211,10 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
         return table
     ranges = list(chain.from_iterable(page.ranges for page in pages))
     counts = [len(page.ranges) for page in pages]
-    of_pages = {"topic": [page.topic for page in pages], **dict(zip(CursorKey._fields, zip(*(page.key for page in pages))))}
+    of_pages = {
+        "topic": [page.topic for page in pages],
+        **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
+    }
     same = {"round": round_number, "kind": "range"}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
@@ -212,11 +226,14 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
             return _repeated(of_pages[field.name], counts, field.type)
         return _repeated([same.get(field.name)], [len(ranges)], field.type)
 
-    return pa.concat_tables([table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)])
+    return pa.concat_tables(
+        [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
+    )
 
 
 def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
-    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no memory."""
+    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
+    memory."""
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)
@@ -228,13 +245,15 @@ def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.Chun
 
 
 def read_round(path: Path, version: int, kind: str | None = None) -> pa.Table:
-    """All rows of one round, or those of one kind, for which the millions of ranges of a large snapshot are passed over."""
+    """All rows of one round, or those of one kind, for which the millions of ranges of a large snapshot are passed
+    over."""
     tables = [_read_file(path, file, kind) for file in TableLog(path).commit(version).added]
     return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
 
 
 def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
-    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and vacuum added to the log before it."""
+    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
+    vacuum added to the log before it."""
     for commit in TableLog(path).commits(max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
             return commit.version
@@ -242,7 +261,8 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
 
 
 def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:
-    """The rows (of *kind*) that were committed in *file*; found by their round where OPTIMIZE has moved them and the file is gone."""
+    """The rows (of *kind*) that were committed in *file*; found by their round where OPTIMIZE has moved them and the
+    file is gone."""
     of_kind = None if kind is None else pc.field("kind") == kind
     try:
         return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kind)
@@ -254,13 +274,16 @@ def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:
 
 @uncollected()
 def read_latest(layout: Layout) -> LatestRows:
-    """The state after the latest committed round: walk back to the newest snapshot, then forward. Empty for a bundle without rounds."""
+    """The state after the latest committed round: walk back to the newest snapshot, then forward. Empty for a bundle
+    without rounds."""
     path = layout.broker_table("cursor_ledger")
     log = TableLog(path)
     latest, state = LatestRows(), []
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
-            raise CorruptState(f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log")
+            raise CorruptState(
+                f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
+            )
         rows = read_round(path, version)
         state.append((version, rows))
         if pc.any(rows["is_snapshot"]).as_py():

@@ -1,4 +1,5 @@
 """Noticing that topics were made or deleted, for the price of a ``stat`` per folder."""
+
 import os
 import time
 
@@ -11,7 +12,8 @@ _COARSE_NS = 1_000_000_000
 class TopicFolders:
     """Remembers when each namespace's folder last changed.
 
-    A folder changed within the last second counts as changed at the next look too: the clocks of file systems are coarse, and two changes may bear one time.
+    A folder changed within the last second counts as changed at the next look too: the clocks of file systems are
+    coarse, and two changes may bear one time.
     """
 
     def __init__(self, layout: Layout):
@@ -25,7 +27,11 @@ class TopicFolders:
         tenants = {self._folder(tenant, namespace).rpartition(os.sep)[0] for tenant, namespace in self._namespaces}
         if any(_stamp(folder) != self._stamps.get(folder) for folder in (root, *tenants)):
             self._namespaces = self._layout.namespaces()
-        return [namespace for namespace in self._namespaces if _stamp(self._folder(*namespace)) != self._stamps.get(self._folder(*namespace))]
+        return [
+            namespace
+            for namespace in self._namespaces
+            if _stamp(self._folder(*namespace)) != self._stamps.get(self._folder(*namespace))
+        ]
 
     def seen(self) -> None:
         """What is there now is known."""

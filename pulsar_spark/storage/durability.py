@@ -70,8 +70,10 @@ def write_durability(root: str | os.PathLike, value: str) -> None:
     """Set it, for every append from now on, of processes that run as well; :class:`InvalidConfiguration` for one there
     is not."""
     if value not in DURABILITIES:
-        raise InvalidConfiguration(f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) "
-                                   "or 'none' (it is quicker)")
+        raise InvalidConfiguration(
+            f"durability {value!r}: give 'fsync' (a write that returned outlives a power loss) "
+            "or 'none' (it is quicker)"
+        )
     path = settings_path(root)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

@@ -87,23 +87,39 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
             )
         return
     except (CorruptState, NotARoot, NewerLayout) as refused:
-        yield Finding("foreign_table" if isinstance(refused, NotARoot) else "definition", name, str(path), 0,
-                      str(refused), None)
+        yield Finding(
+            "foreign_table" if isinstance(refused, NotARoot) else "definition", name, str(path), 0, str(refused), None
+        )
         return
     expected = (MESSAGES.name, str(topic)) if topic else (name, definition.properties.get("topic"))
     if (definition.table, definition.properties.get("topic")) != expected:
-        yield Finding("foreign_table", name, str(path), 0,
-                      f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}: "
-                      "move it to where it belongs", None)
+        yield Finding(
+            "foreign_table",
+            name,
+            str(path),
+            0,
+            f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}: "
+            "move it to where it belongs",
+            None,
+        )
         return
     broken = list(broken_commits(path))
     for version, why in broken:
-        yield Finding("broken_commit", name, str(path), version,
-                      f"commit {version} {why}: what it said is missing, and readers stop before it", REPAIR)
+        yield Finding(
+            "broken_commit",
+            name,
+            str(path),
+            version,
+            f"commit {version} {why}: what it said is missing, and readers stop before it",
+            REPAIR,
+        )
     yield from _examine_checkpoints(name, path)
     for file, why in _broken_files(path, {version for version, _ in broken}):
-        meaning = ("its messages are lost: restore it, or pass them over with 'pulsar-spark subscriptions skip-lost'"
-                   if topic else "what it said is lost: restore it")
+        meaning = (
+            "its messages are lost: restore it, or pass them over with 'pulsar-spark subscriptions skip-lost'"
+            if topic
+            else "what it said is lost: restore it"
+        )
         yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", None)
 
 
@@ -122,17 +138,21 @@ def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
             yield version, f"cannot be read ({broken.strerror})"
     newest = max(log.versions(), default=-1) if log.exists() else -1
     if newest > log.latest():
-        yield from ((version, "is missing from the log") for version in range(log.latest() + 1, newest)
-                    if not log.has(version))
+        yield from (
+            (version, "is missing from the log") for version in range(log.latest() + 1, newest) if not log.has(version)
+        )
 
 
 def named_files(path: Path, without: set[int] = frozenset()) -> dict[str, int]:
-    """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass over."""
+    """The data files that the log's commits leave in the table, with their sizes; *without* are versions to pass
+    over."""
     log, files = TableLog(path), {}
     try:
         table = open_table(path)
-        return {file["path"]: file["size_bytes"]
-                for file in pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()}
+        return {
+            file["path"]: file["size_bytes"]
+            for file in pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pylist()
+        }
     except DeltaError:
         for version in sorted(log.versions()):
             if version not in without:
@@ -157,9 +177,14 @@ def _broken_files(path: Path, broken: set[int]) -> Iterator[tuple[str, str]]:
 
 def _examine_checkpoints(name: str, path: Path) -> Iterator[Finding]:
     for file in broken_checkpoints(path):
-        yield Finding("broken_checkpoint", name, str(path), None,
-                      f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost",
-                      REPAIR)
+        yield Finding(
+            "broken_checkpoint",
+            name,
+            str(path),
+            None,
+            f"checkpoint {file.name!r} cannot be read: whoever opens the table fails, nothing is lost",
+            REPAIR,
+        )
 
 
 def broken_checkpoints(path: Path) -> Iterator[Path]:
@@ -183,8 +208,14 @@ def _examine_state(layout: Layout, topics: list[tuple[str, Path]]) -> Iterator[F
     try:
         latest = read_latest(layout)
     except UNREADABLE as broken:
-        yield Finding("state", "cursor_ledger", str(layout.broker_table("cursor_ledger")), None,
-                      f"the state cannot be read: {broken}", None)
+        yield Finding(
+            "state",
+            "cursor_ledger",
+            str(layout.broker_table("cursor_ledger")),
+            None,
+            f"the state cannot be read: {broken}",
+            None,
+        )
         return
     for name, path in topics:
         yield from _examine_numbering(layout, name, path, latest)
@@ -195,8 +226,9 @@ def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows
     try:
         ledgers_of_topic(layout, topic_id)
     except CorruptState as broken:
-        yield Finding("ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None,
-                      f"topic {name!r}: {broken}", REPAIR)
+        yield Finding(
+            "ledgers", LEDGERS.name, str(layout.broker_table(LEDGERS.name)), None, f"topic {name!r}: {broken}", REPAIR
+        )
     try:
         for commit in TableLog(path).commits(latest.numbered_until(topic_id)):
             number_commit(path, commit, {}, set())

@@ -8,12 +8,30 @@ the system's words for it. A file that is missing is no such fault: waiting brin
 import errno
 import os
 
-_NUMBERS = tuple(getattr(errno, name)
-                 for name in ("ENOSPC", "EDQUOT", "EROFS", "EIO", "EACCES", "EPERM", "ESTALE", "ENODEV", "ENXIO",
-                              "EBUSY", "EAGAIN", "ETIMEDOUT", "EMFILE", "ENFILE", "ENOLCK"))
-_IN_WORDS = tuple(os.strerror(number)
-                  for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE,
-                                 errno.EMFILE))
+_NUMBERS = tuple(
+    getattr(errno, name)
+    for name in (
+        "ENOSPC",
+        "EDQUOT",
+        "EROFS",
+        "EIO",
+        "EACCES",
+        "EPERM",
+        "ESTALE",
+        "ENODEV",
+        "ENXIO",
+        "EBUSY",
+        "EAGAIN",
+        "ETIMEDOUT",
+        "EMFILE",
+        "ENFILE",
+        "ENOLCK",
+    )
+)
+_IN_WORDS = tuple(
+    os.strerror(number)
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE)
+)
 
 
 def is_fault_of_disk(error: BaseException) -> bool:

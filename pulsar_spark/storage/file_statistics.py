@@ -1,6 +1,8 @@
-"""What a commit says of a data file: Delta's statistics, from the rows that are written or from the footer of a file that
-is there. Readers skip files by them, and numbering needs no more. Source: the Delta protocol, "Per-file Statistics".
+"""What a commit says of a data file: Delta's statistics, from the rows that are written or from the footer of a file
+that is there. Readers skip files by them, and numbering needs no more. Source: the Delta protocol, "Per-file
+Statistics".
 """
+
 import sys
 from datetime import datetime, timedelta, timezone
 
@@ -16,10 +18,12 @@ _LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(micros
 
 
 def statistics(rows: pa.Table) -> dict:
-    """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and texts.
+    """Delta's statistics of a file: row count, nulls of every plain column, least and greatest of numbers, instants and
+    texts.
 
-    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies outside what they say. Every text has them,
-    because ``deltalake`` takes a column with nulls counted but no bounds for one that matches no filter.
+    Instants are kept to the millisecond and texts to a number of characters, rounded outwards, so that no row lies
+    outside what they say. Every text has them, because ``deltalake`` takes a column with nulls counted but no bounds
+    for one that matches no filter.
     """
     least, greatest, nulls = {}, {}, {}
     for field, column in zip(rows.schema, rows.columns):
@@ -27,7 +31,9 @@ def statistics(rows: pa.Table) -> dict:
             continue
         nulls[field.name] = column.null_count
         is_text = pa.types.is_string(field.type)
-        if column.null_count == rows.num_rows or not (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text):
+        if column.null_count == rows.num_rows or not (
+            pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or is_text
+        ):
             continue
         is_instant = pa.types.is_timestamp(field.type)
         bounds = pc.min_max(column.cast(_MICROSECONDS).cast(pa.int64()) if is_instant else column).as_py()
@@ -37,7 +43,8 @@ def statistics(rows: pa.Table) -> dict:
 
 
 def file_statistics(footer: pq.FileMetaData) -> dict:
-    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer nothing is said, not even its nulls."""
+    """The same of a Parquet file, from its footer, with instants in microseconds; of a text too long for the footer
+    nothing is said, not even its nulls."""
     least, greatest, nulls = {}, {}, {}
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     for number in range(footer.num_columns):
@@ -74,7 +81,8 @@ def _at_least(value: int | str | datetime) -> int | str:
 
 
 def _datetime(micros: int) -> datetime:
-    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later ones."""
+    """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later
+    ones."""
     return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
 
 

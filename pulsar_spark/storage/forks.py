@@ -1,16 +1,22 @@
 """Processes that were forked: which of them may use what.
 
-The library behind ``deltalake`` starts threads of its own with its first call. A fork copies memory and no threads, so that library panics in the copy of a
-process that used it (tokio issue 4301), and locks and lines of a client may be held there by threads that do not exist. So whatever was opened before a fork
-is of no use after it, and where the library was used before, nothing can be opened after it.
+The library behind ``deltalake`` starts threads of its own with its first call. A fork copies memory and no threads, so
+that library panics in the copy of a process that used it (tokio issue 4301), and locks and lines of a client may be
+held there by threads that do not exist. So whatever was opened before a fork is of no use after it, and where the
+library was used before, nothing can be opened after it.
 """
+
 import os
 
 from pulsar_spark.errors import OperationNotSupported
 
-ADVICE = "start the process with the method 'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) and open a client in it"
+ADVICE = (
+    "start the process with the method 'spawn' (multiprocessing.get_context('spawn'), or set_start_method('spawn')) "
+    "and open a client in it"
+)
 generation = 0
-"""Counts the forks this process comes from, since the package was imported: what was opened under another number was opened by another process."""
+"""Counts the forks this process comes from, since the package was imported: what was opened under another number was
+opened by another process."""
 
 _used_by: int | None = None
 
@@ -26,7 +32,9 @@ os.register_at_fork(after_in_child=_forked)
 def check_usable() -> None:
     """:class:`OperationNotSupported` in a process that was forked from one that had used the tables."""
     if _used_by is not None and _used_by != generation:
-        raise OperationNotSupported(f"process {os.getpid()} was forked from one that had used the tables, which its copy cannot: {ADVICE}")
+        raise OperationNotSupported(
+            f"process {os.getpid()} was forked from one that had used the tables, which its copy cannot: {ADVICE}"
+        )
 
 
 def use() -> None:
@@ -39,4 +47,6 @@ def use() -> None:
 def check_opened_here(opened_under: int, what: str) -> None:
     """Likewise for something that was opened under another generation."""
     if opened_under != generation:
-        raise OperationNotSupported(f"the {what} was opened by another process, from which process {os.getpid()} was forked: {ADVICE}")
+        raise OperationNotSupported(
+            f"the {what} was opened by another process, from which process {os.getpid()} was forked: {ADVICE}"
+        )

@@ -9,6 +9,7 @@ File systems end a name at 255 bytes, and a path at 4,096, for which a root leav
 lie files named after it (:func:`beside`), so a topic is made only where its name leaves room for them; a table that is
 there already under a longer one works as ever.
 """
+
 import contextlib
 import hashlib
 import logging
@@ -57,9 +58,11 @@ def _encode(name: str) -> str:
 
 
 def _too_long(name: str, encoded: str, most: int) -> InvalidTopicName:
-    return InvalidTopicName(f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a "
-                            f"shorter or plainer one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
-                            "characters up to three, all others more)")
+    return InvalidTopicName(
+        f"name {name[:20]!r}... takes {len(encoded)} bytes as a folder's name, {len(encoded) - most} too many: use a "
+        f"shorter or plainer one (at most {most}; small letters, digits, - and . take one byte, other ASCII "
+        "characters up to three, all others more)"
+    )
 
 
 def beside(table: str | os.PathLike, suffix: str) -> Path:
@@ -132,18 +135,28 @@ class Layout:
 
     def namespaces(self) -> list[tuple[str, str]]:
         """(tenant, namespace) of every namespace folder, sorted."""
-        return sorted((tenant, namespace) for tenant, folder in _named_folders(self.root) for namespace, _ in _named_folders(folder))
+        return sorted(
+            (tenant, namespace)
+            for tenant, folder in _named_folders(self.root)
+            for namespace, _ in _named_folders(folder)
+        )
 
     def topics(self, tenant: str, namespace: str) -> list[TopicName]:
         """Topics of one namespace that have a table, sorted by name."""
         folder = self.root / encode_name(tenant) / encode_name(namespace)
-        return sorted(TopicName(tenant, namespace, name) for name, path in _named_folders(folder) if (path / "_delta_log").is_dir())
+        return sorted(
+            TopicName(tenant, namespace, name)
+            for name, path in _named_folders(folder)
+            if (path / "_delta_log").is_dir()
+        )
 
 
 def _named_folders(folder: Path) -> list[tuple[str, Path]]:
     found = []
     try:
-        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]  # no name is encoded so; locks and what is being deleted are
+        entries = [
+            entry for entry in os.scandir(folder) if not entry.name.startswith(".")
+        ]  # no name is encoded so; locks and what is being deleted are
     except (FileNotFoundError, NotADirectoryError):
         return found
     for entry in entries:

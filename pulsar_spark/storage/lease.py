@@ -1,8 +1,9 @@
 """The lease of a bundle: who serves it, as a file renewed every few seconds.
 
-The lease only says who is alive; what keeps two brokers apart is the fenced commit of a round. So a file is enough, and an idle broker writes no table.
-A holder on this machine whose process is gone has let go, whatever the file says.
+The lease only says who is alive; what keeps two brokers apart is the fenced commit of a round. So a file is enough, and
+an idle broker writes no table. A holder on this machine whose process is gone has let go, whatever the file says.
 """
+
 import json
 import os
 import socket

@@ -6,6 +6,7 @@ of (ledger id, entry id) too, so both lookups are a binary search. A topic's run
 about, and followed commit by commit from then on. The broker commits a round's ledgers before the round itself, so a
 position that was delivered is always there after a refresh.
 """
+
 import threading
 from array import array
 from bisect import bisect_right
@@ -23,7 +24,17 @@ from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_added
 from pulsar_spark.table_specs import LEDGERS
 
-_COLUMNS = ["topic_id", "partition", "ledger_id", "publish_id", "first_entry_id", "first_position", "entries", "batch_size", "path"]
+_COLUMNS = [
+    "topic_id",
+    "partition",
+    "ledger_id",
+    "publish_id",
+    "first_entry_id",
+    "first_position",
+    "entries",
+    "batch_size",
+    "path",
+]
 
 
 class Run(NamedTuple):
@@ -41,14 +52,20 @@ class Run(NamedTuple):
         """The entries of the run at positions *first*..*last*, as a run."""
         first = max(first, self.first_position)
         last = min(last, self.first_position + self.entries - 1)
-        return self._replace(first_entry_id=self.first_entry_id + first - self.first_position, first_position=first, entries=last - first + 1)
+        return self._replace(
+            first_entry_id=self.first_entry_id + first - self.first_position,
+            first_position=first,
+            entries=last - first + 1,
+        )
 
 
 class _PartitionRuns:
     """The runs of one topic partition, in order, in columns: a run costs some 250 bytes."""
 
     def __init__(self):
-        self._numbers = {name: array("q") for name in ("ledger_id", "first_entry_id", "first_position", "entries", "batch_size")}
+        self._numbers = {
+            name: array("q") for name in ("ledger_id", "first_entry_id", "first_position", "entries", "batch_size")
+        }
         self._publish_ids: list[str] = []
         self._paths: list[str] = []
 
@@ -76,8 +93,15 @@ class _PartitionRuns:
 
     def __getitem__(self, index: int) -> Run:
         numbers = self._numbers
-        return Run(numbers["ledger_id"][index], self._publish_ids[index], numbers["first_entry_id"][index], numbers["first_position"][index],
-                   numbers["entries"][index], numbers["batch_size"][index], self._paths[index])
+        return Run(
+            numbers["ledger_id"][index],
+            self._publish_ids[index],
+            numbers["first_entry_id"][index],
+            numbers["first_position"][index],
+            numbers["entries"][index],
+            numbers["batch_size"][index],
+            self._paths[index],
+        )
 
     def at_position(self, position: int) -> int:
         """Index of the last run that starts at or before *position*, -1 for none."""
@@ -113,8 +137,11 @@ class LedgerIndex:
         with self._lock:
             known = self._partition(topic_id, partition, until=last)
             if last >= known.end:
-                raise CorruptState(f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was delivered but has no ledger; "
-                                   f"{DOCTOR}")
+                raise CorruptState(
+                    f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was "
+                    "delivered but has no ledger; "
+                    f"{DOCTOR}"
+                )
             index, found = known.at_position(first), []
             while index < len(known) and (index < 0 or known[index].first_position <= last):
                 if index >= 0 and known[index].first_position + known[index].entries > first:
@@ -179,7 +206,9 @@ class LedgerIndex:
         partitions: dict[int, _PartitionRuns] = {}
         if version > 0:
             dataset = dataset_of(open_table(self._path, version))
-            self._append(topic_id, partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id))
+            self._append(
+                topic_id, partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id)
+            )
         self._version = version
         self._topics[topic_id] = partitions
         return partitions
@@ -191,7 +220,9 @@ class LedgerIndex:
             rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
             for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
                 if topic_id in self._topics:
-                    self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
+                    self._append(
+                        topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id))
+                    )
             self._version = commit.version
 
     def _append(self, topic_id: str, partitions: dict[int, _PartitionRuns], rows: pa.Table) -> None:

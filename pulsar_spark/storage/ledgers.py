@@ -1,9 +1,11 @@
 """The ``ledgers`` table, and numbering a topic's new publish commits from its log.
 
-A projection of ``messages``: any reader of the log comes to the same rows, so a crash between writing them and the round that uses them is repaired by reading
-them back. Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once. Rows that are no
-publish number nothing either: a topic is a Delta table, so people may write to it, and what they write stops nobody.
+A projection of ``messages``: any reader of the log comes to the same rows, so a crash between writing them and the
+round that uses them is repaired by reading them back. Commits that remove, rewrite or overwrite number nothing (design
+3.4, rule 6); a publish that was retried counts once. Rows that are no publish number nothing either: a topic is a Delta
+table, so people may write to it, and what they write stops nobody.
 """
+
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +26,7 @@ from pulsar_spark.storage.topic_files import GONE
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
-_LONG, _INT = 2 ** 63 - 1, 2 ** 31 - 1
+_LONG, _INT = 2**63 - 1, 2**31 - 1
 NO_POSITION = -1
 """``first_position`` of rows of ``ledgers`` that are no run: see :func:`note_rows`."""
 
@@ -47,7 +49,10 @@ class PartitionLedgers:
         if run.first_position < self.end_position:
             return
         if run.first_position > self.end_position:
-            raise CorruptState(f"ledger {run.ledger_id}: positions {self.end_position} to {run.first_position - 1} are missing: rebuild the ledgers table")
+            raise CorruptState(
+                f"ledger {run.ledger_id}: positions {self.end_position} to {run.first_position - 1} are missing: "
+                "rebuild the ledgers table"
+            )
         self._messages_before.append(self.messages_before(run.first_position))
         self.runs.append(run)
         self._firsts.append(run.first_position)
@@ -74,25 +79,33 @@ class PartitionLedgers:
         if index < 0:
             return 0
         run = self.runs[index]
-        return self._messages_before[index] + (min(position, run.last_position + 1) - run.first_position) * run.batch_size
+        return (
+            self._messages_before[index] + (min(position, run.last_position + 1) - run.first_position) * run.batch_size
+        )
 
     def messages_in(self, first: int, last: int) -> int:
         """Messages of the entries at *first*..*last*."""
         return self.messages_before(last + 1) - self.messages_before(first) if last >= first else 0
 
 
-def number_commit(table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str], partitions: int | None = None) -> dict[int, list[Run]]:
-    """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to *seen_publish_ids*.
+def number_commit(
+    table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str], partitions: int | None = None
+) -> dict[int, list[Run]]:
+    """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to
+    *seen_publish_ids*.
 
-    A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish (see :func:`foreign_files`): they
-    number nothing, and what comes behind them is numbered as if they were not there. :class:`CorruptState` for what tells nonsense of a file.
+    A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish
+    (see :func:`foreign_files`): they number nothing, and what comes behind them is numbered as if they were not there.
+    :class:`CorruptState` for what tells nonsense of a file.
     """
     files = published_files(table, commit, partitions)
     publish_ids = {file.publish_id for file in files}
     if not files or publish_ids <= seen_publish_ids:
         return {}
     try:
-        batch_sizes = {file.path: _entry_batch_sizes(table, file, commit.version) for file in files if file.batch_size is None}
+        batch_sizes = {
+            file.path: _entry_batch_sizes(table, file, commit.version) for file in files if file.batch_size is None
+        }
         numbered = number_files(files, ledger_id=commit.version, ends=ends, batch_sizes=batch_sizes)
     except NotAPublish:
         return {}
@@ -104,17 +117,26 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
     """The files of a commit that is a publish, as far as the log tells; none of any other."""
     if not commit.added or commit.removed or commit.is_overwrite:
         return []
-    files = [_published_file(table, commit.version, file) for file in commit.added if file.rows or not file.has_statistics]
-    is_publish = None not in files and len({file.publish_id for file in files}) == 1 and all(
-        file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows for file in files)
+    files = [
+        _published_file(table, commit.version, file) for file in commit.added if file.rows or not file.has_statistics
+    ]
+    is_publish = (
+        None not in files
+        and len({file.publish_id for file in files}) == 1
+        and all(
+            file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows
+            for file in files
+        )
+    )
     return files if is_publish and _are_partitions(files, partitions) else []
 
 
 def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
     """The files of a commit that hold rows nobody is sent; *is_publish* says that the commit was numbered.
 
-    They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit removes files, what it adds are mostly
-    the rows that stay of them: then only files with rows that name no publish are foreign.
+    They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit
+    removes files, what it adds are mostly the rows that stay of them: then only files with rows that name no publish
+    are foreign.
     """
     if is_publish:
         return []
@@ -131,7 +153,9 @@ def check_statistics(table: Path, commit: Commit) -> None:
 
 
 def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
-    return partitions is None or all(0 <= file.partition < partitions if partitions else file.partition == -1 for file in files)
+    return partitions is None or all(
+        0 <= file.partition < partitions if partitions else file.partition == -1 for file in files
+    )
 
 
 def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:
@@ -140,23 +164,53 @@ def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile
     try:
         partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
         if nulls.get("batch_size") == file.rows:
-            low, high, nulls = {**low, "batch_size": 1}, {**high, "batch_size": 1}, {**nulls, "batch_size": 0}  # nobody says that it is a batch
-        bounds = [_number(bound[name], name, most) for name, most in (("entry_id", _LONG), ("batch_size", _INT)) for bound in (low, high) if name in bound]
+            low, high, nulls = (
+                {**low, "batch_size": 1},
+                {**high, "batch_size": 1},
+                {**nulls, "batch_size": 0},
+            )  # nobody says that it is a batch
+        bounds = [
+            _number(bound[name], name, most)
+            for name, most in (("entry_id", _LONG), ("batch_size", _INT))
+            for bound in (low, high)
+            if name in bound
+        ]
         ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
         times = _time(low.get("publish_time")), _time(high.get("publish_time"))
-        if not all(isinstance(each, str) for each in ids) or not all(isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)):
+        if not all(isinstance(each, str) for each in ids) or not all(
+            isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
+        ):
             raise TypeError("publish ids and counts of nulls are texts and numbers")
     except (TypeError, ValueError) as broken:
-        raise CorruptState(f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})") from broken
-    if len(bounds) < 4 or len(ids) < 2 or ids[0] != ids[1] or any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size")):
+        raise CorruptState(
+            f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})"
+        ) from broken
+    if (
+        len(bounds) < 4
+        or len(ids) < 2
+        or ids[0] != ids[1]
+        or any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
+    ):
         return None
     first, last, smallest, largest = bounds
 
     def may_have(column: str, unless_known: bool) -> bool:
         return nulls[column] < file.rows if column in nulls else unless_known
 
-    return PublishedFile(partition, ids[0], first, last, file.rows, smallest if smallest == largest else None, file.path, *times, file.size,
-                         may_have("deliver_at_time", False), may_have("uuid", False), may_have("partition_key", True) or may_have("ordering_key", True))
+    return PublishedFile(
+        partition,
+        ids[0],
+        first,
+        last,
+        file.rows,
+        smallest if smallest == largest else None,
+        file.path,
+        *times,
+        file.size,
+        may_have("deliver_at_time", False),
+        may_have("uuid", False),
+        may_have("partition_key", True) or may_have("ordering_key", True),
+    )
 
 
 def _number(value: object, name: str, most: int) -> int:
@@ -166,20 +220,24 @@ def _number(value: object, name: str, most: int) -> int:
 
 
 def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list[int]:
-    """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file is gone, only the sum is known: the
-    first of them stands for what is left over."""
+    """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
+    is gone, only the sum is known: the first of them stands for what is left over."""
     names = ["entry_id", "batch_size"]
     try:
         rows = read_file(table, file.path, MESSAGES.schema, names)
     except GONE:
         try:
-            rows = read_published(table, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, names, ledger_id)
+            rows = read_published(
+                table, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, names, ledger_id
+            )
         except MessagesLost:
             rows = MESSAGES.schema.empty_table()
     sizes = dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
     entries = file.last_entry_id - file.first_entry_id + 1
     if None in sizes or None in sizes.values() or entries > file.rows:
-        raise NotAPublish(f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}")
+        raise NotAPublish(
+            f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}"
+        )
     left_over = file.rows - sum(sizes.values()) - (entries - len(sizes))
     for entry_id in range(file.first_entry_id, file.last_entry_id + 1):
         if entry_id not in sizes:
@@ -194,16 +252,26 @@ def _time(text: object) -> datetime | None:
 
 def ledger_rows(topic: str, topic_id: str, numbered: dict[int, list[Run]]) -> list[dict]:
     """Rows of the ``ledgers`` table for the runs of a topic."""
-    return [dict(run._asdict(), topic=topic, topic_id=topic_id, partition=partition) for partition, runs in numbered.items() for run in runs]
+    return [
+        dict(run._asdict(), topic=topic, topic_id=topic_id, partition=partition)
+        for partition, runs in numbered.items()
+        for run in runs
+    ]
 
 
 def note_rows(topic: str, topic_id: str, commit: Commit, foreign: list[AddedFile]) -> list[dict]:
-    """Rows of ``ledgers`` for what a commit did to the topic that is no publish, so that every reader knows without looking at the log: one that names no file
-    where rows were removed or rewritten, so that files named by earlier runs may no longer be the table's; and one for each file of foreign rows, whose
-    number is in ``first_entry_id``. They have no position, and no entries."""
-    common = dict(topic=topic, topic_id=topic_id, ledger_id=commit.version, first_position=NO_POSITION, entries=0, batch_size=0)
+    """Rows of ``ledgers`` for what a commit did to the topic that is no publish, so that every reader knows without
+    looking at the log: one that names no file where rows were removed or rewritten, so that files named by earlier runs
+    may no longer be the table's; and one for each file of foreign rows, whose number is in ``first_entry_id``. They
+    have no position, and no entries."""
+    common = dict(
+        topic=topic, topic_id=topic_id, ledger_id=commit.version, first_position=NO_POSITION, entries=0, batch_size=0
+    )
     rows = [dict(common, partition=-1, first_entry_id=0)] if commit.removed else []
-    return rows + [dict(common, partition=_partition_of(file), first_entry_id=file.rows, path=file.path, bytes=file.size) for file in foreign]
+    return rows + [
+        dict(common, partition=_partition_of(file), first_entry_id=file.rows, path=file.path, bytes=file.size)
+        for file in foreign
+    ]
 
 
 def _partition_of(file: AddedFile) -> int:
@@ -261,19 +329,31 @@ def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datet
 
 
 def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
-    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the earliest and the latest time in it."""
+    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the
+    earliest and the latest time in it."""
     run = ledgers.runs[ledgers.index_of(position)]
     if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
         return True
-    return run.min_publish_time is not None and run.min_publish_time < instant and any(
-        at == position and published < instant for at, published in _publish_times(table, run))
+    return (
+        run.min_publish_time is not None
+        and run.min_publish_time < instant
+        and any(at == position and published < instant for at, published in _publish_times(table, run))
+    )
 
 
 def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
-    """(position, publish time) of the run's entries; those whose file is lost count as published when the last of them may have been."""
+    """(position, publish time) of the run's entries; those whose file is lost count as published when the last of them
+    may have been."""
     try:
-        rows = read_published(table, run.path, run.publish_id, run.first_entry_id, run.first_entry_id + run.entries - 1, ["entry_id", "publish_time"],
-                              run.ledger_id)
+        rows = read_published(
+            table,
+            run.path,
+            run.publish_id,
+            run.first_entry_id,
+            run.first_entry_id + run.entries - 1,
+            ["entry_id", "publish_time"],
+            run.ledger_id,
+        )
     except MessagesLost:
         yield from ((position, run.max_publish_time) for position in (run.first_position, run.last_position))
         return

@@ -1,9 +1,10 @@
 """Following a table's Delta log commit by commit, without a JVM and without opening the table.
 
-A reader that knows version v asks whether ``v + 1`` exists (microseconds) and parses only that JSON file: this is what makes an idle topic cost a
-look at its log version. Only commits are read, no checkpoints: who starts from nothing opens the table (see tables) or a projection instead.
-Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
+A reader that knows version v asks whether ``v + 1`` exists (microseconds) and parses only that JSON file: this is what
+makes an idle topic cost a look at its log version. Only commits are read, no checkpoints: who starts from nothing opens
+the table (see tables) or a projection instead. Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
 """
+
 import errno
 import os
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ class TableLog:
         return self.folder.is_dir()
 
     def life(self) -> tuple[int, int] | None:
-        """What tells the table from another that was made in its place: its first commit's file, for the price of a stat. None when log clean-up has taken that
-        file; FileNotFoundError without a table."""
+        """What tells the table from another that was made in its place: its first commit's file, for the price of a
+        stat. None when log clean-up has taken that file; FileNotFoundError without a table."""
         try:
             found = os.stat(f"{self.folder}/{0:020d}.json")
         except FileNotFoundError:
@@ -80,12 +81,15 @@ class TableLog:
         try:
             text = self.file(version).read_bytes()
         except FileNotFoundError as missing:
-            raise CorruptState(f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was "
-                               f"read; {DOCTOR}") from missing
+            raise CorruptState(
+                f"{self.folder.parent}: commit {version} is gone from the log: it was trimmed before it was "
+                f"read; {DOCTOR}"
+            ) from missing
         return parse_commit(version, text, self.folder.parent)
 
     def may_remove(self, version: int) -> bool:
-        """Whether a commit may take files out, for the price of reading its bytes; FileNotFoundError when it is gone."""
+        """Whether a commit may take files out, for the price of reading its bytes; FileNotFoundError when it is
+        gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:

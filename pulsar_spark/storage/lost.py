@@ -44,5 +44,16 @@ def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
         return []
     to_position = run.first_position - run.first_entry_id
     ranges = missing.whole + [(entry_id, entry_id) for entry_id in missing.parts]
-    return [LostEntries(partition, first + to_position, last + to_position, run.ledger_id, first, last,
-                        (last - first + 1) * run.batch_size, missing.lost) for first, last in sorted(ranges)]
+    return [
+        LostEntries(
+            partition,
+            first + to_position,
+            last + to_position,
+            run.ledger_id,
+            first,
+            last,
+            (last - first + 1) * run.batch_size,
+            missing.lost,
+        )
+        for first, last in sorted(ranges)
+    ]

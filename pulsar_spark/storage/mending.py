@@ -81,8 +81,16 @@ def _believable(topic: Topic, version: int, line: bytes) -> dict | None:
             action = mend(parse_actions(line)[0])
             check_statistics(topic.path, parse_commit(version, json.dumps(action).encode(), topic.path))
             return action
-        except (CorruptState, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError,
-                pa.ArrowException):
+        except (
+            CorruptState,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OSError,
+            pa.ArrowException,
+        ):
             continue
     return None
 
@@ -107,13 +115,19 @@ def _remove_foreign(topic: Topic, foreign: tuple[ForeignFile, ...], dry_run: boo
         return []
     table = open_as_far_as_it_goes(topic.path)
     names = {file.path for file in foreign}
-    removes = [{"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
-               for row in pa.table(table.get_add_actions(flatten=True)).to_pylist() if unquote(row["path"]) in names]
+    removes = [
+        {"path": row["path"], "size": row["size_bytes"], "partitionValues": _values(topic, row)}
+        for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        if unquote(row["path"]) in names
+    ]
     gone = {unquote(remove["path"]) for remove in removes}
     if removes and not dry_run:
         commit(topic.path, itertools.count(TableLog(topic.path).latest() + 1), [], {}, removes)
-    return [Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
-            for file in foreign if file.path in gone]
+    return [
+        Mended(file.version, "foreign", file.rows, f"rows that are no publish, in file {file.path}")
+        for file in foreign
+        if file.path in gone
+    ]
 
 
 def _values(topic: Topic, row: dict) -> dict[str, str | None]:

@@ -4,6 +4,7 @@ A run names its file, so no table is opened. Where rows were removed or rewritte
 found in the files the table has now (see storage.topic_files). What a consumer holds of a large row group is copied out
 in small blocks, so that one kept message does not keep a hundred megabytes.
 """
+
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -73,7 +74,9 @@ class MessageFiles:
         last = run.first_entry_id + run.entries - 1
         return self.read_entries(topic_path, partition, run, run.first_entry_id, last, run.entries * run.batch_size)
 
-    def read_entries(self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int) -> Iterator[pa.Table]:
+    def read_entries(
+        self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int
+    ) -> Iterator[pa.Table]:
         """The rows of entries *first*..*last* of *file*, likewise; *expected* is how many there should be."""
         for rows in self.read_and_tell(topic_path, partition, file, first, last, expected):
             if not isinstance(rows, Missing):
@@ -82,7 +85,9 @@ class MessageFiles:
                 entries = rows.whole or [(entry, entry) for entry in rows.parts]
                 raise lost_error(topic_path, partition, file.ledger_id, entries, rows.lost)
 
-    def read_and_tell(self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int) -> "Iterator[pa.Table | Missing]":
+    def read_and_tell(
+        self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int
+    ) -> "Iterator[pa.Table | Missing]":
         """The blocks of :meth:`read_entries`, and behind them what is missing, if anything is."""
         found, present, searched = 0, [], _Searched()
         for rows in self._pieces(topic_path, file, first, last, searched):
@@ -93,21 +98,40 @@ class MessageFiles:
                 size = min(BLOCK_ROWS, end - at)
                 block = rows.table.slice(at, size)
                 yield block.take(pa.array(range(size))) if len(rows.entry_ids) > 4 * size else block
-        if found != expected and not searched.is_elsewhere and file.ledger_id > trimmed_ledgers(topic_path, [partition])[partition]:
-            raise CorruptState(f"{str(topic_path)!r}: publish commit {file.ledger_id} should have {expected} messages in entries {first} to {last} of "
-                               f"partition {partition}, found {found}; {DOCTOR}")
+        if (
+            found != expected
+            and not searched.is_elsewhere
+            and file.ledger_id > trimmed_ledgers(topic_path, [partition])[partition]
+        ):
+            raise CorruptState(
+                f"{str(topic_path)!r}: publish commit {file.ledger_id} should have {expected} messages in entries "
+                f"{first} to {last} of "
+                f"partition {partition}, found {found}; {DOCTOR}"
+            )
         if found < expected:
-            there = [(rows.entry_ids[start:end], rows.table.column("batch_index").slice(start, end - start).to_pylist()) for rows, start, end in present]
-            missing = missing_of(topic_path, partition, file, first, last, getattr(file, "batch_size", None), there, searched.lost)
+            there = [
+                (rows.entry_ids[start:end], rows.table.column("batch_index").slice(start, end - start).to_pylist())
+                for rows, start, end in present
+            ]
+            missing = missing_of(
+                topic_path, partition, file, first, last, getattr(file, "batch_size", None), there, searched.lost
+            )
             if missing is not None:
                 yield missing
 
-    def _pieces(self, topic_path, run: "Run | FileEntries", first: int, last: int, searched: "_Searched") -> Iterator[_Rows]:
+    def _pieces(
+        self, topic_path, run: "Run | FileEntries", first: int, last: int, searched: "_Searched"
+    ) -> Iterator[_Rows]:
         """The rows of the file's entries, and perhaps others around them, in order."""
         path = f"{topic_path}/{run.path}"
         if files_of(topic_path).holders(run.path, run.publish_id, run.ledger_id) == [run.path]:
             whole = self._cached((path, 0))
-            if whole is not None and len(whole.entry_ids) and whole.entry_ids[0] <= first and whole.entry_ids[-1] >= last:
+            if (
+                whole is not None
+                and len(whole.entry_ids)
+                and whole.entry_ids[0] <= first
+                and whole.entry_ids[-1] >= last
+            ):
                 yield whole
                 return
             try:
@@ -120,8 +144,12 @@ class MessageFiles:
                 return
         searched.is_elsewhere = True
         found, searched.lost = read_where(
-            topic_path, run.path, run.publish_id, run.ledger_id,
-            lambda holder: self._rows_of(f"{topic_path}/{holder}", run.publish_id, first, last))
+            topic_path,
+            run.path,
+            run.publish_id,
+            run.ledger_id,
+            lambda holder: self._rows_of(f"{topic_path}/{holder}", run.publish_id, first, last),
+        )
         if rows := [part for parts in found for part in parts]:
             yield _in_order(once(pa.concat_tables(rows)))
 
@@ -141,7 +169,9 @@ class MessageFiles:
         with pq.ParquetFile(path) as file:
             for group in range(file.metadata.num_row_groups):
                 of_group = file.metadata.row_group(group)
-                if _may_hold(of_group, "publish_id", publish_id, publish_id) and _may_hold(of_group, "entry_id", first, last):
+                if _may_hold(of_group, "publish_id", publish_id, publish_id) and _may_hold(
+                    of_group, "entry_id", first, last
+                ):
                     rows = conform(file.read_row_group(group), _WITH_PUBLISH_ID)
                     found.append(entries_of(rows, publish_id, first, last).select(_SCHEMA.names))
         return found
@@ -168,7 +198,9 @@ def _may_hold(group: pq.RowGroupMetaData, name: str, first: int | str, last: int
         column = group.column(index)
         if column.path_in_schema == name:
             statistics = column.statistics
-            return statistics is None or not statistics.has_min_max or (statistics.min <= last and statistics.max >= first)
+            return (
+                statistics is None or not statistics.has_min_max or (statistics.min <= last and statistics.max >= first)
+            )
     return False
 
 

@@ -5,6 +5,7 @@ replaced by another of the same length. What is missing to it goes between the d
 look: the footer is found from the end, the data by the footer's offsets.
 Source: the Parquet format, "File Format".
 """
+
 import os
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def to_parquet(rows: pa.Table) -> bytes:
 
 def replace_padded(path: Path, parquet: bytes, length: int) -> None:
     """Put *parquet*, made *length* bytes long, in the place of the file at *path*."""
-    footer = int.from_bytes(parquet[-_TAIL:-_TAIL + 4], "little")
+    footer = int.from_bytes(parquet[-_TAIL : -_TAIL + 4], "little")
     data_end = len(parquet) - _TAIL - footer
     fresh = path.with_suffix(".new")
     fresh.write_bytes(parquet[:data_end] + b"\0" * (length - len(parquet)) + parquet[data_end:])

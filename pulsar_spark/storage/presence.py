@@ -1,12 +1,14 @@
 """Signs that a client's process lives, for a broker on the same machine: a file that the process holds a lock on.
 
-``<bundle>/clients/<client id>`` says on which machine (host and boot) the client runs. The system lets go of the lock when the process is gone, however it
-ended, so whoever can take it knows, at once and whatever the client's lease says. On another machine, or where the file system has no such locks, the lease
-alone tells. The file is made before the client's first request and goes with the client; what a killed one left is removed by the broker, under the lock, so
+``<bundle>/clients/<client id>`` says on which machine (host and boot) the client runs. The system lets go of the lock
+when the process is gone, however it ended, so whoever can take it knows, at once and whatever the client's lease says.
+On another machine, or where the file system has no such locks, the lease alone tells. The file is made before the
+client's first request and goes with the client; what a killed one left is removed by the broker, under the lock, so
 that no file is removed that somebody holds.
 
 A fork copies open files: the copy lets go of them at once, without which the lock would be held until it ends too.
 """
+
 import contextlib
 import errno
 import fcntl
@@ -48,7 +50,8 @@ def presence_folder(layout: Layout) -> Path:
 
 
 class Presence:
-    """A client's file, held from its making until :meth:`end`. Where it cannot be held there is none, and the lease alone tells."""
+    """A client's file, held from its making until :meth:`end`. Where it cannot be held there is none, and the lease
+    alone tells."""
 
     def __init__(self, layout: Layout, client_id: str):
         self._path = presence_folder(layout) / client_id
@@ -65,7 +68,8 @@ class Presence:
         _held.add(self)
 
     def _hold(self) -> None:
-        """Take the lock and only then say whose it is: a broker that met the file in between may have removed it, and then there is another try."""
+        """Take the lock and only then say whose it is: a broker that met the file in between may have removed it, and
+        then there is another try."""
         while self._file is None:
             file = os.open(self._path, _FLAGS | os.O_CREAT, 0o644)
             try:
@@ -99,8 +103,9 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def is_gone(layout: Layout, client_id: str) -> bool:
-    """Is it certain that the client's process is gone? False of a client of another machine and of one without a file. The file stays: a broker that dies
-    before it has let the client go leaves it to the next one (see :func:`remove_gone`)."""
+    """Is it certain that the client's process is gone? False of a client of another machine and of one without a file.
+    The file stays: a broker that dies before it has let the client go leaves it to the next one (see
+    :func:`remove_gone`)."""
     return _if_gone(layout, client_id, lambda path: None)
 
 
@@ -142,7 +147,11 @@ def remove_old(layout: Layout, client_id: str) -> None:
     """Remove a client's file that nobody here can tell anything of, and that is old."""
     path = _path_of(layout, client_id)
     with contextlib.suppress(OSError):
-        if path and path.stat().st_mtime + FOREIGN_SECONDS < time.time() and not _is_of_another_process_here(path.read_bytes()):
+        if (
+            path
+            and path.stat().st_mtime + FOREIGN_SECONDS < time.time()
+            and not _is_of_another_process_here(path.read_bytes())
+        ):
             path.unlink()
 
 
@@ -156,7 +165,9 @@ def present_clients(layout: Layout) -> list[str]:
 
 def _path_of(layout: Layout, client_id: str) -> Path | None:
     """A client's file; None for an id that is no name of a file, which no client of this package has."""
-    return presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
+    return (
+        presence_folder(layout) / client_id if isinstance(client_id, str) and _CLIENT_ID.fullmatch(client_id) else None
+    )
 
 
 def _is_locked(path: Path) -> bool:
@@ -172,7 +183,8 @@ def _is_locked(path: Path) -> bool:
 
 
 def _is_of_another_process_here(content: bytes) -> bool:
-    """What the file says: a machine, which must be this one, and a process, which must not (on NFS a process has all its locks together)."""
+    """What the file says: a machine, which must be this one, and a process, which must not (on NFS a process has all
+    its locks together)."""
     try:
         said = json.loads(content)
         return {name: said[name] for name in ("host", "boot")} == machine() and said["pid"] != os.getpid()

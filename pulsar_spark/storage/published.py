@@ -38,8 +38,15 @@ class Missing(NamedTuple):
         return self.lost is not None
 
 
-def read_published(table: str | os.PathLike, path: str, publish_id: str, first: int, last: int,
-                   columns: list[str] | None = None, ledger_id: int = 0) -> pa.Table:
+def read_published(
+    table: str | os.PathLike,
+    path: str,
+    publish_id: str,
+    first: int,
+    last: int,
+    columns: list[str] | None = None,
+    ledger_id: int = 0,
+) -> pa.Table:
     """Entries *first*..*last* (ids) of *publish_id*, commit *ledger_id*, that were published in file *path*, in no
     order: these *columns*, or all.
 
@@ -86,8 +93,16 @@ def gaps(entry_ids: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
     return [(int(known[index]) + 1, int(known[index + 1]) - 1) for index in at]
 
 
-def missing_of(table: str | os.PathLike, partition: int, file, first: int, last: int, batch_size: int | None,
-               present: Iterable[tuple[np.ndarray, list]], lost: list[str]) -> Missing | None:
+def missing_of(
+    table: str | os.PathLike,
+    partition: int,
+    file,
+    first: int,
+    last: int,
+    batch_size: int | None,
+    present: Iterable[tuple[np.ndarray, list]],
+    lost: list[str],
+) -> Missing | None:
     """What is missing of entries *first*..*last* of *file* (a run, or a file of the log), of which those *present* are
     there: entry ids with batch indexes, block by block. None for nothing, and for what was trimmed."""
     if file.ledger_id <= trimmed_ledgers(table, [partition])[partition]:
@@ -134,14 +149,20 @@ def find_missing(table: str | os.PathLike, partition: int, run) -> Missing | Non
     return missing_of(table, partition, run, run.first_entry_id, last, run.batch_size, blocks, lost)
 
 
-def lost_error(table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]],
-               path: str) -> MessagesLost:
+def lost_error(
+    table: str | os.PathLike, partition: int, ledger_id: int, ranges: list[tuple[int, int]], path: str
+) -> MessagesLost:
     """The error that names lost entries."""
-    named = ", ".join(f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}"
-                      for first, last in ranges[:5])
+    named = ", ".join(
+        f"{ledger_id}:{first}" if first == last else f"{ledger_id}:{first} to {ledger_id}:{last}"
+        for first, last in ranges[:5]
+    )
     more = f" and {len(ranges) - 5} more stretches" if len(ranges) > 5 else ""
     where = f" of partition {partition}" if partition >= 0 else ""
-    text = (f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone or "
-            "not whole, though nobody took it out of the table; put it back, or skip them with 'pulsar-spark subscriptions skip-lost TOPIC "
-            "-s SUBSCRIPTION'")
+    text = (
+        f"messages {named}{more}{where} of the topic at {str(table)!r} are lost: file {path!r} is gone or "
+        "not whole, though nobody took it out of the table; put it back, or skip them with 'pulsar-spark "
+        "subscriptions skip-lost TOPIC "
+        "-s SUBSCRIPTION'"
+    )
     return MessagesLost(text, str(Path(table)), partition, ledger_id, tuple(ranges), path)

@@ -61,8 +61,9 @@ class _Group(NamedTuple):
     written: float
 
 
-def repair_root(layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False,
-                dry_run: bool = False) -> list[Repaired]:
+def repair_root(
+    layout: Layout, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
+) -> list[Repaired]:
     """Mend what can be mended, of one table (a topic's full name or a broker's table) or all. *files* are the data
     files of the one commit that is broken.
 
@@ -70,12 +71,16 @@ def repair_root(layout: Layout, table: str | None = None, *, files: Sequence[str
     broker serves the root."""
     holder = BundleLease(layout, "repair").holder()
     if holder is not None and not dry_run:
-        raise NotAllowedError(f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
-                              f"{str(layout.root)!r}: stop it first")
+        raise NotAllowedError(
+            f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host}) serves "
+            f"{str(layout.root)!r}: stop it first"
+        )
     chosen = [found for found in tables_of(layout) if table is None or table == found[0]]
     if not chosen:
-        raise InvalidConfiguration(f"table {table!r}: give a topic's full name, such as "
-                                   "'persistent://public/default/t', or requests, cursor_ledger, ledgers")
+        raise InvalidConfiguration(
+            f"table {table!r}: give a topic's full name, such as "
+            "'persistent://public/default/t', or requests, cursor_ledger, ledgers"
+        )
     done = [mended for name, path, topic in chosen for mended in _Table(name, path, topic).mend(files, forget, dry_run)]
     if table in (None, LEDGERS.name) and all(mended.is_done for mended in done) and not dry_run:
         done += _number_again(layout)
@@ -93,16 +98,24 @@ class _Table:
         with append_lock(self.path) if not dry_run else contextlib.nullcontext():
             broken = [version for version, _ in broken_commits(self.path)]
             if broken and broken[0] == 0:
-                yield Repaired(self.name, 0, False, "the first commit defines the table and is in no other file: "
-                                                    "restore it from a backup, or delete the folder")
+                yield Repaired(
+                    self.name,
+                    0,
+                    False,
+                    "the first commit defines the table and is in no other file: "
+                    "restore it from a backup, or delete the folder",
+                )
                 return
             if files and len(broken) != 1:
-                raise InvalidConfiguration(f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
-                                           "commits, name files for one at a time")
+                raise InvalidConfiguration(
+                    f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
+                    "commits, name files for one at a time"
+                )
             groups = self._groups(set(broken)) if broken else []
             for version in broken:
-                chosen, why = ((_Group(None, tuple(files), 0), "") if files
-                               else self._choose(version, groups, len(broken)))
+                chosen, why = (
+                    (_Group(None, tuple(files), 0), "") if files else self._choose(version, groups, len(broken))
+                )
                 groups = [group for group in groups if group is not chosen]
                 yield self._replace(version, chosen, why, forget, dry_run)
             if not broken:
@@ -110,10 +123,14 @@ class _Table:
 
     def _groups(self, broken: set[int]) -> list[_Group]:
         """What no commit names, oldest first; without what a retry wrote again and was committed."""
-        named = set(named_files(self.path, broken)) | {file.path for version in self._readable(broken)
-                                                       for file in self.log.commit(version).added}
-        known = {file.min_values.get(self.identity) for version in self._readable(broken)
-                 for file in self.log.commit(version).added}
+        named = set(named_files(self.path, broken)) | {
+            file.path for version in self._readable(broken) for file in self.log.commit(version).added
+        }
+        known = {
+            file.min_values.get(self.identity)
+            for version in self._readable(broken)
+            for file in self.log.commit(version).added
+        }
         found: dict[object, list[str]] = {}
         for file in sorted(self.path.rglob("*.parquet")):
             name = str(file.relative_to(self.path))
@@ -121,13 +138,19 @@ class _Table:
                 continue
             with contextlib.suppress(pa.ArrowInvalid, OSError):
                 found.setdefault(self._identity_of(file, name), []).append(name)
-        groups = [_Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
-                  for identity, names in found.items() if self.identity is None or identity not in known]
+        groups = [
+            _Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
+            for identity, names in found.items()
+            if self.identity is None or identity not in known
+        ]
         return sorted(groups, key=lambda group: group.written)
 
     def _readable(self, broken: set[int]) -> Iterator[int]:
-        return (version for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
-                if version not in broken and self.log.has(version))
+        return (
+            version
+            for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
+            if version not in broken and self.log.has(version)
+        )
 
     def _identity_of(self, file: Path, name: str) -> object:
         """The one value of the identity column, or, in a table without such a column, the file itself; ArrowInvalid for
@@ -163,7 +186,8 @@ class _Table:
         return None, f"several files may be its own: {names}; look into them, and name those of it with --file"
 
     def _round_of(self, version: int) -> int | None:
-        """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has one."""
+        """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has
+        one."""
         for passed, before in enumerate(range(version - 1, 0, -1), 1):
             with contextlib.suppress(CorruptState, KeyError):
                 rounds = [file.max_values["round"] for file in self.log.commit(before).added]
@@ -185,12 +209,21 @@ class _Table:
 
     def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
         if group is None and not forget:
-            remedy = "" if "--file" in why else ("; 'pulsar-spark repair --forget' puts a commit without rows in its "
-                                                 "place, and readers go on behind it")
+            remedy = (
+                ""
+                if "--file" in why
+                else (
+                    "; 'pulsar-spark repair --forget' puts a commit without rows in its "
+                    "place, and readers go on behind it"
+                )
+            )
             return Repaired(self.name, version, False, f"commit {version}: {why}{remedy}")
         files = () if group is None else group.files
-        said = ("mended: it names the files it named" if group
-                else "replaced by a commit without rows: what it said is lost")
+        said = (
+            "mended: it names the files it named"
+            if group
+            else "replaced by a commit without rows: what it said is lost"
+        )
         if dry_run:
             return Repaired(self.name, version, True, f"commit {version} would be {said}", files)
         adds = [file_add(self.path, name) for name in files] if group else self._empty_round(version)
@@ -205,9 +238,11 @@ class _Table:
         for before in range(version - 1, 0, -1):
             with contextlib.suppress(CorruptState, FileNotFoundError):
                 for row in read_round(self.path, before, kind="round").to_pylist():
-                    return write_files(self.path,
-                                       rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
-                                       is_partitioned=False)
+                    return write_files(
+                        self.path,
+                        rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
+                        is_partitioned=False,
+                    )
         return []
 
     def _transactions(self, version: int, group: _Group | None) -> dict[str, int]:
@@ -225,16 +260,24 @@ class _Table:
         if not broken:
             return
         if self.log.earliest() > 0:
-            yield Repaired(self.name, None, False, "a checkpoint cannot be read, and commits before it are gone from "
-                                                   "the log: restore it from a backup")
+            yield Repaired(
+                self.name,
+                None,
+                False,
+                "a checkpoint cannot be read, and commits before it are gone from the log: restore it from a backup",
+            )
             return
         if not dry_run:
             for file in [*broken, self.log.folder / "_last_checkpoint"]:
                 if file.exists():
                     os.replace(file, file.with_name(f".{file.name}.broken-{time.time_ns()}"))
             open_table(self.path).create_checkpoint()
-        yield Repaired(self.name, None, True,
-                       "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"))
+        yield Repaired(
+            self.name,
+            None,
+            True,
+            "a checkpoint that cannot be read is set aside" + ("" if dry_run else ", and another one made"),
+        )
 
 
 def _number_again(layout: Layout) -> list[Repaired]:
@@ -248,8 +291,11 @@ def _number_again(layout: Layout) -> list[Repaired]:
         definition = read_definition(table) if topic else None
         until = latest.numbered_until(definition.table_id) if definition else 0
         if until and TableLog(table).earliest() == 0:
-            missing += [row for row in _numbered(name, table, definition, until)
-                        if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known]
+            missing += [
+                row
+                for row in _numbered(name, table, definition, until)
+                if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
+            ]
     if not missing:
         return []
     AppendTable(path).append(LEDGERS.rows(missing))

@@ -1,10 +1,13 @@
-"""The ``reprocessing`` table: what jobs that send dead letters back have chosen and sent. Dead letters themselves are never touched.
+"""The ``reprocessing`` table: what jobs that send dead letters back have chosen and sent. Dead letters themselves are
+never touched.
 
-A job's ``job`` row and its ``claim`` rows are one commit, so a job has its whole selection or none. A ``chunk`` row and the ``sent`` rows of its letters are
-one commit, after the chunk's messages were published. A letter is **taken** once a job claims it, and stays so when it was sent; a claim whose chunk is done
-without sending the letter (the job's function dropped it) is over, and the letter is there for the next job. Who makes a selection holds
-:func:`planning`, so that no two jobs claim a letter.
+A job's ``job`` row and its ``claim`` rows are one commit, so a job has its whole selection or none. A ``chunk`` row and
+the ``sent`` rows of its letters are one commit, after the chunk's messages were published. A letter is **taken** once a
+job claims it, and stays so when it was sent; a claim whose chunk is done without sending the letter (the job's function
+dropped it) is over, and the letter is there for the next job. Who makes a selection holds :func:`planning`, so that no
+two jobs claim a letter.
 """
+
 import contextlib
 import json
 from collections.abc import Iterator
@@ -72,7 +75,9 @@ class Reprocessing:
         if not found:
             return None
         row, text = found[0], json.loads(found[0]["text"])
-        return Job(job_id, row["topic"], row["topic_id"], row["job_time"], row["table_version"], text["settings"], text["left"])
+        return Job(
+            job_id, row["topic"], row["topic_id"], row["job_time"], row["table_version"], text["settings"], text["left"]
+        )
 
     def read_claims(self, job_id: str) -> list[Claim]:
         """The letters of a job, by destination and number."""
@@ -81,7 +86,10 @@ class Reprocessing:
 
     def read_chunks(self, job_id: str) -> dict[tuple[str, int], int]:
         """Letters sent per (destination, chunk) that is done."""
-        return {(row["destination"], row["chunk"]): row["letters"] for row in self._rows(_of_job("chunk", job_id)).to_pylist()}
+        return {
+            (row["destination"], row["chunk"]): row["letters"]
+            for row in self._rows(_of_job("chunk", job_id)).to_pylist()
+        }
 
     def read_sent(self, job_id: str) -> pa.Table:
         """The ``sent`` rows of a job."""
@@ -90,24 +98,37 @@ class Reprocessing:
     def read_taken(self, topic_id: str) -> set[str]:
         """Message ids of the letters of a topic that a job has sent or is to send."""
         rows = self._rows(pc.field("topic_id") == topic_id)
-        steps = {kind: rows.filter(pc.equal(rows["kind"], kind)).select(["job_id", "destination", "chunk", "message_id"]).to_pylist()
-                 for kind in ("claim", "chunk", "sent")}
+        steps = {
+            kind: rows.filter(pc.equal(rows["kind"], kind))
+            .select(["job_id", "destination", "chunk", "message_id"])
+            .to_pylist()
+            for kind in ("claim", "chunk", "sent")
+        }
         done = {(row["job_id"], row["destination"], row["chunk"]) for row in steps["chunk"]}
-        open_claims = {row["message_id"] for row in steps["claim"] if (row["job_id"], row["destination"], row["chunk"]) not in done}
+        open_claims = {
+            row["message_id"] for row in steps["claim"] if (row["job_id"], row["destination"], row["chunk"]) not in done
+        }
         return open_claims | {row["message_id"] for row in steps["sent"]}
 
     def record_job(self, job: Job, claims: list[Claim]) -> None:
         """Record a job and its selection, in one commit; nothing where the job is there."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=job.job_time)
         text = json.dumps({"settings": job.settings, "left": job.left}, sort_keys=True)
-        rows = [dict(common, kind="job", table_version=job.table_version, text=text), *(dict(common, kind="claim", **claim._asdict()) for claim in claims)]
+        rows = [
+            dict(common, kind="job", table_version=job.table_version, text=text),
+            *(dict(common, kind="claim", **claim._asdict()) for claim in claims),
+        ]
         AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}", 1)
 
-    def record_chunk(self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime) -> None:
+    def record_chunk(
+        self, job: Job, destination: str, chunk: int, publish_id: str, sent: list[Claim], now: datetime
+    ) -> None:
         """Record that a chunk is done and which of its letters were sent; nothing where that is recorded."""
         common = dict(job_id=job.job_id, topic=job.topic, topic_id=job.topic_id, job_time=now, publish_id=publish_id)
-        rows = [dict(common, kind="chunk", destination=destination, chunk=chunk, letters=len(sent)),
-                *(dict(common, kind="sent", **claim._asdict()) for claim in sent)]
+        rows = [
+            dict(common, kind="chunk", destination=destination, chunk=chunk, letters=len(sent)),
+            *(dict(common, kind="sent", **claim._asdict()) for claim in sent),
+        ]
         AppendTable(self.path).append_once(REPROCESSING.rows(rows), f"job/{job.job_id}/{destination}", chunk)
 
     def _rows(self, of: pc.Expression) -> pa.Table:

@@ -4,6 +4,7 @@ A commit that cannot be read (half a line in the log, a data file that is missin
 a commit without rows that says why, and the next one is read. So do versions that are gone while later ones are there:
 commits are put in place in order, each complete, so nobody will write them.
 """
+
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +78,8 @@ def _gap(log: TableLog, version: int) -> RequestCommit | None:
     if beyond is None or log.has(version + 1):
         return None
     later = next(found for found in range(version + 2, beyond + 1) if log.has(found))
-    failure = CorruptState(f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
-                           f"{later} is there: restore them if you can")
+    failure = CorruptState(
+        f"{str(log.folder.parent)!r}: commits {version + 1} to {later - 1} are gone from the log, "
+        f"{later} is there: restore them if you can"
+    )
     return RequestCommit(version + 1, REQUESTS.schema.empty_table(), failure, later - 1)

@@ -1,4 +1,5 @@
 """Opening Delta tables, and reading their rows, without a JVM."""
+
 import os
 
 from deltalake import DeltaTable

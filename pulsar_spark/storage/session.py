@@ -13,6 +13,7 @@ the shell for permissions: that takes longer, and a query that is stopped meanwh
 Rounds are many and small, so their JVM keeps to the quick compiler and the simple collector: it starts in two thirds
 of the time and, the optimising compiler's threads gone, runs a small round in half, measured on two busy cores.
 """
+
 import os
 import re
 import subprocess
@@ -47,18 +48,27 @@ _ROUND_SETTINGS = {
     "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.streaming.minBatchesToRetain": "2",
 }
 
 
-def spark_session(app_name: str = "pulsar_spark", *, master: str | None = None, settings: dict[str, str] | None = None,
-                  for_rounds: bool = False) -> SparkSession:
-    """The active session if it knows Delta, else a new one; *settings* are added to ours, or set on the active one as far as they still can be.
+def spark_session(
+    app_name: str = "pulsar_spark",
+    *,
+    master: str | None = None,
+    settings: dict[str, str] | None = None,
+    for_rounds: bool = False,
+) -> SparkSession:
+    """The active session if it knows Delta, else a new one; *settings* are added to ours, or set on the active one as
+    far as they still can be.
 
-    *master* defaults to what Spark is configured with, else two local cores. *for_rounds* adds what makes small plans quick; on an active session that is a
-    sibling session of the same Spark application, so that the caller's own settings stay. :class:`JavaNotFound` without a Java that Spark takes,
-    :class:`InvalidConfiguration` for a session without Delta or a setting that comes too late.
+    *master* defaults to what Spark is configured with, else two local cores. *for_rounds* adds what makes small plans
+    quick; on an active session that is a sibling session of the same Spark application, so that the caller's own
+    settings stay. :class:`JavaNotFound` without a Java that Spark takes, :class:`InvalidConfiguration` for a session
+    without Delta or a setting that comes too late.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -71,8 +81,14 @@ def spark_session(app_name: str = "pulsar_spark", *, master: str | None = None, 
     builder = SparkSession.builder.appName(app_name)
     given = {**(dict(pyspark.SparkConf().getAll()) if is_submitted else {}), **(settings or {})}
     master = master or given.get("spark.master") or DEFAULT_MASTER
-    chosen = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {}), **(_round_settings(master) if for_rounds else {}),
-              **given, **({} if is_submitted else _jar_settings(given)), "spark.master": master}
+    chosen = {
+        **_SETTINGS,
+        **(_LOCAL_SETTINGS if master.startswith("local") else {}),
+        **(_round_settings(master) if for_rounds else {}),
+        **given,
+        **({} if is_submitted else _jar_settings(given)),
+        "spark.master": master,
+    }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for name, value in chosen.items():
@@ -90,8 +106,10 @@ def check_delta(spark: SparkSession) -> None:
     has_catalog = spark.conf.get("spark.sql.catalog.spark_catalog", "") == _CATALOG
     if not (has_extension and has_catalog):
         raise InvalidConfiguration(
-            f"the Spark session does not know Delta Lake: start it with spark.jars.packages={delta_artifact()}, spark.sql.extensions={_EXTENSION} and "
-            f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one")
+            f"the Spark session does not know Delta Lake: start it with spark.jars.packages={delta_artifact()}, "
+            f"spark.sql.extensions={_EXTENSION} and "
+            f"spark.sql.catalog.spark_catalog={_CATALOG}, or stop it and let pulsar_spark start one"
+        )
 
 
 def is_running(spark: SparkSession) -> bool:
@@ -112,6 +130,7 @@ def delta_artifact() -> str:
 
 def _jar_settings(given: dict[str, str]) -> dict[str, str]:
     """Where Delta's jars come from, beside the jars the caller gives."""
+
     def also(name: str, value: str) -> dict[str, str]:
         return {name: ",".join(filter(None, (given.get(name), value)))}
 
@@ -122,19 +141,29 @@ def _jar_settings(given: dict[str, str]) -> dict[str, str]:
         if all(jar.is_file() for jar in jars):
             return also("spark.jars", ",".join(map(str, jars)))
     print("resolving Delta Lake's jar, first time only ...", file=sys.stderr, flush=True)
-    return also("spark.jars.packages", delta_artifact()) | ({} if "spark.jars.packages" in given else {"spark.jars.excludes": _NOT_NEEDED})
+    return also("spark.jars.packages", delta_artifact()) | (
+        {} if "spark.jars.packages" in given else {"spark.jars.excludes": _NOT_NEEDED}
+    )
 
 
 def _round_settings(master: str) -> dict[str, str]:
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
-    cores = {} if not found else {"spark.sql.shuffle.partitions": str(os.cpu_count() if found[1] == "*" else found[1] or 1)}
+    cores = (
+        {} if not found else {"spark.sql.shuffle.partitions": str(os.cpu_count() if found[1] == "*" else found[1] or 1)}
+    )
     return {**_ROUND_SETTINGS, **cores}
 
 
 def _adapted(active: SparkSession, settings: dict[str, str], for_rounds: bool) -> SparkSession:
-    fixed = {name: value for name, value in settings.items() if not active.conf.isModifiable(name) and active.conf.get(name, None) != value}
+    fixed = {
+        name: value
+        for name, value in settings.items()
+        if not active.conf.isModifiable(name) and active.conf.get(name, None) != value
+    }
     if fixed:
-        raise InvalidConfiguration(f"settings {sorted(fixed)} cannot change any more: a Spark session is active; stop it or start it with them")
+        raise InvalidConfiguration(
+            f"settings {sorted(fixed)} cannot change any more: a Spark session is active; stop it or start it with them"
+        )
     spark = active
     if for_rounds:
         spark = active.newSession()
@@ -151,8 +180,15 @@ def _find_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if _java_version(Path(home) / "bin" / "java" if home else Path("java")) in JAVA_VERSIONS:
         return
-    places = [*Path("/usr/lib/jvm").glob("*"), *Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"),
-              *(Path(prefix) / "opt" / f"openjdk@{java}" for prefix in ("/opt/homebrew", "/usr/local") for java in JAVA_VERSIONS)]
+    places = [
+        *Path("/usr/lib/jvm").glob("*"),
+        *Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"),
+        *(
+            Path(prefix) / "opt" / f"openjdk@{java}"
+            for prefix in ("/opt/homebrew", "/usr/local")
+            for java in JAVA_VERSIONS
+        ),
+    ]
     for place in sorted(places):
         if _java_version(place / "bin" / "java") in JAVA_VERSIONS:
             os.environ["JAVA_HOME"] = str(place)

@@ -6,6 +6,7 @@ request is not copied: it stays in its commit of ``requests``, of which the row 
 read again from there. Where a whole commit cannot be read, or versions of the log are gone, there is no row number and
 ``last`` is the last version meant.
 """
+
 from datetime import datetime
 from typing import NamedTuple
 
@@ -47,8 +48,9 @@ class SetAside(NamedTuple):
             return f"{REQUEST}-{self.request_id}"
         if self.first is not None:
             return f"{REQUEST}-{self.requests_version}-{self.first}"
-        return f"{REQUEST}-{self.requests_version}" + (f"..{self.last}"
-                                                       if self.last not in (None, self.requests_version) else "")
+        return f"{REQUEST}-{self.requests_version}" + (
+            f"..{self.last}" if self.last not in (None, self.requests_version) else ""
+        )
 
     def row(self, *, is_removed: bool | None = None) -> dict:
         """Its row for ``cursor_ledger``."""

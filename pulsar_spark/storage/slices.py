@@ -1,12 +1,15 @@
 """Reading parts of a topic by position with Spark.
 
-A position is not stored with a message: it is ``first_position + entry_id - first_entry_id`` of the run of entries (a row of ``ledgers``) that holds it. So a
-slice is first cut into pieces of runs on the driver, from the few narrow columns of ``ledgers`` that the slice touches, and then read with literal bounds on
-``publish_id`` and ``entry_id``: Delta skips the files and Parquet the row groups outside them, where a join on a computed position would read every row.
+A position is not stored with a message: it is ``first_position + entry_id - first_entry_id`` of the run of entries (a
+row of ``ledgers``) that holds it. So a slice is first cut into pieces of runs on the driver, from the few narrow
+columns of ``ledgers`` that the slice touches, and then read with literal bounds on ``publish_id`` and ``entry_id``:
+Delta skips the files and Parquet the row groups outside them, where a join on a computed position would read every row.
 
-One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position; with more of them that expression costs
-more than it saves: then the smallest bounds around all pieces are pushed down and the pieces are joined, as many small publishes ask for.
+One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position; with
+more of them that expression costs more than it saves: then the smallest bounds around all pieces are pushed down and
+the pieces are joined, as many small publishes ask for.
 """
+
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -28,7 +31,8 @@ _RUN_COLUMNS = ["ledger_id", "publish_id", "first_entry_id", "first_position", "
 
 
 class PositionRange(NamedTuple):
-    """Positions *first* to *last*, inclusive, of one partition, with what the broker says of each entry in it. ``ack_set`` None = the whole entry."""
+    """Positions *first* to *last*, inclusive, of one partition, with what the broker says of each entry in it.
+    ``ack_set`` None = the whole entry."""
 
     partition: int
     first: int
@@ -40,7 +44,9 @@ class PositionRange(NamedTuple):
     @property
     def messages(self) -> int:
         """Messages still unacknowledged in it."""
-        return (self.last - self.first + 1) * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+        return (self.last - self.first + 1) * (
+            self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set)
+        )
 
 
 class Piece(NamedTuple):
@@ -57,15 +63,21 @@ class Piece(NamedTuple):
 
 
 def read_runs(layout: Layout, topic: Topic, partition: int, first: int, last: int) -> pa.Table:
-    """The rows of ``ledgers`` whose positions overlap *first* to *last*, in order of position, with :data:`_RUN_COLUMNS` only."""
+    """The rows of ``ledgers`` whose positions overlap *first* to *last*, in order of position, with
+    :data:`_RUN_COLUMNS` only."""
     table = dataset_of(layout.broker_table("ledgers"))
-    overlaps = (ds.field("topic_id") == topic.topic_id) & (ds.field("partition") == partition) & (ds.field("first_position") <= last) & (
-        ds.field("first_position") + ds.field("entries") > first)
+    overlaps = (
+        (ds.field("topic_id") == topic.topic_id)
+        & (ds.field("partition") == partition)
+        & (ds.field("first_position") <= last)
+        & (ds.field("first_position") + ds.field("entries") > first)
+    )
     return table.to_table(columns=_RUN_COLUMNS, filter=overlaps).sort_by("first_position")
 
 
 def pieces(runs: pa.Table, ranges: Sequence[PositionRange]) -> list[Piece]:
-    """The parts of *runs* that *ranges* of one partition cover. Ranges must not overlap; :class:`CorruptState` when a position has no run."""
+    """The parts of *runs* that *ranges* of one partition cover. Ranges must not overlap; :class:`CorruptState` when a
+    position has no run."""
     starts = runs.column("first_position").to_numpy()
     rows = runs.to_pylist()
     found = []
@@ -77,8 +89,18 @@ def pieces(runs: pa.Table, ranges: Sequence[PositionRange]) -> list[Piece]:
                 raise CorruptState(f"position {at} of partition {wanted.partition} is in no ledger: {DOCTOR}")
             last = min(wanted.last, run["first_position"] + run["entries"] - 1)
             to_entry = run["first_entry_id"] - run["first_position"]
-            found.append(Piece(wanted.partition, run["ledger_id"], run["publish_id"], at + to_entry, last + to_entry, at,
-                               wanted.redelivery_count, wanted.ack_set))
+            found.append(
+                Piece(
+                    wanted.partition,
+                    run["ledger_id"],
+                    run["publish_id"],
+                    at + to_entry,
+                    last + to_entry,
+                    at,
+                    wanted.redelivery_count,
+                    wanted.ack_set,
+                )
+            )
             at, index = last + 1, index + 1
     return found
 
@@ -88,57 +110,99 @@ def find_pieces(layout: Layout, topic: Topic, ranges: Sequence[PositionRange]) -
     found = []
     for partition in sorted({wanted.partition for wanted in ranges}):
         of_partition = [wanted for wanted in ranges if wanted.partition == partition]
-        runs = read_runs(layout, topic, partition, min(wanted.first for wanted in of_partition), max(wanted.last for wanted in of_partition))
+        runs = read_runs(
+            layout,
+            topic,
+            partition,
+            min(wanted.first for wanted in of_partition),
+            max(wanted.last for wanted in of_partition),
+        )
         found += pieces(runs, of_partition)
     return found
 
 
-def read_positions(spark: SparkSession, layout: Layout, topic: Topic, ranges: Sequence[PositionRange], columns: Sequence[str] | None = None,
-                   with_payload: bool = True) -> DataFrame:
+def read_positions(
+    spark: SparkSession,
+    layout: Layout,
+    topic: Topic,
+    ranges: Sequence[PositionRange],
+    columns: Sequence[str] | None = None,
+    with_payload: bool = True,
+) -> DataFrame:
     """The messages of *topic* at the positions of *ranges*, one row each, in no order.
 
-    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*), then ``ledger_id``, ``position``,
-    ``redelivery_count``. Of an entry with an ack set only the messages still unacknowledged are there. Every range must be numbered in ``ledgers``.
+    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
+    then ``ledger_id``, ``position``, ``redelivery_count``. Of an entry with an ack set only the messages still
+    unacknowledged are there. Every range must be numbered in ``ledgers``.
     """
-    return read_pieces(spark, topic, find_pieces(layout, topic, ranges), columns, with_payload, without=foreign_paths(layout, topic))
+    return read_pieces(
+        spark, topic, find_pieces(layout, topic, ranges), columns, with_payload, without=foreign_paths(layout, topic)
+    )
 
 
-def read_pieces(spark: SparkSession, topic: Topic, found: list[Piece], columns: Sequence[str] | None = None, with_payload: bool = True,
-                version: int | None = None, without: Collection[str] = ()) -> DataFrame:
-    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is given. Files *without* are
-    passed over: they hold copies that somebody made of the topic's rows."""
+def read_pieces(
+    spark: SparkSession,
+    topic: Topic,
+    found: list[Piece],
+    columns: Sequence[str] | None = None,
+    with_payload: bool = True,
+    version: int | None = None,
+    without: Collection[str] = (),
+) -> DataFrame:
+    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is
+    given. Files *without* are passed over: they hold copies that somebody made of the topic's rows."""
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
     if without:
-        messages = messages.filter(~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without]))
-    names = [name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"] + ["partition"]
+        messages = messages.filter(
+            ~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without])
+        )
+    names = [
+        name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"
+    ] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 
 
 def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
     if not found:
-        return _with_place(messages.filter(F.lit(False)), F.lit(None).cast("bigint"), F.lit(None).cast("bigint"), F.lit(None).cast("int"))
+        return _with_place(
+            messages.filter(F.lit(False)),
+            F.lit(None).cast("bigint"),
+            F.lit(None).cast("bigint"),
+            F.lit(None).cast("int"),
+        )
     inside = [_is_in(piece) for piece in found]
     wanted = inside[0]
     for another in inside[1:]:
         wanted = wanted | another
     place = None
     for piece, is_in in zip(found, inside, strict=True):
-        of_piece = F.struct(F.lit(piece.ledger_id).cast("bigint").alias("ledger_id"),
-                            F.lit(piece.first_position - piece.first_entry_id).cast("bigint").alias("shift"),
-                            F.lit(piece.redelivery_count).alias("redelivery_count"))
+        of_piece = F.struct(
+            F.lit(piece.ledger_id).cast("bigint").alias("ledger_id"),
+            F.lit(piece.first_position - piece.first_entry_id).cast("bigint").alias("shift"),
+            F.lit(piece.redelivery_count).alias("redelivery_count"),
+        )
         place = F.when(is_in, of_piece) if place is None else place.when(is_in, of_piece)
     if len(found) == 1:
         place = of_piece
     located = messages.filter(wanted).withColumn("place", place)
-    return _with_place(located, F.col("place.ledger_id"), F.col("place.shift") + F.col("entry_id"), F.col("place.redelivery_count"))
+    return _with_place(
+        located, F.col("place.ledger_id"), F.col("place.shift") + F.col("entry_id"), F.col("place.redelivery_count")
+    )
 
 
 def _is_in(piece: Piece) -> Column:
-    inside = (F.col("publish_id") == piece.publish_id) & F.col("entry_id").between(piece.first_entry_id, piece.last_entry_id) & (
-        F.col("partition") == piece.partition)
-    return inside if piece.ack_set is None else inside & _is_unacked(F.array(*(F.lit(word).cast("bigint") for word in piece.ack_set)))
+    inside = (
+        (F.col("publish_id") == piece.publish_id)
+        & F.col("entry_id").between(piece.first_entry_id, piece.last_entry_id)
+        & (F.col("partition") == piece.partition)
+    )
+    return (
+        inside
+        if piece.ack_set is None
+        else inside & _is_unacked(F.array(*(F.lit(word).cast("bigint") for word in piece.ack_set)))
+    )
 
 
 def _is_unacked(ack_set: Column) -> Column:
@@ -149,25 +213,36 @@ def _is_unacked(ack_set: Column) -> Column:
 
 
 def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> DataFrame:
-    rows = pa.table({
-        "piece_partition": pa.array([piece.partition for piece in found], pa.int32()),
-        "piece_publish_id": [piece.publish_id for piece in found],
-        "piece_first": pa.array([piece.first_entry_id for piece in found], pa.int64()),
-        "piece_last": pa.array([piece.last_entry_id for piece in found], pa.int64()),
-        "piece_ledger_id": pa.array([piece.ledger_id for piece in found], pa.int64()),
-        "piece_shift": pa.array([piece.first_position - piece.first_entry_id for piece in found], pa.int64()),
-        "piece_redelivery_count": pa.array([piece.redelivery_count for piece in found], pa.int32()),
-        "piece_ack_set": pa.array([piece.ack_set for piece in found], pa.list_(pa.int64())),
-    })
+    rows = pa.table(
+        {
+            "piece_partition": pa.array([piece.partition for piece in found], pa.int32()),
+            "piece_publish_id": [piece.publish_id for piece in found],
+            "piece_first": pa.array([piece.first_entry_id for piece in found], pa.int64()),
+            "piece_last": pa.array([piece.last_entry_id for piece in found], pa.int64()),
+            "piece_ledger_id": pa.array([piece.ledger_id for piece in found], pa.int64()),
+            "piece_shift": pa.array([piece.first_position - piece.first_entry_id for piece in found], pa.int64()),
+            "piece_redelivery_count": pa.array([piece.redelivery_count for piece in found], pa.int32()),
+            "piece_ack_set": pa.array([piece.ack_set for piece in found], pa.list_(pa.int64())),
+        }
+    )
     publish_ids = pc.unique(rows["piece_publish_id"])
-    bounds = F.col("publish_id").between(pc.min(publish_ids).as_py(), pc.max(publish_ids).as_py()) & F.col("partition").isin(
-        *pc.unique(rows["piece_partition"]).to_pylist())
+    bounds = F.col("publish_id").between(pc.min(publish_ids).as_py(), pc.max(publish_ids).as_py()) & F.col(
+        "partition"
+    ).isin(*pc.unique(rows["piece_partition"]).to_pylist())
     if len(publish_ids) == 1:
-        bounds = bounds & F.col("entry_id").between(pc.min(rows["piece_first"]).as_py(), pc.max(rows["piece_last"]).as_py())
-    is_in_piece = (F.col("publish_id") == F.col("piece_publish_id")) & (F.col("partition") == F.col("piece_partition")) & F.col("entry_id").between(
-        F.col("piece_first"), F.col("piece_last")) & (F.col("piece_ack_set").isNull() | _is_unacked(F.col("piece_ack_set")))
+        bounds = bounds & F.col("entry_id").between(
+            pc.min(rows["piece_first"]).as_py(), pc.max(rows["piece_last"]).as_py()
+        )
+    is_in_piece = (
+        (F.col("publish_id") == F.col("piece_publish_id"))
+        & (F.col("partition") == F.col("piece_partition"))
+        & F.col("entry_id").between(F.col("piece_first"), F.col("piece_last"))
+        & (F.col("piece_ack_set").isNull() | _is_unacked(F.col("piece_ack_set")))
+    )
     located = messages.filter(bounds).join(F.broadcast(spark.createDataFrame(rows)), on=is_in_piece, how="inner")
-    return _with_place(located, F.col("piece_ledger_id"), F.col("piece_shift") + F.col("entry_id"), F.col("piece_redelivery_count"))
+    return _with_place(
+        located, F.col("piece_ledger_id"), F.col("piece_shift") + F.col("entry_id"), F.col("piece_redelivery_count")
+    )
 
 
 def _with_place(located: DataFrame, ledger_id: Column, position: Column, redelivery_count: Column) -> DataFrame:

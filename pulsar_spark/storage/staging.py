@@ -1,11 +1,14 @@
-"""Files that Spark writes for a table, beside it and without its lock; one commit takes them in, as :meth:`AppendTable.append_staged` does.
+"""Files that Spark writes for a table, beside it and without its lock; one commit takes them in, as
+:meth:`AppendTable.append_staged` does.
 
-Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long, would have to hold the lock that every
-append takes, and clients would wait for it. It also collects statistics row by row, which takes a fifth of an append; here they come from the files' footers.
+Why not Delta's own writer: on a local file system its commit checks and then renames, so the whole write, however long,
+would have to hold the lock that every append takes, and clients would wait for it. It also collects statistics row by
+row, which takes a fifth of an append; here they come from the files' footers.
 
-A crash leaves the folder of the files, which nobody reads; ``maintain vacuum`` takes it away when nothing in it has changed for as long as
-other files are kept.
+A crash leaves the folder of the files, which nobody reads; ``maintain vacuum`` takes it away when nothing in it has
+changed for as long as other files are kept.
 """
+
 import contextlib
 import shutil
 import threading
@@ -20,7 +23,10 @@ from pulsar_spark.storage.commits import StagedFile
 from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.tables import staging_folder
 
-_FILE_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
+_FILE_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 """What Delta's writer sets too: instants of any year, with statistics."""
 _writing = threading.Lock()
 _writers: dict[int, tuple[int, dict[str, str | None]]] = {}
@@ -28,12 +34,16 @@ _writers: dict[int, tuple[int, dict[str, str | None]]] = {}
 
 @contextlib.contextmanager
 def staged(rows: DataFrame, table: Path, partition_by: tuple[str, ...]) -> Iterator[list[StagedFile]]:
-    """Run *rows* and write them; the files, none for no rows, stay until the end of the ``with`` unless an append has moved them into the table."""
+    """Run *rows* and write them; the files, none for no rows, stay until the end of the ``with`` unless an append has
+    moved them into the table."""
     folder = staging_folder(table) / uuid.uuid4().hex
     try:
         with _file_settings(rows.sparkSession):
             rows.write.partitionBy(*partition_by).parquet(str(folder))
-        found = (StagedFile(path, str(path.relative_to(folder)), file_statistics(pq.read_metadata(path))) for path in sorted(folder.rglob("*.parquet")))
+        found = (
+            StagedFile(path, str(path.relative_to(folder)), file_statistics(pq.read_metadata(path)))
+            for path in sorted(folder.rglob("*.parquet"))
+        )
         yield [file for file in found if file.rows]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,6 +10,7 @@ trimming, and a Spark commit on a local disk, which checks and then renames. The
 (:func:`append_lock`); an append shares it with all others for the instant of its link, in which it also sees that
 the table is still the one it was opened for.
 """
+
 import contextlib
 import fcntl
 import json
@@ -74,23 +75,38 @@ def staging_folder(table: str | os.PathLike) -> Path:
     return beside(table, STAGED)
 
 
-def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | None = None, partition_by: tuple[str, ...] = (),
-                 statistics_of: tuple[str, ...] = (), not_null: tuple[str, ...] = ()) -> bool:
-    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its definition; Spark collects statistics of
-    the columns *statistics_of*, or, without them, of all; Delta refuses rows without the columns *not_null* (writer
-    version 2, "Column Invariants")."""
+def create_table(
+    path: str | os.PathLike,
+    spec: TableSpec,
+    properties: dict | None = None,
+    partition_by: tuple[str, ...] = (),
+    statistics_of: tuple[str, ...] = (),
+    not_null: tuple[str, ...] = (),
+) -> bool:
+    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its
+    definition; Spark collects statistics of the columns *statistics_of*, or, without them, of all; Delta refuses rows
+    without the columns *not_null* (writer version 2, "Column Invariants")."""
     if TableLog(path).latest() >= 0:
         return False
-    description = json.dumps({"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True)
-    configuration = _CONFIGURATION | ({"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {})
+    description = json.dumps(
+        {"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True
+    )
+    configuration = _CONFIGURATION | (
+        {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
+    )
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
     schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
     try:
         table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         forks.use()
-        DeltaTable.create(str(draft), schema, description=description, partition_by=list(partition_by) or None,
-                          configuration=configuration)
+        DeltaTable.create(
+            str(draft),
+            schema,
+            description=description,
+            partition_by=list(partition_by) or None,
+            configuration=configuration,
+        )
         first = TableLog(draft).file(0)
         log_folder.mkdir(parents=True, exist_ok=True)
         if is_durable(table):
@@ -111,8 +127,8 @@ def create_table(path: str | os.PathLike, spec: TableSpec, properties: dict | No
 
 
 def read_definition(path: str | os.PathLike) -> Definition:
-    """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer release,
-    FileNotFoundError without a table, :class:`CorruptState` for one half written."""
+    """The table's definition. :class:`NotARoot` for a table of another make, :class:`NewerLayout` for one of a newer
+    release, FileNotFoundError without a table, :class:`CorruptState` for one half written."""
     log = TableLog(path)
     if log.latest() < 0 and not (log.folder / "_last_checkpoint").exists():
         raise FileNotFoundError(path)  # also for the folder of one whose creation came to nothing
@@ -122,32 +138,45 @@ def read_definition(path: str | os.PathLike) -> Definition:
         try:
             for action in read_actions(first):
                 if (asked := action.get("protocol", {}).get("minWriterVersion", 0)) > WRITER_VERSION:
-                    raise NewerLayout(f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
-                                      f"up to {WRITER_VERSION}: install a newer pulsar_spark")
+                    raise NewerLayout(
+                        f"table {str(path)!r} asks for Delta writer version {asked}, this release writes "
+                        f"up to {WRITER_VERSION}: install a newer pulsar_spark"
+                    )
                 if "metaData" in action:
                     description, table_id = action["metaData"].get("description"), action["metaData"]["id"]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as broken:
-            raise CorruptState(f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder") from broken
+            raise CorruptState(
+                f"table {str(path)!r}: its first commit cannot be read ({broken}); restore it or delete the folder"
+            ) from broken
     else:
         try:
             metadata = open_table(path).metadata()
             description, table_id = metadata.description, str(metadata.id)
         except (TableNotFoundError, DeltaError) as broken:
-            raise CorruptState(f"table {str(path)!r} is half written ({broken}): delete the folder and create it again") from broken
+            raise CorruptState(
+                f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
+            ) from broken
     return _parse_definition(path, description, table_id)
 
 
 def _parse_definition(path, description: str | None, table_id: str) -> Definition:
     try:
         properties = json.loads(description or "")
-        is_ours = properties.pop("format") == FORMAT and isinstance(properties["table"], str) and isinstance(properties["layout_version"], int)
+        is_ours = (
+            properties.pop("format") == FORMAT
+            and isinstance(properties["table"], str)
+            and isinstance(properties["layout_version"], int)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         is_ours = False
     if not is_ours:
         raise NotARoot(f"table {str(path)!r} was not made by pulsar_spark: give another root")
     version = properties.pop("layout_version")
     if version > LAYOUT_VERSION:
-        raise NewerLayout(f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer pulsar_spark")
+        raise NewerLayout(
+            f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer "
+            "pulsar_spark"
+        )
     return Definition(properties.pop("table"), version, table_id, properties)
 
 
@@ -177,15 +206,18 @@ class AppendTable:
         return self._append(rows, {})
 
     def append_once(self, rows: pa.Table, app_id: str, version: int) -> int | None:
-        """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version committed, else None."""
+        """Append *rows* unless a commit of *app_id* with this or a higher *version* is there; the table version
+        committed, else None."""
         if self._is_committed(app_id, version):
             return None
         adds = write_files(Path(self.path), rows, self._is_partitioned)
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
-    def append_staged(self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None) -> int | None:
-        """Move *files* into the table with one commit, the version of which is given. None where there are no files, and where a commit of *app_id* with this
-        or a higher *version* is there."""
+    def append_staged(
+        self, files: Sequence[StagedFile], app_id: str | None = None, version: int | None = None
+    ) -> int | None:
+        """Move *files* into the table with one commit, the version of which is given. None where there are no files,
+        and where a commit of *app_id* with this or a higher *version* is there."""
         if not files or (app_id is not None and self._is_committed(app_id, version)):
             return None
         self._update()
@@ -195,15 +227,20 @@ class AppendTable:
         return self._commit(adds, {app_id: version}, lambda seen: self._is_new(seen, app_id, version))
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
-        """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended since. Commits that change no
-        data, such as an OPTIMIZE, may lie between. The version committed."""
+        """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended
+        since. Commits that change no data, such as an OPTIMIZE, may lie between. The version committed."""
         self._update()
         self._check_fence(expected)
         return self._append(rows, {}, lambda seen: self._check_fence(expected))
 
     def _check_fence(self, expected: int) -> bool:
-        if any(commit.added or commit.removed for commit in self._log.commits(expected, self._known)) or self._known < expected:
-            raise BrokerFenced(f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle")
+        if (
+            any(commit.added or commit.removed for commit in self._log.commits(expected, self._known))
+            or self._known < expected
+        ):
+            raise BrokerFenced(
+                f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle"
+            )
         return True
 
     def _is_committed(self, app_id: str, version: int) -> bool:
@@ -217,15 +254,18 @@ class AppendTable:
         commits = self._log.commits(seen, self._known)
         return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
 
-    def _append(self, rows: pa.Table, transactions: dict[str, int],
-                goes_on: Callable[[int], bool] = lambda seen: True) -> int:
+    def _append(
+        self, rows: pa.Table, transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
+    ) -> int:
         self._update()
         return self._commit(write_files(Path(self.path), rows, self._is_partitioned), transactions, goes_on)
 
-    def _commit(self, adds: list[dict], transactions: dict[str, int],
-                goes_on: Callable[[int], bool] = lambda seen: True) -> int | None:
+    def _commit(
+        self, adds: list[dict], transactions: dict[str, int], goes_on: Callable[[int], bool] = lambda seen: True
+    ) -> int | None:
         """The version committed. Where another writer has taken the next one, *goes_on* is asked, with the last version
         that was known before, whether to try the one behind; None where it does not."""
+
         def versions() -> Iterator[int]:
             while True:
                 yield self._known + 1
@@ -245,7 +285,8 @@ class AppendTable:
             yield
 
     def _update(self) -> None:
-        """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its place since."""
+        """Catch up with the log; FileNotFoundError when the table was deleted, even if another has been made in its
+        place since."""
         self._check_life()
         self._known = self._log.latest(self._known)
 
@@ -255,8 +296,11 @@ class AppendTable:
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
 
 
-def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
-    """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is gone."""
+def read_file(
+    table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
+) -> pa.Table:
+    """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is
+    gone."""
     path = file.path if isinstance(file, AddedFile) else file
     values = partition_values(path)
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
@@ -267,6 +311,7 @@ def read_file(table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema
 def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
     """*rows* with the columns and types of *schema*, whoever wrote them: those of *values* the same in every row, those
     that are not there null."""
+
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in values:
             return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
@@ -276,7 +321,9 @@ def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = Mappi
     return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
 
 
-def read_added(table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+def read_added(
+    table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None
+) -> pa.Table:
     """The rows that *commit* added, as :func:`read_file` gives them; none for a commit without, such as an OPTIMIZE."""
     wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
     return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

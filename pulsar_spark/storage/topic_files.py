@@ -6,9 +6,10 @@ put others in their place, though the old ones lie on the disk until VACUUM. So 
 remove: what was published before the latest of them is looked up among the files the table has now. OPTIMIZE and
 trimming move or end rows without changing any, so nobody needs to know before the file is gone.
 
-A file that is the table's and is not there was taken by hand: its rows are lost. So are those of one that is there
-and no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it. Rows whose file is no longer the
-table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and Remove File".
+A file that is the table's and is not there was taken by hand: its rows are lost. So are those of one that is there and
+no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it. Rows whose file is no
+longer the table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and
+Remove File".
 """
 
 import errno
@@ -56,8 +57,9 @@ class _Snapshot(NamedTuple):
     def files_with(self, publish_id: str, partition: str | None) -> list[str]:
         """The files that may hold rows of a publish."""
         may_begin = pc.fill_null(pc.less_equal(self.lowest, publish_id), True)
-        found = self.paths.filter(pc.and_(may_begin,
-                                          pc.fill_null(pc.greater_equal(self.highest, publish_id), True))).to_pylist()
+        found = self.paths.filter(
+            pc.and_(may_begin, pc.fill_null(pc.greater_equal(self.highest, publish_id), True))
+        ).to_pylist()
         return [path for path in found if partition_values(path).get("partition") == partition]
 
 
@@ -203,5 +205,6 @@ def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
         else unknown
         for bound in ("min", "max")
     )
-    return _Snapshot(opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()),
-                     lowest, highest)
+    return _Snapshot(
+        opened.version(), pa.array([unquote(path) for path in files["path"].to_pylist()], pa.string()), lowest, highest
+    )

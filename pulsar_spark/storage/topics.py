@@ -1,8 +1,9 @@
 """Topics of a root: create, look up, list, delete; and the broker's tables of a bundle.
 
-A topic is one table; its partitions are values of a partition column, so that the log's statistics count each partition without reading a row. A topic without
-partitions has no partition column and the value -1.
+A topic is one table; its partitions are values of a partition column, so that the log's statistics count each partition
+without reading a row. A topic without partitions has no partition column and the value -1.
 """
+
 import shutil
 import uuid
 from pathlib import Path
@@ -27,10 +28,12 @@ from pulsar_spark.table_specs import BROKER_TABLES, MESSAGES
 
 MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
-"""What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not among them: their bounds take longest."""
+"""What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not
+among them: their bounds take longest."""
 
 NEVER_NULL = ("publish_id", "entry_id", "batch_size", "partition", "publish_time")
-"""What every message has: NOT NULL in the table, so that Delta itself refuses rows of others that are no publish. Tables of earlier releases are without."""
+"""What every message has: NOT NULL in the table, so that Delta itself refuses rows of others that are no publish.
+Tables of earlier releases are without."""
 
 
 class Topic(NamedTuple):
@@ -47,12 +50,16 @@ class Topic(NamedTuple):
 
 
 def prepare_root(layout: Layout) -> None:
-    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds something else or cannot be made."""
+    """Create the root and its bundle's tables unless they are there; :class:`NotARoot` for a folder that holds
+    something else or cannot be made."""
     forks.check_usable()
     try:
         _prepare_root(layout)
     except OSError as error:
-        raise NotARoot(f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, below folders only") from error
+        raise NotARoot(
+            f"root {str(layout.root)!r} cannot be made or written: {error}; give a folder that may be written, "
+            "below folders only"
+        ) from error
 
 
 def _prepare_root(layout: Layout) -> None:
@@ -60,7 +67,10 @@ def _prepare_root(layout: Layout) -> None:
     if root.exists() and not root.is_dir():
         raise NotARoot(f"root {str(root)!r} is a file: give a folder")
     if root.exists() and not layout.bundle_folder().exists() and any(root.iterdir()):
-        raise NotARoot(f"root {str(root)!r} holds files that are not ours: give an empty folder, a new one, or a root made by pulsar_spark")
+        raise NotARoot(
+            f"root {str(root)!r} holds files that are not ours: give an empty folder, a new one, or a root made by "
+            "pulsar_spark"
+        )
     for spec in BROKER_TABLES:
         path = layout.broker_table(spec.name)
         if not create_table(path, spec):
@@ -70,7 +80,8 @@ def _prepare_root(layout: Layout) -> None:
 
 
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
-    """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number of partitions."""
+    """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
+    of partitions."""
     topic = find_or_create_topic(layout, name, partitions)
     if topic is None:
         raise NotAllowedError(f"topic {str(name)!r} exists already: delete it first or choose another name")
@@ -81,13 +92,20 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
     """Create the topic and return it; None when it was there before."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
-        raise InvalidConfiguration(f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}")
+        raise InvalidConfiguration(
+            f"partitions {partitions!r}: give a number from 0 (no partitions) to {MAX_PARTITIONS}"
+        )
     if not layout.topic(name).exists():
         layout.check_new_topic(name)
     prepare_root(layout)
-    created = create_table(layout.topic(name), MESSAGES, {"topic": str(name), "partitions": partitions},
-                           partition_by=("partition",) if partitions else (), statistics_of=COUNTED_COLUMNS,
-                           not_null=NEVER_NULL)
+    created = create_table(
+        layout.topic(name),
+        MESSAGES,
+        {"topic": str(name), "partitions": partitions},
+        partition_by=("partition",) if partitions else (),
+        statistics_of=COUNTED_COLUMNS,
+        not_null=NEVER_NULL,
+    )
     return read_topic(layout, name) if created else None
 
 
@@ -103,16 +121,18 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
     partitions = definition.properties.get("partitions")
     if isinstance(partitions, bool) or not isinstance(partitions, int) or not 0 <= partitions <= MAX_PARTITIONS:
-        raise CorruptState(f"{str(path)!r}: the topic's definition says {partitions!r} partitions: restore the table's "
-                           "first commit, or delete the folder")
+        raise CorruptState(
+            f"{str(path)!r}: the topic's definition says {partitions!r} partitions: restore the table's "
+            "first commit, or delete the folder"
+        )
     return Topic(name, path, definition.table_id, partitions)
 
 
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:
     """The topic behind *name* and the partitions meant: all of them, or the one of a ``-partition-N`` name.
 
-    With *create* a missing topic is made without partitions, as Pulsar's auto-creation does by default. :class:`TopicNotFound` without it, and for a
-    partition the topic has not.
+    With *create* a missing topic is made without partitions, as Pulsar's auto-creation does by default.
+    :class:`TopicNotFound` without it, and for a partition the topic has not.
     """
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     index = name.partition_index
@@ -120,7 +140,10 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
         parent = read_topic(layout, name.partitioned_topic)
         if parent.partitions:
             if index >= parent.partitions:
-                raise TopicNotFound(f"topic {str(name)!r}: {str(parent.name)!r} has {parent.partitions} partitions, 0 to {parent.partitions - 1}")
+                raise TopicNotFound(
+                    f"topic {str(name)!r}: {str(parent.name)!r} has {parent.partitions} partitions, 0 to "
+                    f"{parent.partitions - 1}"
+                )
             return parent, [index]
     try:
         topic = read_topic(layout, name)
@@ -139,15 +162,19 @@ def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: st
         if not (layout.topic(parsed.partitioned_topic).exists() or layout.topic(parsed).exists()):
             layout.check_new_topic(parsed)
     except InvalidTopicName as impossible:
-        raise InvalidTopicName(f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. "
-                               f"{remedy}") from impossible
+        raise InvalidTopicName(
+            f"{what} {name!r} of subscription {subscription!r} cannot exist: {impossible}. {remedy}"
+        ) from impossible
 
 
 def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple[Topic, int]:
-    """The topic behind *name* and its only partition, or the one that is named; :class:`NotAllowedError`, which says "*verb* one partition", for several."""
+    """The topic behind *name* and its only partition, or the one that is named; :class:`NotAllowedError`, which says
+    "*verb* one partition", for several."""
     topic, partitions = resolve_topic(layout, name)
     if len(partitions) > 1:
-        raise NotAllowedError(f"topic {str(topic.name)!r} is partitioned: {verb} one partition, such as {str(topic.name.partition(0))!r}")
+        raise NotAllowedError(
+            f"topic {str(topic.name)!r} is partitioned: {verb} one partition, such as {str(topic.name.partition(0))!r}"
+        )
     return topic, partitions[0]
 
 
@@ -163,7 +190,8 @@ def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
 
 
 def delete_topic(layout: Layout, name: TopicName | str) -> None:
-    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table; :class:`TopicNotFound` when there is none."""
+    """Delete the topic's table. The folder is renamed first, so that nobody meets half a table; :class:`TopicNotFound`
+    when there is none."""
     topic = read_topic(layout, name)
     with append_lock(topic.path):
         doomed = topic.path.with_name(f".deleted-{uuid.uuid4().hex}")

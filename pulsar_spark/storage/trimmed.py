@@ -1,4 +1,5 @@
 """What was trimmed from a topic, for readers: as the topic's own log says it (see trimming)."""
+
 import os
 from collections.abc import Iterable
 

@@ -1,10 +1,13 @@
-"""Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of the log. For schedulers, not for brokers.
+"""Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of
+the log. For schedulers, not for brokers.
 
-OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9). What may still name a file by its path
-finds the rows by their publish id or round when vacuum has taken it; two things do not: a client that follows the broker's tables looks at a commit's file
-within seconds, and a broker reads requests when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests
-while any wait for a broker.
+OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9).
+What may still name a file by its path finds the rows by their publish id or round when vacuum has taken it; two things
+do not: a client that follows the broker's tables looks at a commit's file within seconds, and a broker reads requests
+when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests while
+any wait for a broker.
 """
+
 import shutil
 import time
 from pathlib import Path
@@ -46,17 +49,26 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
     """Delete files that left the table, or were staged for it and given up, more than *hours* ago; their paths.
     :class:`NotAllowedError` when somebody may still read them."""
     if hours < LEAST_HOURS:
-        raise NotAllowedError(f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
-                              f"keep them for {LEAST_HOURS} hour at least")
+        raise NotAllowedError(
+            f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
+            f"keep them for {LEAST_HOURS} hour at least"
+        )
     if table == layout.broker_table(REQUESTS.name) and _has_waiting_requests(layout, table):
-        raise NotAllowedError(f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first")
+        raise NotAllowedError(
+            f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first"
+        )
     stale = _remove_stale(table, time.time() - 3600 * hours, dry_run)
     return stale + open_table(table).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
 
 
 def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
-    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*."""
-    stale = [folder for folder in staging_folder(table).glob("*") if max(path.lstat().st_mtime for path in (folder, *folder.rglob("*"))) < before]
+    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since
+    *before*."""
+    stale = [
+        folder
+        for folder in staging_folder(table).glob("*")
+        if max(path.lstat().st_mtime for path in (folder, *folder.rglob("*"))) < before
+    ]
     if not dry_run:
         for folder in stale:
             shutil.rmtree(folder)

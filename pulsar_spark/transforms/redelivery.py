@@ -1,12 +1,16 @@
-"""What comes back (design 4, step 4): entries of consumers that left, negative acknowledgements, timeouts, redeliver requests.
+"""What comes back (design 4, step 4): entries of consumers that left, negative acknowledgements, timeouts, redeliver
+requests.
 
-An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names it or all of that consumer's entries
-(count + 1), or when the due time set by a negative acknowledgement has come (count + 1). A request for an entry that is pending elsewhere or not at all is
-ignored. On Exclusive and Failover any counted return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it
-does not die with it. Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An unread entry of a Shared subscription
-that is met before its deliver time waits as replay. Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
-ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
+An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names
+it or all of that consumer's entries (count + 1), or when the due time set by a negative acknowledgement has come (count
++ 1). A request for an entry that is pending elsewhere or not at all is ignored. On Exclusive and Failover any counted
+return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it does
+not die with it. Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An
+unread entry of a Shared subscription that is met before its deliver time waits as replay. Source:
+Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12,
+2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -14,8 +18,8 @@ from pulsar_spark.transforms.acknowledge import KEYS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
-    """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or dead; others may have a new
-    due time."""
+    """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or
+    dead; others may have a new due time."""
     is_pending = F.col("status") == "pending"
     names_holder = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
     whole_cursor = Window.partitionBy("cursor")
@@ -28,18 +32,33 @@ def give_back(segments: DataFrame) -> DataFrame:
     has_left = F.coalesce(F.array_contains("cursor_limits.left", F.col("consumer_id")), F.lit(False))
     most = F.col("cursor_limits.max_redeliver_count")
     judged = counted.select(
-        "*", (is_pending & (F.col("is_counted") | is_rewound | has_left)).alias("is_back"),
+        "*",
+        (is_pending & (F.col("is_counted") | is_rewound | has_left)).alias("is_back"),
         (F.col("is_counted") & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
-        ((F.col("status") == "unread") & (F.col("due_time") > F.col("cursor_limits.wall"))
-         & ~F.col("cursor_limits.is_single_active")).alias("is_delayed"))
-    is_back, is_dead, is_delayed = (F.coalesce(F.col(name), F.lit(False)) for name in ("is_back", "is_dead", "is_delayed"))
+        (
+            (F.col("status") == "unread")
+            & (F.col("due_time") > F.col("cursor_limits.wall"))
+            & ~F.col("cursor_limits.is_single_active")
+        ).alias("is_delayed"),
+    )
+    is_back, is_dead, is_delayed = (
+        F.coalesce(F.col(name), F.lit(False)) for name in ("is_back", "is_dead", "is_delayed")
+    )
     is_held = F.col("status") != "acknowledged"
     status = F.when(is_dead, F.lit("dead")).when(is_back | is_delayed, F.lit("replay")).otherwise(F.col("status"))
     stays = (~is_back | is_dead) & is_held
     is_timed = F.col("status").isin("pending", "replay") | is_delayed
     return judged.select(
-        *KEYS, "turn", "cursor_limits", "first", "last", status.alias("status"),
-        F.when(stays, F.col("consumer_id")).alias("consumer_id"), F.when(stays, F.col("delivery_round")).alias("delivery_round"),
+        *KEYS,
+        "turn",
+        "cursor_limits",
+        "first",
+        "last",
+        status.alias("status"),
+        F.when(stays, F.col("consumer_id")).alias("consumer_id"),
+        F.when(stays, F.col("delivery_round")).alias("delivery_round"),
         F.when(is_held, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
         F.when(~is_back & is_timed, due_time).alias("due_time"),
-        F.when(is_held, F.col("ack_set")).alias("ack_set"), F.when(is_held, F.col("batch_size")).alias("batch_size"))
+        F.when(is_held, F.col("ack_set")).alias("ack_set"),
+        F.when(is_held, F.col("batch_size")).alias("batch_size"),
+    )

@@ -1,4 +1,6 @@
-"""What people look at: views for SQL, statistics, history, the catalog of what exists. Nothing here decides anything."""
+"""What people look at: views for SQL, statistics, history, the catalog of what exists. Nothing here decides
+anything."""
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,5 +13,6 @@ def __getattr__(name: str):
     """``create_views`` needs Spark, the statistics do not: it is imported when it is asked for."""
     if name == "create_views":
         from pulsar_spark.views.views import create_views
+
         return create_views
     raise AttributeError(name)

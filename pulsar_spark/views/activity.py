@@ -1,4 +1,6 @@
-"""What happened lately, from the rounds of the last minute: how many messages were sent to whom. Counted from the deliveries themselves, not from counters."""
+"""What happened lately, from the rounds of the last minute: how many messages were sent to whom. Counted from the
+deliveries themselves, not from counters."""
+
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -17,12 +19,29 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 WINDOW_SECONDS = 60
 _MAX_ROUNDS = 600
-_COLUMNS = ["kind", "topic_id", "partition", "subscription", "page", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time",
-            "ack_set", "batch_size", "round", "round_time"]
+_COLUMNS = [
+    "kind",
+    "topic_id",
+    "partition",
+    "subscription",
+    "page",
+    "first",
+    "last",
+    "status",
+    "consumer_id",
+    "delivery_round",
+    "redelivery_count",
+    "due_time",
+    "ack_set",
+    "batch_size",
+    "round",
+    "round_time",
+]
 
 
 class Activity(NamedTuple):
-    """Messages delivered in the last :data:`WINDOW_SECONDS` before *now*, and those of them delivered again, per cursor and consumer id."""
+    """Messages delivered in the last :data:`WINDOW_SECONDS` before *now*, and those of them delivered again, per cursor
+    and consumer id."""
 
     now: datetime
     delivered: Counter
@@ -54,11 +73,14 @@ def read_activity(layout: Layout, now: datetime) -> Activity:
 
 def per_second(counts: Counter, key: CursorKey, consumer_id: str | None = None) -> float:
     """Messages a second of a cursor, or of one consumer of it."""
-    return round(sum(count for (of, to), count in counts.items() if of == key and consumer_id in (None, to)) / WINDOW_SECONDS, 3)
+    return round(
+        sum(count for (of, to), count in counts.items() if of == key and consumer_id in (None, to)) / WINDOW_SECONDS, 3
+    )
 
 
 def rate_in(topic: Topic, partition: int, now: datetime) -> float:
-    """Messages a second published in the window, by the producers' clocks: of each file all or nothing, as its last publish time says."""
+    """Messages a second published in the window, by the producers' clocks: of each file all or nothing, as its last
+    publish time says."""
     log, since, messages = TableLog(topic.path), now - timedelta(seconds=WINDOW_SECONDS), 0
     for version in range(log.latest(), 0, -1):
         if not log.has(version):

@@ -1,10 +1,12 @@
 """Tables by name: a root's topics and broker tables as external tables of a catalog, for people who write SQL.
 
-A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder names are (see ``layout``), and ``-`` and
-``.`` too, because catalogs know letters, digits and ``_`` only: nothing a topic can be called breaks out of its quotes or meets another. ``_ns_`` is no escape,
-so it parts what it should. The tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and lets go of
-what was deleted.
+A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder
+names are (see ``layout``), and ``-`` and ``.`` too, because catalogs know letters, digits and ``_`` only: nothing a
+topic can be called breaks out of its quotes or meets another. ``_ns_`` is no escape, so it parts what it should. The
+tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and
+lets go of what was deleted.
 """
+
 import re
 from pathlib import Path
 
@@ -24,18 +26,26 @@ BROKER_SCHEMA = "pulsar_spark"
 def register(spark: SparkSession, layout: Layout, catalog: str = "spark_catalog", prefix: str = "") -> dict[str, str]:
     """Register every topic and broker table of the root in *catalog*; where each lies, by its name in SQL.
 
-    Schemas are created as needed; *prefix* goes before their names, for several roots in one catalog. :class:`InvalidConfiguration` when a name is taken by a
-    table that lies somewhere else.
+    Schemas are created as needed; *prefix* goes before their names, for several roots in one catalog.
+    :class:`InvalidConfiguration` when a name is taken by a table that lies somewhere else.
     """
     check_delta(spark)
     if not re.fullmatch(r"\w*", prefix, re.ASCII):
         raise InvalidConfiguration(f"prefix {prefix!r} does not fit into a schema's name: use letters, digits and _")
     registered = {}
     for tenant, namespace in layout.namespaces():
-        topics = {topic_table(topic.name, catalog, prefix): topic.path for topic in list_topics(layout, tenant, namespace)}
+        topics = {
+            topic_table(topic.name, catalog, prefix): topic.path for topic in list_topics(layout, tenant, namespace)
+        }
         if topics:
-            registered |= _register_schema(spark, _schema(catalog, prefix + _namespace_schema(tenant, namespace)), layout.root, topics)
-    tables = {broker_table(spec.name, catalog, prefix): layout.broker_table(spec.name) for spec in BROKER_TABLES if layout.broker_table(spec.name).exists()}
+            registered |= _register_schema(
+                spark, _schema(catalog, prefix + _namespace_schema(tenant, namespace)), layout.root, topics
+            )
+    tables = {
+        broker_table(spec.name, catalog, prefix): layout.broker_table(spec.name)
+        for spec in BROKER_TABLES
+        if layout.broker_table(spec.name).exists()
+    }
     return registered | _register_schema(spark, _schema(catalog, prefix + BROKER_SCHEMA), layout.root, tables)
 
 
@@ -46,7 +56,8 @@ def topic_table(topic: TopicName | str, catalog: str = "spark_catalog", prefix: 
     '`spark_catalog`.`acme_ns_billing`.`_4frders`'
     """
     name = topic if isinstance(topic, TopicName) else parse_topic_name(topic)
-    return f"{_schema(catalog, prefix + _namespace_schema(name.tenant, name.namespace))}.{_quoted(_encoded(name.local_name))}"
+    schema = _schema(catalog, prefix + _namespace_schema(name.tenant, name.namespace))
+    return f"{schema}.{_quoted(_encoded(name.local_name))}"
 
 
 def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -> str:
@@ -66,8 +77,10 @@ def _register_schema(spark: SparkSession, schema: str, root: Path, tables: dict[
         if not spark.catalog.tableExists(name):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION {_literal(str(path))}")
         elif _location(spark, name) != path:
-            raise InvalidConfiguration(f"table {name} lies in {str(_location(spark, name))!r}, not in {str(path)!r}: "
-                                       "drop it, or register with a prefix of your own")
+            raise InvalidConfiguration(
+                f"table {name} lies in {str(_location(spark, name))!r}, not in {str(path)!r}: "
+                "drop it, or register with a prefix of your own"
+            )
     return {name: str(path) for name, path in tables.items()}
 
 

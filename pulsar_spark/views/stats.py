@@ -12,6 +12,7 @@ a subscription is set aside; of a topic ``foreignMessages``, rows that are no pu
 taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes:
 :func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
 """
+
 import datetime
 from collections.abc import Collection
 from typing import NamedTuple
@@ -33,47 +34,96 @@ from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.table_specs import Column, TableSpec
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
 
-STATS = TableSpec("stats", "a topic partition, a subscription on it, or a consumer of that", tuple(Column(*c) for c in (
-    ("topic", pa.string(), "full name of the topic, without a partition"),
-    ("partition", pa.int32(), "partition, -1 where the topic has none"),
-    ("subscription", pa.string(), "name of the subscription; null in the row of the topic partition"),
-    ("consumer_name", pa.string(), "name of the consumer; null in the rows of the topic partition and the subscription"),
-    ("consumer_id", pa.string(), "id of the consumer; null likewise"),
-    ("subscription_type", pa.string(), "Exclusive, Failover, Shared or KeyShared while consumers are connected"),
-    ("messages", pa.int64(), "topic partition: messages stored"),
-    ("bytes", pa.int64(), "topic partition: bytes stored"),
-    ("backlog", pa.int64(), "subscription: entries not acknowledged"),
-    ("unacked", pa.int64(), "messages delivered and not acknowledged"),
-    ("oldest_unacked_seconds", pa.float64(), "how long ago the oldest delivery was made that is not acknowledged; null for none"),
-    ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
-    ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
-    ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
-    ("redelivered", pa.int64(), "messages among them that had been delivered before"),
-    ("rate_in", pa.float64(), "topic partition: messages a second published in the last minute"),
-    ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
-    ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
-    ("permits", pa.int64(), "consumer: messages it may still be sent"),
-    ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
-    ("letterless", pa.int64(), "subscription: messages that were deleted or trimmed before their letter was written"),
-    ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
-    ("error", pa.string(),
-     "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null while it is "
-     "served"),
-    ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
-    ("deleted", pa.int64(), "topic partition: messages that were deleted from the table, other than by trimming"),
-    ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
-)))
+STATS = TableSpec(
+    "stats",
+    "a topic partition, a subscription on it, or a consumer of that",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription; null in the row of the topic partition"),
+            (
+                "consumer_name",
+                pa.string(),
+                "name of the consumer; null in the rows of the topic partition and the subscription",
+            ),
+            ("consumer_id", pa.string(), "id of the consumer; null likewise"),
+            (
+                "subscription_type",
+                pa.string(),
+                "Exclusive, Failover, Shared or KeyShared while consumers are connected",
+            ),
+            ("messages", pa.int64(), "topic partition: messages stored"),
+            ("bytes", pa.int64(), "topic partition: bytes stored"),
+            ("backlog", pa.int64(), "subscription: entries not acknowledged"),
+            ("unacked", pa.int64(), "messages delivered and not acknowledged"),
+            (
+                "oldest_unacked_seconds",
+                pa.float64(),
+                "how long ago the oldest delivery was made that is not acknowledged; null for none",
+            ),
+            ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
+            ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
+            ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
+            ("redelivered", pa.int64(), "messages among them that had been delivered before"),
+            ("rate_in", pa.float64(), "topic partition: messages a second published in the last minute"),
+            ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
+            ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
+            ("permits", pa.int64(), "consumer: messages it may still be sent"),
+            ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
+            (
+                "letterless",
+                pa.int64(),
+                "subscription: messages that were deleted or trimmed before their letter was written",
+            ),
+            ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+            (
+                "error",
+                pa.string(),
+                "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null "
+                "while it is "
+                "served",
+            ),
+            ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
+            (
+                "deleted",
+                pa.int64(),
+                "topic partition: messages that were deleted from the table, other than by trimming",
+            ),
+            ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
+        )
+    ),
+)
 
 _HARM = ("error", "foreignMessages", "deletedMessages", "lostMessages")
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
-_SUMMED = ("msgBacklog", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "ackedEntries", "msgDelayed",
-           "msgRateOut", "msgRateRedeliver", "waitingLetters", "letterlessMessages")
-_SUMMED_OF_CONSUMER = ("availablePermits", "unackedMessages", "msgOutCounter", "msgRedeliverCounter", "msgRateOut", "msgRateRedeliver")
+_SUMMED = (
+    "msgBacklog",
+    "unackedMessages",
+    "msgOutCounter",
+    "msgRedeliverCounter",
+    "ackedEntries",
+    "msgDelayed",
+    "msgRateOut",
+    "msgRateRedeliver",
+    "waitingLetters",
+    "letterlessMessages",
+)
+_SUMMED_OF_CONSUMER = (
+    "availablePermits",
+    "unackedMessages",
+    "msgOutCounter",
+    "msgRedeliverCounter",
+    "msgRateOut",
+    "msgRateRedeliver",
+)
 
 
 class Stored(NamedTuple):
-    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost`` are the messages of files that the table
-    has and the disk has not, ``deleted`` those that were published and that it has no more; ``error`` says what stopped the topic."""
+    """What the table of a topic holds of one partition: messages, and beside them rows that are no publish. ``lost``
+    are the messages of files that the table has and the disk has not, ``deleted`` those that were published and that it
+    has no more; ``error`` says what stopped the topic."""
 
     messages: int
     size: int
@@ -84,18 +134,25 @@ class Stored(NamedTuple):
 
 
 def read_stored(topic: Topic, foreign: Collection[str] = ()) -> dict[int, Stored]:
-    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are no publish."""
+    """Messages and bytes of each partition, from the statistics of the table's log; files *foreign* hold rows that are
+    no publish."""
     stored = dict.fromkeys(topic.partition_indexes, Stored(0, 0))
     partition_column = ["partition.partition"] if topic.partitions else []
-    files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(["path", "num_records", "size_bytes", *partition_column])
+    files = pa.table(open_as_far_as_it_goes(topic.path).get_add_actions(flatten=True)).select(
+        ["path", "num_records", "size_bytes", *partition_column]
+    )
     for row in files.to_pylist():
         partition, rows = int(row["partition.partition"] or 0) if topic.partitions else -1, row["num_records"] or 0
         if partition not in stored:
             continue  # somebody else's rows: the topic has no such partition
         before = stored[partition]
         is_foreign, is_lost = unquote(row["path"]) in foreign, not is_there(f"{topic.path}/{unquote(row['path'])}")
-        stored[partition] = Stored(before.messages + (0 if is_foreign else rows), before.size + row["size_bytes"],
-                                   before.foreign + (rows if is_foreign else 0), before.lost + (rows if is_lost and not is_foreign else 0))
+        stored[partition] = Stored(
+            before.messages + (0 if is_foreign else rows),
+            before.size + row["size_bytes"],
+            before.foreign + (rows if is_foreign else 0),
+            before.lost + (rows if is_lost and not is_foreign else 0),
+        )
     return stored
 
 
@@ -109,12 +166,22 @@ class Observation:
         self.activity: Activity = read_activity(layout, self.now)
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
-        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when no broker runs."""
+        """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when
+        no broker runs."""
         condition = read_condition(self.layout, topic, self.latest.numbered_until(topic.topic_id))
         found = read_stored(topic, {file.path for file in condition.foreign if file.rows})
-        firsts = {partition: row["first"] or 0 for (topic_id, partition), row in self.latest.topics.items() if topic_id == topic.topic_id}
-        deleted = count_deleted(self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()})
-        return {partition: part._replace(deleted=deleted[partition], error=condition.error) for partition, part in found.items()}
+        firsts = {
+            partition: row["first"] or 0
+            for (topic_id, partition), row in self.latest.topics.items()
+            if topic_id == topic.topic_id
+        }
+        deleted = count_deleted(
+            self.layout, topic, condition, firsts, {partition: part.messages for partition, part in found.items()}
+        )
+        return {
+            partition: part._replace(deleted=deleted[partition], error=condition.error)
+            for partition, part in found.items()
+        }
 
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
@@ -123,8 +190,11 @@ class Observation:
 
     def waiting_letters(self, key: CursorKey) -> int:
         """Messages of a subscription whose letters could not be written yet."""
-        return sum(letters_in(row) for row in self.latest.waiting_letters.values()
-                   if (row["topic_id"], row["partition"], row["subscription"]) == key)
+        return sum(
+            letters_in(row)
+            for row in self.latest.waiting_letters.values()
+            if (row["topic_id"], row["partition"], row["subscription"]) == key
+        )
 
     def letterless(self, key: CursorKey) -> int:
         """Messages that were deleted or trimmed before their letter was written."""
@@ -132,7 +202,9 @@ class Observation:
 
     def dead_letters(self, cursor: dict) -> int:
         """Messages in the dead letter topic of a cursor's subscription."""
-        name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(cursor["topic"], cursor["subscription"])
+        name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(
+            cursor["topic"], cursor["subscription"]
+        )
         try:
             return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
         except (TopicNotFound, NotARoot, InvalidTopicName):
@@ -149,10 +221,15 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
             subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
-    return {**_error(latest, TOPIC, (topic.topic_id,)), "msgInCounter": stored.messages,
-            "msgRateIn": rate_in(topic, partition, observed.now), "storageSize": stored.size,
-            "backlogSize": stored.size * longest // end_position if end_position else 0, **_harm(stored),
-            "subscriptions": subscriptions}
+    return {
+        **_error(latest, TOPIC, (topic.topic_id,)),
+        "msgInCounter": stored.messages,
+        "msgRateIn": rate_in(topic, partition, observed.now),
+        "storageSize": stored.size,
+        "backlogSize": stored.size * longest // end_position if end_position else 0,
+        **_harm(stored),
+        "subscriptions": subscriptions,
+    }
 
 
 def _harm(stored: Stored) -> dict:
@@ -168,29 +245,63 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
         for partition, stored in observed.stored(topic).items():
             found = partition_stats(observed, topic, partition, stored)
             place = {"topic": str(topic.name), "partition": partition}
-            rows.append({**place, "messages": found["msgInCounter"], "bytes": found["storageSize"],
-                         "rate_in": found["msgRateIn"], "error": found.get("error"),
-                         "foreign": found.get("foreignMessages", 0), "deleted": found.get("deletedMessages", 0),
-                         "lost": found.get("lostMessages", 0)})
+            rows.append(
+                {
+                    **place,
+                    "messages": found["msgInCounter"],
+                    "bytes": found["storageSize"],
+                    "rate_in": found["msgRateIn"],
+                    "error": found.get("error"),
+                    "foreign": found.get("foreignMessages", 0),
+                    "deleted": found.get("deletedMessages", 0),
+                    "lost": found.get("lostMessages", 0),
+                }
+            )
             for name, sub in found["subscriptions"].items():
                 place["subscription"] = name
-                rows.append({**place, **_common(sub), "subscription_type": sub["type"], "backlog": sub["msgBacklog"], "delayed": sub["msgDelayed"],
-                             "dead": sub["deadLetters"], "waiting_letters": sub["waitingLetters"],
-                             "letterless": sub["letterlessMessages"],
-                             "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"], "error": sub.get("error")})
-                rows += [{**place, **_common(consumer), "consumer_name": consumer["consumerName"], "consumer_id": consumer["consumerId"],
-                          "subscription_type": sub["type"], "permits": consumer["availablePermits"], "is_blocked": consumer["blockedConsumerOnUnackedMsgs"]}
-                         for consumer in sub["consumers"]]
+                rows.append(
+                    {
+                        **place,
+                        **_common(sub),
+                        "subscription_type": sub["type"],
+                        "backlog": sub["msgBacklog"],
+                        "delayed": sub["msgDelayed"],
+                        "dead": sub["deadLetters"],
+                        "waiting_letters": sub["waitingLetters"],
+                        "letterless": sub["letterlessMessages"],
+                        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
+                        "error": sub.get("error"),
+                    }
+                )
+                rows += [
+                    {
+                        **place,
+                        **_common(consumer),
+                        "consumer_name": consumer["consumerName"],
+                        "consumer_id": consumer["consumerId"],
+                        "subscription_type": sub["type"],
+                        "permits": consumer["availablePermits"],
+                        "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
+                    }
+                    for consumer in sub["consumers"]
+                ]
     return rows
 
 
 def _common(stats: dict) -> dict:
-    return {"unacked": stats["unackedMessages"], "oldest_unacked_seconds": stats["oldestUnackedSeconds"], "delivered": stats["msgOutCounter"],
-            "redelivered": stats["msgRedeliverCounter"], "rate_out": stats["msgRateOut"], "rate_redeliver": stats["msgRateRedeliver"]}
+    return {
+        "unacked": stats["unackedMessages"],
+        "oldest_unacked_seconds": stats["oldestUnackedSeconds"],
+        "delivered": stats["msgOutCounter"],
+        "redelivered": stats["msgRedeliverCounter"],
+        "rate_out": stats["msgRateOut"],
+        "rate_redeliver": stats["msgRateRedeliver"],
+    }
 
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
-    """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears once."""
+    """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears
+    once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
     total |= {name: next((stats[name] for stats in partitions.values() if name in stats), None) for name in _HARM[:1]}
     total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[1:]}
@@ -199,8 +310,14 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
     for stats in partitions.values():
         for name, subscription in stats["subscriptions"].items():
             if name not in subscriptions:
-                subscriptions[name] = {"type": subscription["type"], **dict.fromkeys(_SUMMED, 0), "oldestUnackedSeconds": None, "deadLetters": 0,
-                                       "blockedSubscriptionOnUnackedMsgs": False, "consumers": {}}
+                subscriptions[name] = {
+                    "type": subscription["type"],
+                    **dict.fromkeys(_SUMMED, 0),
+                    "oldestUnackedSeconds": None,
+                    "deadLetters": 0,
+                    "blockedSubscriptionOnUnackedMsgs": False,
+                    "consumers": {},
+                }
             _add_subscription(subscriptions[name], subscription)
     for subscription in subscriptions.values():
         subscription["consumers"] = list(subscription["consumers"].values())
@@ -237,11 +354,20 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
-        "type": cursor["subscription_type"], "msgBacklog": end_position - acked, "ackedEntries": acked, **_unacked_stats(observed, key, None, ranges),
-        "msgDelayed": sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now),
-        "msgOutCounter": cursor["msg_out_counter"] or 0, "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
-        "markDeletePosition": mark_delete, "readPosition": cursor["read_position"], "deadLetters": observed.dead_letters(cursor),
-        "waitingLetters": observed.waiting_letters(key), "letterlessMessages": observed.letterless(key),
+        "type": cursor["subscription_type"],
+        "msgBacklog": end_position - acked,
+        "ackedEntries": acked,
+        **_unacked_stats(observed, key, None, ranges),
+        "msgDelayed": sum(
+            held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now
+        ),
+        "msgOutCounter": cursor["msg_out_counter"] or 0,
+        "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
+        "markDeletePosition": mark_delete,
+        "readPosition": cursor["read_position"],
+        "deadLetters": observed.dead_letters(cursor),
+        "waitingLetters": observed.waiting_letters(key),
+        "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
         "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
@@ -250,17 +376,25 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
 
 def _error(latest: LatestRows, status: str, place: tuple) -> dict:
     """Why the topic or subscription is set aside; nothing where it is served."""
-    found = (entry for entry in latest.set_aside.values() if entry.status == status
-             and (entry.topic_id, entry.partition, entry.subscription)[:len(place)] == tuple(place))
+    found = (
+        entry
+        for entry in latest.set_aside.values()
+        if entry.status == status
+        and (entry.topic_id, entry.partition, entry.subscription)[: len(place)] == tuple(place)
+    )
     return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:
     return {
-        "consumerId": consumer["consumer_id"], "consumerName": consumer["consumer_name"], "availablePermits": consumer["permits"] or 0,
+        "consumerId": consumer["consumer_id"],
+        "consumerName": consumer["consumer_name"],
+        "availablePermits": consumer["permits"] or 0,
         **_unacked_stats(observed, key, consumer["consumer_id"], ranges),
-        "msgOutCounter": consumer["msg_out_counter"] or 0, "msgRedeliverCounter": consumer["msg_redeliver_counter"] or 0,
-        "blockedConsumerOnUnackedMsgs": bool(consumer["is_blocked"]), "priorityLevel": consumer["priority_level"] or 0,
+        "msgOutCounter": consumer["msg_out_counter"] or 0,
+        "msgRedeliverCounter": consumer["msg_redeliver_counter"] or 0,
+        "blockedConsumerOnUnackedMsgs": bool(consumer["is_blocked"]),
+        "priorityLevel": consumer["priority_level"] or 0,
         "leaseTime": consumer["lease_time"].isoformat() if consumer["lease_time"] else None,
     }
 
@@ -269,7 +403,9 @@ def _unacked_stats(observed: Observation, key: CursorKey, consumer_id: str | Non
     """What is out and not acknowledged, and the rates, of a subscription or of one of its consumers."""
     pending = [held for held in ranges if held.status == PENDING and consumer_id in (None, held.consumer_id)]
     oldest = min((held.delivery_round for held in pending if held.delivery_round is not None), default=None)
-    return {"unackedMessages": sum(held.unacked_messages for held in pending),
-            "oldestUnackedSeconds": None if oldest is None else observed.seconds_since(oldest),
-            "msgRateOut": per_second(observed.activity.delivered, key, consumer_id),
-            "msgRateRedeliver": per_second(observed.activity.redelivered, key, consumer_id)}
+    return {
+        "unackedMessages": sum(held.unacked_messages for held in pending),
+        "oldestUnackedSeconds": None if oldest is None else observed.seconds_since(oldest),
+        "msgRateOut": per_second(observed.activity.delivered, key, consumer_id),
+        "msgRateRedeliver": per_second(observed.activity.redelivered, key, consumer_id),
+    }

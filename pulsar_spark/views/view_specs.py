@@ -1,4 +1,6 @@
-"""The views for people, as data: one row's meaning, and the columns taken from ``cursor_ledger`` with the meanings its schema gives them."""
+"""The views for people, as data: one row's meaning, and the columns taken from ``cursor_ledger`` with the meanings its
+schema gives them."""
+
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,39 +27,126 @@ class ViewSpec(NamedTuple):
 _CURSOR = ("topic_id", "partition", "subscription")
 
 VIEWS = (
-    ViewSpec("cursors", "where a subscription stands on one topic partition", "cursor", _CURSOR, (
-        "topic", "partition", "subscription", "subscription_type", "mark_delete_position", "read_position", "is_blocked", "status", "round_time",
-        "msg_out_counter", "msg_redeliver_counter", "properties", "round")),
-    ViewSpec("pending_acks", "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again", "range", _CURSOR, (
-        "topic", "partition", "subscription", "first", "last", "status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set",
-        "batch_size")),
-    ViewSpec("consumers", "a consumer connected to a subscription on one topic partition", "consumer", (*_CURSOR, "consumer_id"), (
-        "topic", "partition", "subscription", "consumer_name", "consumer_id", "client_id", "priority_level", "permits", "is_active", "is_blocked",
-        "lease_time", "join_order", "msg_out_counter", "msg_redeliver_counter", "properties", "round")),
-    ViewSpec("rounds", "a round of the broker: one commit", "round", ("round",), (
-        "round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot")),
+    ViewSpec(
+        "cursors",
+        "where a subscription stands on one topic partition",
+        "cursor",
+        _CURSOR,
+        (
+            "topic",
+            "partition",
+            "subscription",
+            "subscription_type",
+            "mark_delete_position",
+            "read_position",
+            "is_blocked",
+            "status",
+            "round_time",
+            "msg_out_counter",
+            "msg_redeliver_counter",
+            "properties",
+            "round",
+        ),
+    ),
+    ViewSpec(
+        "pending_acks",
+        "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
+        "range",
+        _CURSOR,
+        (
+            "topic",
+            "partition",
+            "subscription",
+            "first",
+            "last",
+            "status",
+            "consumer_id",
+            "delivery_round",
+            "redelivery_count",
+            "due_time",
+            "ack_set",
+            "batch_size",
+        ),
+    ),
+    ViewSpec(
+        "consumers",
+        "a consumer connected to a subscription on one topic partition",
+        "consumer",
+        (*_CURSOR, "consumer_id"),
+        (
+            "topic",
+            "partition",
+            "subscription",
+            "consumer_name",
+            "consumer_id",
+            "client_id",
+            "priority_level",
+            "permits",
+            "is_active",
+            "is_blocked",
+            "lease_time",
+            "join_order",
+            "msg_out_counter",
+            "msg_redeliver_counter",
+            "properties",
+            "round",
+        ),
+    ),
+    ViewSpec(
+        "rounds",
+        "a round of the broker: one commit",
+        "round",
+        ("round",),
+        ("round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot"),
+    ),
 )
 
-HISTORY = TableSpec("history", "something that happened to a run of entries on a subscription", tuple(Column(*c) for c in (
-    ("time", TIME, "when: by the broker's clock for what it did, by the client's for what was asked"),
-    ("event", pa.string(), "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), reconsume_later_asked, "
-                           "retry_lettered, dead_lettered, consumer_left"),
-    ("topic", pa.string(), "full name of the topic, without a partition"),
-    ("partition", pa.int32(), "partition, -1 where the topic has none"),
-    ("subscription", pa.string(), "name of the subscription"),
-    ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
-    ("last", pa.int64(), "last position, inclusive"),
-    ("ack_set", pa.list_(pa.int64()), "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of a delivery, "
-                                      "none of an acknowledgement; of a letter those it is of"),
-    ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
-    ("consumer_id", pa.string(), "its id"),
-    ("redelivery_count", pa.int32(), "delivered, retry_lettered, dead_lettered: how often the entries had been given back"),
-    ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
-    ("round", pa.int64(), "the round in which the broker did it; null for what was asked"),
-    ("request_id", pa.string(), "the request that asked; null for what the broker did by itself"),
-    ("reason", pa.string(), "consumer_left: why"),
-    ("properties", PROPERTIES, "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, and where it goes"),
-)))
+HISTORY = TableSpec(
+    "history",
+    "something that happened to a run of entries on a subscription",
+    tuple(
+        Column(*c)
+        for c in (
+            ("time", TIME, "when: by the broker's clock for what it did, by the client's for what was asked"),
+            (
+                "event",
+                pa.string(),
+                "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), "
+                "reconsume_later_asked, "
+                "retry_lettered, dead_lettered, consumer_left",
+            ),
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
+            ("last", pa.int64(), "last position, inclusive"),
+            (
+                "ack_set",
+                pa.list_(pa.int64()),
+                "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of "
+                "a delivery, "
+                "none of an acknowledgement; of a letter those it is of",
+            ),
+            ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
+            ("consumer_id", pa.string(), "its id"),
+            (
+                "redelivery_count",
+                pa.int32(),
+                "delivered, retry_lettered, dead_lettered: how often the entries had been given back",
+            ),
+            ("delay_ms", pa.int64(), "negatively_acknowledged: how long to wait before they are delivered again"),
+            ("round", pa.int64(), "the round in which the broker did it; null for what was asked"),
+            ("request_id", pa.string(), "the request that asked; null for what the broker did by itself"),
+            ("reason", pa.string(), "consumer_left: why"),
+            (
+                "properties",
+                PROPERTIES,
+                "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
+                "and where it goes",
+            ),
+        )
+    ),
+)
 
 
 def view_documentation() -> str:
@@ -65,7 +154,9 @@ def view_documentation() -> str:
     lines = []
     for view in (*VIEWS, HISTORY):
         lines += [f"### {view.name}", "", f"One row is {view.row}.", "", "| column | meaning |", "|---|---|"]
-        lines += [f"| `{column.name}` | {column.meaning.replace('|', chr(92) + '|')} |" for column in view.columns] + [""]
+        lines += [f"| `{column.name}` | {column.meaning.replace('|', chr(92) + '|')} |" for column in view.columns] + [
+            ""
+        ]
     return "\n".join(lines)
 
 

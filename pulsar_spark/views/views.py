@@ -1,9 +1,11 @@
 """The broker's state as SQL: temporary views over ``cursor_ledger`` in which the latest round wins.
 
-A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no later round has rewritten its page. What
-goes takes along what hangs on it: a removed cursor its pages and consumers, a removed topic its cursors. The views look at the table as it is when they are
-queried; a snapshot repeats rows, which changes nothing, so rounds before one may be trimmed.
+A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no
+later round has rewritten its page. What goes takes along what hangs on it: a removed cursor its pages and consumers, a
+removed topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
+changes nothing, so rounds before one may be trimmed.
 """
+
 import os
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,11 +24,18 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     check_delta(spark)
     layout = Layout(root)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
-    frames = {"cursors": latest_cursors, "pending_acks": latest_pending_acks, "consumers": latest_consumers, "rounds": committed_rounds}
+    frames = {
+        "cursors": latest_cursors,
+        "pending_acks": latest_pending_acks,
+        "consumers": latest_consumers,
+        "rounds": committed_rounds,
+    }
     for view in VIEWS:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
     requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
-    all_events(rows, requests).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(HISTORY.name)
+    all_events(rows, requests).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(
+        HISTORY.name
+    )
     return [view.name for view in (*VIEWS, HISTORY)]
 
 
@@ -38,14 +47,20 @@ def committed_rounds(rows: DataFrame) -> DataFrame:
 def latest_cursors(rows: DataFrame) -> DataFrame:
     """The cursors there are: the latest row of each, unless it, or later its topic, was removed."""
     cursors = _latest(rows.filter(F.col("kind") == "cursor"), _CURSOR).filter(_is_there("is_removed"))
-    topics = rows.filter((F.col("kind") == "topic") & F.col("is_removed")).groupBy("topic_id").agg(F.max("round").alias("gone_round"))
+    topics = (
+        rows.filter((F.col("kind") == "topic") & F.col("is_removed"))
+        .groupBy("topic_id")
+        .agg(F.max("round").alias("gone_round"))
+    )
     left = cursors.join(topics, on="topic_id", how="left")
     return left.filter(F.col("gone_round").isNull() | (F.col("gone_round") < F.col("round"))).drop("gone_round")
 
 
 def latest_consumers(rows: DataFrame) -> DataFrame:
     """The consumers connected to a cursor that is there, since it was made."""
-    consumers = _latest(rows.filter(F.col("kind") == "consumer"), [*_CURSOR, "consumer_id"]).filter(_is_there("is_removed"))
+    consumers = _latest(rows.filter(F.col("kind") == "consumer"), [*_CURSOR, "consumer_id"]).filter(
+        _is_there("is_removed")
+    )
     return _of_cursors_there(rows, consumers)
 
 
@@ -59,7 +74,11 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
     """The facts of cursors that are there, from after their last removal: a cursor made anew starts without any."""
-    removed = rows.filter((F.col("kind") == "cursor") & F.col("is_removed")).groupBy(*_CURSOR).agg(F.max("round").alias("gone_round"))
+    removed = (
+        rows.filter((F.col("kind") == "cursor") & F.col("is_removed"))
+        .groupBy(*_CURSOR)
+        .agg(F.max("round").alias("gone_round"))
+    )
     there = latest_cursors(rows).select(*_CURSOR)
     kept = facts.join(there, on=_CURSOR, how="left_semi").join(removed, on=_CURSOR, how="left")
     return kept.filter(F.col("gone_round").isNull() | (F.col("gone_round") <= F.col("round"))).drop("gone_round")
@@ -72,5 +91,7 @@ def _is_there(column: str) -> Column:
 def _latest(rows: DataFrame, key: list[str]) -> DataFrame:
     """The row of the latest round of each key. What is removed and made anew in one round is there."""
     others = [name for name in rows.columns if name not in key]
-    newest = rows.groupBy(*key).agg(F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row"))
+    newest = rows.groupBy(*key).agg(
+        F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row")
+    )
     return newest.select(*key, "row.*")

@@ -1,4 +1,5 @@
 """A broker's two ends for tests: it reads what was asked and commits rounds that a test wrote by hand."""
+
 import threading
 
 from pulsar_spark.storage.cursor_ledger import rows_of_round
@@ -47,4 +48,6 @@ class BrokerDouble:
                 requests = read_added(self._requests, log.commit(seen), REQUESTS.schema).to_pylist()
                 self.asked += requests
                 names = ("request_id", "topic", "partition", "subscription")
-                self.commit_round([{"kind": "reply", **{name: row[name] for name in names}, **self._answer(row)} for row in requests])
+                self.commit_round(
+                    [{"kind": "reply", **{name: row[name] for name in names}, **self._answer(row)} for row in requests]
+                )

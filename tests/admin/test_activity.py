@@ -1,4 +1,6 @@
-"""What of the stats has to do with time: rates of the last minute, the age of the oldest delivery, what waits, what is dead. Over hand-written rounds."""
+"""What of the stats has to do with time: rates of the last minute, the age of the oldest delivery, what waits, what is
+dead. Over hand-written rounds."""
+
 from datetime import timedelta
 
 import pytest
@@ -20,23 +22,57 @@ def topic(layout, clock):
     the last delivers one again and two batches of four to ``b``."""
     topic = create_topic(layout, TOPIC)
     for age, publish_id in ((300, "0"), (50, "1")):
-        AppendTable(topic.path).append(MESSAGES.rows([
-            {"publish_id": publish_id * 32, "entry_id": entry, "partition": -1, "publish_time": clock() - timedelta(seconds=age)} for entry in range(6)]))
+        AppendTable(topic.path).append(
+            MESSAGES.rows(
+                [
+                    {
+                        "publish_id": publish_id * 32,
+                        "entry_id": entry,
+                        "partition": -1,
+                        "publish_time": clock() - timedelta(seconds=age),
+                    }
+                    for entry in range(6)
+                ]
+            )
+        )
     key, broker = CursorKey(topic.topic_id, -1, "s"), BrokerDouble(layout)
     common = {"topic": TOPIC, "topic_id": topic.topic_id, "partition": -1}
-    cursor = {**common, "kind": "cursor", "subscription": "s", "subscription_type": "Shared", "mark_delete_position": -1, "read_position": 9}
-    consumers = [{**common, "kind": "consumer", "subscription": "s", "consumer_id": name, "consumer_name": name, "join_order": 0} for name in "ab"]
+    cursor = {
+        **common,
+        "kind": "cursor",
+        "subscription": "s",
+        "subscription_type": "Shared",
+        "mark_delete_position": -1,
+        "read_position": 9,
+    }
+    consumers = [
+        {**common, "kind": "consumer", "subscription": "s", "consumer_id": name, "consumer_name": name, "join_order": 0}
+        for name in "ab"
+    ]
     page = {**common, "kind": "page", "subscription": "s", "page": 0}
     first, second = Range(0, 1, "pending", "a", 1, 0, None, None, 1), Range(2, 4, "pending", "a", 2, 0, None, None, 1)
     later = int((clock() + timedelta(minutes=1)).timestamp() * 1_000_000)
-    rounds = [[first], [first, second], [first._replace(last=0), Range(1, 1, "pending", "b", 3, 1, None, None, 1),
-                                         Range(2, 3, "replay", None, None, 1, later, None, 1),
-                                         Range(4, 4, "replay", None, None, 1, 0, None, 1), Range(5, 6, "pending", "b", 3, 0, None, None, 4)]]
+    rounds = [
+        [first],
+        [first, second],
+        [
+            first._replace(last=0),
+            Range(1, 1, "pending", "b", 3, 1, None, None, 1),
+            Range(2, 3, "replay", None, None, 1, later, None, 1),
+            Range(4, 4, "replay", None, None, 1, 0, None, 1),
+            Range(5, 6, "pending", "b", 3, 0, None, None, 4),
+        ],
+    ]
     for age, ranges in zip((200, 30, 5), rounds):
-        broker.commit_round([{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],
-                            [PageRows(key, TOPIC, 0, ranges)], clock() - timedelta(seconds=age))
+        broker.commit_round(
+            [{**common, "kind": "topic", "ledger_id": 2, "end_position": 12}, cursor, *consumers, page],
+            [PageRows(key, TOPIC, 0, ranges)],
+            clock() - timedelta(seconds=age),
+        )
     dead = create_topic(layout, f"{TOPIC}-s-DLQ")
-    AppendTable(dead.path).append(MESSAGES.rows([{"publish_id": "d" * 32, "entry_id": entry, "partition": -1} for entry in range(5)]))
+    AppendTable(dead.path).append(
+        MESSAGES.rows([{"publish_id": "d" * 32, "entry_id": entry, "partition": -1} for entry in range(5)])
+    )
     return topic
 
 
@@ -45,7 +81,10 @@ def test_stats_of_the_last_minute(layout, clock, topic):
     assert (found["msgInCounter"], found["msgRateIn"]) == (12, 0.1)
     subscription = found["subscriptions"]["s"]
     delivered_lately, delivered_again = 3 + 1 + 2 * 4, 1
-    assert (subscription["msgRateOut"], subscription["msgRateRedeliver"]) == (round(delivered_lately / 60, 3), round(delivered_again / 60, 3))
+    assert (subscription["msgRateOut"], subscription["msgRateRedeliver"]) == (
+        round(delivered_lately / 60, 3),
+        round(delivered_again / 60, 3),
+    )
     assert (subscription["unackedMessages"], subscription["oldestUnackedSeconds"]) == (1 + 1 + 8, 200)
     assert (subscription["msgDelayed"], subscription["deadLetters"]) == (2, 5)
     a, b = subscription["consumers"]
@@ -56,7 +95,12 @@ def test_stats_of_the_last_minute(layout, clock, topic):
 def test_nothing_happened_lately_an_hour_later(layout, clock, topic):
     found = partition_stats(Observation(layout, clock.advance(hours=1)), topic, -1, read_stored(topic)[-1])
     subscription = found["subscriptions"]["s"]
-    assert (found["msgRateIn"], subscription["msgRateOut"], subscription["msgDelayed"], subscription["oldestUnackedSeconds"]) == (0, 0, 0, 3800)
+    assert (
+        found["msgRateIn"],
+        subscription["msgRateOut"],
+        subscription["msgDelayed"],
+        subscription["oldestUnackedSeconds"],
+    ) == (0, 0, 0, 3800)
 
 
 def test_the_sum_of_partitions_has_the_oldest_age_and_one_dead_letter_topic(layout, clock, topic):
@@ -69,6 +113,21 @@ def test_the_sum_of_partitions_has_the_oldest_age_and_one_dead_letter_topic(layo
 
 def test_rows_have_a_place_and_only_what_is_theirs(layout, clock, topic):
     rows = stats_rows(Observation(layout, clock()), [topic])
-    places = [(row.get("subscription"), row.get("consumer_name"), row.get("messages"), row.get("backlog"), row.get("dead"), row.get("unacked")) for row in rows]
-    assert places == [(None, None, 12, None, None, None), ("s", None, None, 12, 5, 10), ("s", "a", None, None, None, 1), ("s", "b", None, None, None, 9)]
+    places = [
+        (
+            row.get("subscription"),
+            row.get("consumer_name"),
+            row.get("messages"),
+            row.get("backlog"),
+            row.get("dead"),
+            row.get("unacked"),
+        )
+        for row in rows
+    ]
+    assert places == [
+        (None, None, 12, None, None, None),
+        ("s", None, None, 12, 5, 10),
+        ("s", "a", None, None, None, 1),
+        ("s", "b", None, None, None, 9),
+    ]
     assert STATS.rows(rows).num_rows == 4

@@ -1,4 +1,6 @@
-"""Delayed delivery as a policy: off, messages are delivered at once (conformance delayed_policy_off); what of it means nothing here is refused or kept."""
+"""Delayed delivery as a policy: off, messages are delivered at once (conformance delayed_policy_off); what of it means
+nothing here is refused or kept."""
+
 import pytest
 
 from pulsar_spark.admin import Admin
@@ -24,14 +26,27 @@ def test_what_is_asked(layout):
         admin.set_delayed_delivery("public/default", True)
         admin.remove_delayed_delivery("public/default")
     assert asked_policies(broker) == [
-        ("delayed_delivery_active", "0", "public/default"), ("delayed_delivery_tick_ms", "1000", "public/default"),
-        ("delayed_delivery_active", "1", "public/default"), ("delayed_delivery_tick_ms", "1000", "public/default"),
-        ("delayed_delivery_active", None, "public/default"), ("delayed_delivery_tick_ms", None, "public/default")]
+        ("delayed_delivery_active", "0", "public/default"),
+        ("delayed_delivery_tick_ms", "1000", "public/default"),
+        ("delayed_delivery_active", "1", "public/default"),
+        ("delayed_delivery_tick_ms", "1000", "public/default"),
+        ("delayed_delivery_active", None, "public/default"),
+        ("delayed_delivery_tick_ms", None, "public/default"),
+    ]
 
 
-@pytest.mark.parametrize("arguments, error", [
-    ((1,), ValueError), (("true",), ValueError), ((True, 0), InvalidConfiguration), ((True, -5), InvalidConfiguration), ((True, "1"), InvalidConfiguration),
-    ((True, 1000, 60_000), OperationNotSupported), ((True, 1000, "0"), ValueError)])
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        ((1,), ValueError),
+        (("true",), ValueError),
+        ((True, 0), InvalidConfiguration),
+        ((True, -5), InvalidConfiguration),
+        ((True, "1"), InvalidConfiguration),
+        ((True, 1000, 60_000), OperationNotSupported),
+        ((True, 1000, "0"), ValueError),
+    ],
+)
 def test_what_is_refused(layout, arguments, error):
     with pytest.raises(error):
         Admin(f"delta:{layout.root}", timeout_seconds=0).set_delayed_delivery("public/default", *arguments)
@@ -46,10 +61,17 @@ def test_off_is_at_once_and_on_again_waits(tmp_path, scope):
 
     def active(value):
         row = ON.policy("delayed_delivery_active", value)
-        return row if scope == "topic" else row | {"topic": None, "properties": row["properties"] | {"namespace": "public/default"}}
+        return (
+            row
+            if scope == "topic"
+            else row | {"topic": None, "properties": row["properties"] | {"namespace": "public/default"}}
+        )
 
     engine.round([ON.subscribe("A", lease_ms=2 * HOUR), ON.flow("A", 10), active("0")], 0)
-    assert Admin(f"delta:{tmp_path}").get_delayed_delivery(TOPIC if scope == "topic" else "public/default") == {"active": False, "tickTime": 1000}
+    assert Admin(f"delta:{tmp_path}").get_delayed_delivery(TOPIC if scope == "topic" else "public/default") == {
+        "active": False,
+        "tickTime": 1000,
+    }
     engine.publish(TOPIC, -1, [1, 1], deliver_at_ms=[HOUR, None])
     assert [delivery.position for delivery in engine.round([], 1)["deliveries"]] == [0, 1]
     engine.round([active("1")], 2)

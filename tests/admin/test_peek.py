@@ -1,4 +1,6 @@
-"""Looking at a backlog and at single messages: what is shown, that nothing moves, and what is refused. Over real rounds."""
+"""Looking at a backlog and at single messages: what is shown, that nothing moves, and what is refused. Over real
+rounds."""
+
 import json
 
 import pytest
@@ -7,7 +9,13 @@ from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, NotAllowedError, SubscriptionNotFound, TopicNotFound
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    InvalidMessage,
+    NotAllowedError,
+    SubscriptionNotFound,
+    TopicNotFound,
+)
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
@@ -21,7 +29,8 @@ ON, IDLE = On(TOPIC), On(TOPIC, subscription="idle")
 
 @pytest.fixture
 def engine(tmp_path) -> SparkEngine:
-    """Ledger 1 has entries 0 and 1 (a batch of three), ledger 2 entries 2 to 4, ledger 3 entry 5; a consumer of "s" holds them all, "idle" has none."""
+    """Ledger 1 has entries 0 and 1 (a batch of three), ledger 2 entries 2 to 4, ledger 3 entry 5; a consumer of "s"
+    holds them all, "idle" has none."""
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     for entries in ([1, 3], [1, 1, 1], [1]):
@@ -69,16 +78,27 @@ def test_what_is_acknowledged_is_passed_over_to_the_message(admin, engine):
 def test_one_message_acknowledged_or_not(admin, engine):
     engine.round([ON.clear_backlog()], 1)
     assert ids([admin.get_message_by_id(TOPIC, 1, 1)]) == ["(1,1,-1,0)"]
-    assert ids(admin.get_messages_by_id(TOPIC, 1, 1)) == ["(1,1,-1,0)", "(1,1,-1,1)", "(1,1,-1,2)"] == ids(admin.get_messages_at(TOPIC, 1))
+    assert (
+        ids(admin.get_messages_by_id(TOPIC, 1, 1))
+        == ["(1,1,-1,0)", "(1,1,-1,1)", "(1,1,-1,2)"]
+        == ids(admin.get_messages_at(TOPIC, 1))
+    )
     assert ids(admin.get_messages_at(TOPIC, MessageId(-1, 3, 0))) == ["(3,0,-1,-1)"]
 
 
 @pytest.mark.parametrize("is_vacuumed", [False, True])
 def test_what_was_trimmed_is_gone(admin, engine, is_vacuumed):
     engine.round([ON.clear_backlog(), IDLE.clear_backlog()], 1)
-    trim_topic(engine.layout, read_topic(engine.layout, TOPIC), [-1], now=engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs[-1].max_publish_time)
+    trim_topic(
+        engine.layout,
+        read_topic(engine.layout, TOPIC),
+        [-1],
+        now=engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs[-1].max_publish_time,
+    )
     if is_vacuumed:
-        DeltaTable(str(read_topic(engine.layout, TOPIC).path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        DeltaTable(str(read_topic(engine.layout, TOPIC).path)).vacuum(
+            retention_hours=0, dry_run=False, enforce_retention_duration=False
+        )
     with pytest.raises(InvalidMessage, match="position 2 .* was trimmed"):
         admin.get_message_by_id(TOPIC, 2, 0)
     assert ids(admin.get_messages_at(TOPIC, 5)) == ["(3,0,-1,-1)"]
@@ -89,7 +109,11 @@ def test_what_cannot_be_shown_says_why(admin, engine):
         admin.peek_messages(TOPIC, "none")
     with pytest.raises(TopicNotFound):
         admin.peek_messages("none", "s")
-    for wrong in (lambda: admin.peek_messages(TOPIC, "s", 0), lambda: admin.peek_messages(TOPIC, "s", at=-1), lambda: admin.get_messages_at(TOPIC, "1")):
+    for wrong in (
+        lambda: admin.peek_messages(TOPIC, "s", 0),
+        lambda: admin.peek_messages(TOPIC, "s", at=-1),
+        lambda: admin.get_messages_at(TOPIC, "1"),
+    ):
         with pytest.raises(InvalidConfiguration):
             wrong()
     with pytest.raises(InvalidMessage, match="no position 6: give one from 0 to 5"):
@@ -115,16 +139,27 @@ def test_of_a_partitioned_topic_one_partition_is_named(admin, engine):
 
 def test_the_command_line_shows_facts_and_writes_payloads_only_to_a_file(admin, engine, tmp_path):
     def run(*arguments):
-        done = CliRunner().invoke(app, arguments, env={"PULSAR_SPARK_ROOT": str(engine.layout.root)}, catch_exceptions=False)
+        done = CliRunner().invoke(
+            app, arguments, env={"PULSAR_SPARK_ROOT": str(engine.layout.root)}, catch_exceptions=False
+        )
         assert done.exit_code == 0
         assert "secret" not in done.output
         return done.stdout.splitlines()
 
     payloads = tmp_path / "payloads"
-    shown = [json.loads(line) for line in run("subscriptions", "peek", "t", "-s", "s", "-n", "2", "--at", "2:1:-1", "--json", "--output", str(payloads))]
-    assert [(each["messageId"], each["position"], each["key"], each["size"]) for each in shown] == [("(2,1,-1,-1)", 3, "k3", 6), ("(2,2,-1,-1)", 4, "k3", 6)]
+    shown = [
+        json.loads(line)
+        for line in run(
+            "subscriptions", "peek", "t", "-s", "s", "-n", "2", "--at", "2:1:-1", "--json", "--output", str(payloads)
+        )
+    ]
+    assert [(each["messageId"], each["position"], each["key"], each["size"]) for each in shown] == [
+        ("(2,1,-1,-1)", 3, "k3", 6),
+        ("(2,2,-1,-1)", 4, "k3", 6),
+    ]
     assert payloads.read_bytes() == b"secret\n" * 2
     assert run("subscriptions", "peek", "t", "-s", "s", "--at", "4") == ["(2,2,-1,-1) position=4 key='k3' size=6"]
-    assert [line.split()[:2] for line in run("topics", "get-message-by-id", "t", "(1,1,-1,-1)", "-o", str(payloads))] == [
-        [f"(1,1,-1,{index})", "position=1"] for index in range(3)]
+    assert [
+        line.split()[:2] for line in run("topics", "get-message-by-id", "t", "(1,1,-1,-1)", "-o", str(payloads))
+    ] == [[f"(1,1,-1,{index})", "position=1"] for index in range(3)]
     assert payloads.read_bytes() == b"secret\n" * 5

@@ -1,4 +1,5 @@
 """Policies as an administrator sets them: by name or by verb, together or not at all."""
+
 import pytest
 from typer.testing import CliRunner
 
@@ -31,7 +32,8 @@ def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
         (TOPIC, {"name": "backlog_quota_seconds", "value": "0"}),
         (TOPIC, {"name": "retention_seconds", "value": "-1"}),
         (TOPIC, {"name": "retention_bytes", "value": "0"}),
-        (None, {"name": "subscription_expiration_minutes", "value": "1440", "namespace": "public/default"})]
+        (None, {"name": "subscription_expiration_minutes", "value": "1440", "namespace": "public/default"}),
+    ]
 
 
 def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
@@ -44,39 +46,67 @@ def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
         admin.remove_subscription_expiration_time(TOPIC)
     assert [said(request) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
         {"name": "message_ttl_seconds", "namespace": "public/default"},
-        {"name": "backlog_quota_policy"}, {"name": "backlog_quota_bytes"}, {"name": "backlog_quota_seconds"},
-        {"name": "retention_seconds"}, {"name": "retention_bytes"}, {"name": "subscription_expiration_minutes"}]
+        {"name": "backlog_quota_policy"},
+        {"name": "backlog_quota_bytes"},
+        {"name": "backlog_quota_seconds"},
+        {"name": "retention_seconds"},
+        {"name": "retention_bytes"},
+        {"name": "subscription_expiration_minutes"},
+    ]
 
 
 def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
     with BrokerDouble(layout) as broker:
-        broker.commit_round([{"kind": "policy", "topic": owner, "properties": [("message_ttl_seconds", "0")]}
-                             for owner in ("public/default", "public/other")])
+        broker.commit_round(
+            [
+                {"kind": "policy", "topic": owner, "properties": [("message_ttl_seconds", "0")]}
+                for owner in ("public/default", "public/other")
+            ]
+        )
         admin.reset_namespace("public/default")
-    assert [said(request) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
+    assert [said(request) for request in broker.asked] == [
+        {"name": "message_ttl_seconds", "namespace": "public/default"}
+    ]
 
 
 def test_wrong_values_are_not_sent(admin, layout):
     with BrokerDouble(layout) as broker:
-        for wrong in (lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"), lambda: admin.set_backlog_quota(TOPIC, -1),
-                      lambda: admin.set_retention(TOPIC, -2, 0), lambda: admin.set_message_ttl(TOPIC, "1h"),
-                      lambda: admin.set_subscription_expiration_time(TOPIC, -1), lambda: admin.set_subscription_expiration_time(TOPIC, 0.5),
-                      lambda: admin.set_policy(TOPIC, "colour", 1), lambda: admin.remove_policy(TOPIC, "colour"),
-                      lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
-                      lambda: admin.set_policy(TOPIC, "message_ttl_seconds", None), lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true")):
+        for wrong in (
+            lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"),
+            lambda: admin.set_backlog_quota(TOPIC, -1),
+            lambda: admin.set_retention(TOPIC, -2, 0),
+            lambda: admin.set_message_ttl(TOPIC, "1h"),
+            lambda: admin.set_subscription_expiration_time(TOPIC, -1),
+            lambda: admin.set_subscription_expiration_time(TOPIC, 0.5),
+            lambda: admin.set_policy(TOPIC, "colour", 1),
+            lambda: admin.remove_policy(TOPIC, "colour"),
+            lambda: admin.remove_policy(TOPIC, BACKLOG_EXCEEDED),
+            lambda: admin.set_policy(TOPIC, "message_ttl_seconds", None),
+            lambda: admin.set_policy(TOPIC, BACKLOG_EXCEEDED, "true"),
+        ):
             with pytest.raises(InvalidConfiguration):
                 wrong()
     assert broker.asked == []
 
 
 def test_what_the_broker_says_of_a_topic_is_no_policy_of_it(admin, layout):
-    BrokerDouble(layout).commit_round([{"kind": "policy", "topic": TOPIC, "properties": [pair]}
-                                       for pair in ((BACKLOG_EXCEEDED, "true"), ("message_ttl_seconds", "1"))])
+    BrokerDouble(layout).commit_round(
+        [
+            {"kind": "policy", "topic": TOPIC, "properties": [pair]}
+            for pair in ((BACKLOG_EXCEEDED, "true"), ("message_ttl_seconds", "1"))
+        ]
+    )
     assert admin.get_policies(TOPIC) == {"message_ttl_seconds": "1"}
 
 
 def test_the_command_line_removes_one(admin, layout):
     with BrokerDouble(layout) as broker:
-        done = CliRunner().invoke(app, ["policies", "remove", "public/default", "message_ttl_seconds", "--root", str(layout.root)], catch_exceptions=False)
+        done = CliRunner().invoke(
+            app,
+            ["policies", "remove", "public/default", "message_ttl_seconds", "--root", str(layout.root)],
+            catch_exceptions=False,
+        )
     assert (done.exit_code, done.stdout) == (0, "removed message_ttl_seconds\n")
-    assert [said(request) for request in broker.asked] == [{"name": "message_ttl_seconds", "namespace": "public/default"}]
+    assert [said(request) for request in broker.asked] == [
+        {"name": "message_ttl_seconds", "namespace": "public/default"}
+    ]

@@ -1,4 +1,5 @@
 """What an administrator asks of the broker: one row a partition in one commit, and the reply decides."""
+
 import datetime
 
 import pytest
@@ -33,14 +34,21 @@ def test_every_partition_is_asked(admin, layout):
         ("seek", 0, "s", {"publish_time_ms": "1704067200000"}),
         ("seek", 1, "s", {"publish_time_ms": "1704067200000"}),
         ("skip", 1, "s", {"messages": "5"}),
-        ("policy", None, None, {"namespace": "public/default", "name": "max_unacked_messages_per_consumer", "value": "6"}),
+        (
+            "policy",
+            None,
+            None,
+            {"namespace": "public/default", "name": "max_unacked_messages_per_consumer", "value": "6"},
+        ),
     ]
     assert {request["topic"] for request in broker.asked[:-1]} == {TOPIC}
     assert len({request["request_id"] for request in broker.asked}) == len(broker.asked)
 
 
 def test_a_refusal_is_raised_under_its_own_name(admin, layout):
-    with BrokerDouble(layout, lambda request: {"error": "SubscriptionNotFound", "text": "there is no subscription 's'"}):
+    with BrokerDouble(
+        layout, lambda request: {"error": "SubscriptionNotFound", "text": "there is no subscription 's'"}
+    ):
         with pytest.raises(SubscriptionNotFound, match="there is no subscription 's'"):
             admin.unsubscribe(TOPIC, "s")
 
@@ -56,9 +64,13 @@ def test_wrong_arguments_are_not_sent(admin, layout):
     with BrokerDouble(layout) as broker:
         with pytest.raises(NotAllowedError, match="skip on one partition"):
             admin.skip_messages(TOPIC, "s", 1)
-        for wrong in (lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", 0), lambda: admin.expire_messages(TOPIC, "s", -1),
-                      lambda: admin.reset_cursor(TOPIC, "s", "yesterday"), lambda: admin.create_subscription(TOPIC, "s", "middle"),
-                      lambda: admin.set_max_unacked_per_consumer("public/default", -5)):
+        for wrong in (
+            lambda: admin.skip_messages(f"{TOPIC}-partition-0", "s", 0),
+            lambda: admin.expire_messages(TOPIC, "s", -1),
+            lambda: admin.reset_cursor(TOPIC, "s", "yesterday"),
+            lambda: admin.create_subscription(TOPIC, "s", "middle"),
+            lambda: admin.set_max_unacked_per_consumer("public/default", -5),
+        ):
             with pytest.raises(InvalidConfiguration):
                 wrong()
     assert broker.asked == []

@@ -1,4 +1,5 @@
 """Stats are arithmetic over the latest rows."""
+
 import datetime
 
 import pytest
@@ -17,32 +18,63 @@ LEASE = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 
 
 def publish(topic, partition, messages):
-    rows = [{"publish_id": "p", "entry_id": entry, "partition": partition, "payload": b"x"} for entry in range(messages)]
+    rows = [
+        {"publish_id": "p", "entry_id": entry, "partition": partition, "payload": b"x"} for entry in range(messages)
+    ]
     AppendTable(topic.path).append(MESSAGES.rows(rows))
 
 
 def state(topic, partition, *, end, mark_delete, ranges=(), permits=10):
     """Facts and ranges of subscription ``s`` with one consumer ``c`` on a partition."""
     common = {"topic": TOPIC, "topic_id": topic.topic_id, "partition": partition}
-    cursor = {**common, "kind": "cursor", "subscription": "s", "subscription_type": "Shared", "mark_delete_position": mark_delete, "read_position": end,
-              "msg_out_counter": 20, "msg_redeliver_counter": 2}
-    consumer = {**common, "kind": "consumer", "subscription": "s", "consumer_id": "id", "consumer_name": "c", "permits": permits, "is_blocked": False,
-                "join_order": 0, "lease_time": LEASE, "msg_out_counter": 20}
+    cursor = {
+        **common,
+        "kind": "cursor",
+        "subscription": "s",
+        "subscription_type": "Shared",
+        "mark_delete_position": mark_delete,
+        "read_position": end,
+        "msg_out_counter": 20,
+        "msg_redeliver_counter": 2,
+    }
+    consumer = {
+        **common,
+        "kind": "consumer",
+        "subscription": "s",
+        "consumer_id": "id",
+        "consumer_name": "c",
+        "permits": permits,
+        "is_blocked": False,
+        "join_order": 0,
+        "lease_time": LEASE,
+        "msg_out_counter": 20,
+    }
     page = {**common, "kind": "page", "subscription": "s", "page": 0}
     key = CursorKey(topic.topic_id, partition, "s")
-    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [PageRows(key, TOPIC, 0, ranges)]
+    return [{**common, "kind": "topic", "ledger_id": 1, "end_position": end}, cursor, consumer, page], [
+        PageRows(key, TOPIC, 0, ranges)
+    ]
 
 
 def test_backlog_and_unacked_follow_from_the_ranges(layout):
-    """Entries behind mark-delete that are not acknowledged; a batch of which a part is acknowledged is one (3.28, 0.29)."""
+    """Entries behind mark-delete that are not acknowledged; a batch of which a part is acknowledged is one (3.28,
+    0.29)."""
     topic = create_topic(layout, TOPIC)
     publish(topic, -1, 20)
-    BrokerDouble(layout).commit_round(*state(topic, -1, end=20, mark_delete=4, ranges=[
-        Range(5, 6, "pending", consumer_id="id", batch_size=1),
-        Range(7, 9, "acknowledged"),
-        Range(10, 10, "pending", consumer_id="id", batch_size=8, ack_set=(0b1010,)),
-        Range(11, 19, "pending", consumer_id="other", batch_size=3),
-    ]))
+    BrokerDouble(layout).commit_round(
+        *state(
+            topic,
+            -1,
+            end=20,
+            mark_delete=4,
+            ranges=[
+                Range(5, 6, "pending", consumer_id="id", batch_size=1),
+                Range(7, 9, "acknowledged"),
+                Range(10, 10, "pending", consumer_id="id", batch_size=8, ack_set=(0b1010,)),
+                Range(11, 19, "pending", consumer_id="other", batch_size=3),
+            ],
+        )
+    )
     admin = Admin(f"delta:{layout.root}")
     stats = admin.stats(TOPIC)
     subscription = stats["subscriptions"]["s"]
@@ -51,7 +83,12 @@ def test_backlog_and_unacked_follow_from_the_ranges(layout):
     assert subscription["unackedMessages"] == 2 + 2 + 27
     assert (subscription["type"], subscription["markDeletePosition"], subscription["ackedEntries"]) == ("Shared", 4, 8)
     [consumer] = subscription["consumers"]
-    assert (consumer["consumerName"], consumer["availablePermits"], consumer["unackedMessages"], consumer["msgOutCounter"]) == ("c", 10, 4, 20)
+    assert (
+        consumer["consumerName"],
+        consumer["availablePermits"],
+        consumer["unackedMessages"],
+        consumer["msgOutCounter"],
+    ) == ("c", 10, 4, 20)
     assert admin.subscriptions(TOPIC) == ["s"]
 
 
@@ -75,7 +112,13 @@ def test_a_removed_subscription_and_a_topic_of_the_same_name_leave_nothing(layou
     broker.commit_round(*state(topic, -1, end=5, mark_delete=1))
     admin.delete_topic(TOPIC, force=True)
     admin.create_topic(TOPIC)
-    assert admin.stats(TOPIC) == {"msgInCounter": 0, "msgRateIn": 0.0, "storageSize": 0, "backlogSize": 0, "subscriptions": {}}
+    assert admin.stats(TOPIC) == {
+        "msgInCounter": 0,
+        "msgRateIn": 0.0,
+        "storageSize": 0,
+        "backlogSize": 0,
+        "subscriptions": {},
+    }
 
 
 def test_a_topic_with_connected_consumers_is_not_deleted_without_force(layout):

@@ -1,4 +1,5 @@
 """Topics as an administrator sees them; none of this needs a broker."""
+
 import pytest
 
 from pulsar_spark.admin import Admin

@@ -1,4 +1,5 @@
 """``python -m tests.benchmarks``: measures, and writes ``benchmarks.json`` and ``benchmarks.md``."""
+
 import signal
 import sys
 import tempfile
@@ -34,10 +35,24 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 }
 
 
-def main(quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repeats: under five minutes on two cores.")] = False,
-         only: Annotated[str | None, typer.Option("--only", help=f"Families to measure, separated by commas: {', '.join(FAMILIES)}. All without it.")] = None,
-         out: Annotated[Path, typer.Option("--out", help="Folder for benchmarks.json, benchmarks.md and profile.txt.")] = Path("benchmarks"),
-         profile: Annotated[bool, typer.Option("--profile", help="Where rounds and publishes spend time, in profile.txt; alone without --only.")] = False):
+def main(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller sizes and fewer repeats: under five minutes on two cores.")
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", help=f"Families to measure, separated by commas: {', '.join(FAMILIES)}. All without it."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for benchmarks.json, benchmarks.md and profile.txt.")
+    ] = Path("benchmarks"),
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Where rounds and publishes spend time, in profile.txt; alone without --only."),
+    ] = False,
+):
     """Measure the product and compare it with its budgets."""
     names = only.split(",") if only else [] if profile else list(FAMILIES)
     unknown = [name for name in names if name not in FAMILIES]

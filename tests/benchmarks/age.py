@@ -1,8 +1,9 @@
 """Does a round take longer the more rounds this broker has committed before it?
 
-The earlier rounds are real ones that only set a policy, and each also adds a row to ``ledgers``, of a topic that is gone, as rounds with new messages do.
-Brokers of all ages stand side by side and their rounds are taken in turns.
+The earlier rounds are real ones that only set a policy, and each also adds a row to ``ledgers``, of a topic that is
+gone, as rounds with new messages do. Brokers of all ages stand side by side and their rounds are taken in turns.
 """
+
 from collections.abc import Iterator
 
 from pulsar_spark.table_specs import LEDGERS
@@ -12,8 +13,17 @@ from tests.benchmarks.growth import Built, measure_growth
 from tests.benchmarks.round_rig import RoundRig
 from tests.requests import On
 
-_GONE = dict(topic="persistent://public/default/gone", topic_id="gone", partition=-1, ledger_id=1, publish_id="gone", first_entry_id=0, first_position=0,
-             entries=1, batch_size=1)
+_GONE = dict(
+    topic="persistent://public/default/gone",
+    topic_id="gone",
+    partition=-1,
+    ledger_id=1,
+    publish_id="gone",
+    first_entry_id=0,
+    first_position=0,
+    entries=1,
+    batch_size=1,
+)
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
@@ -27,4 +37,6 @@ def measure(bench: Bench) -> Iterator[Figure]:
             rounds.bundle.ledgers_version = rounds.ledgers.append_fenced(row, rounds.bundle.ledgers_version)
         return rig, topic, subscribed
 
-    return measure_growth(bench, "age", "{:,} earlier rounds of this broker", [1, 300] + ([] if bench.is_quick else [2000]), build)
+    return measure_growth(
+        bench, "age", "{:,} earlier rounds of this broker", [1, 300] + ([] if bench.is_quick else [2000]), build
+    )

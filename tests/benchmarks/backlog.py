@@ -1,9 +1,11 @@
 """Dispatch, consume and acknowledge a backlog, against plainly reading the same Parquet files with the same action.
 
-The broker is in a process of its own, the DataFrame consumer in this one, so that each has its own JVM, as jobs beside a broker have. A run consumes the whole
-backlog through a new subscription with *available_now*: it is timed from the call that subscribes to the end of the run, when the last acknowledgement is in a
-round. The topic's limits of unacknowledged messages are off. Of a run's parts, "function" is the time inside the consumer's function.
+The broker is in a process of its own, the DataFrame consumer in this one, so that each has its own JVM, as jobs beside
+a broker have. A run consumes the whole backlog through a new subscription with *available_now*: it is timed from the
+call that subscribes to the end of the run, when the last acknowledgement is in a round. The topic's limits of
+unacknowledged messages are off. Of a run's parts, "function" is the time inside the consumer's function.
 """
+
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -75,16 +77,31 @@ class _Run:
     def __init__(self, spark: SparkSession, root: Path, topic: Topic, subscription: str, kind: str, max_messages: int):
         self.bytes, self._spans = 0, []
         began = time.perf_counter()
-        consumption = consume(spark, root, str(topic.name), subscription, self._sum, subscription_type=kind, initial_position="Earliest",
-                              max_messages=max_messages, available_now=True, timeout=TIMEOUT_SECONDS)
+        consumption = consume(
+            spark,
+            root,
+            str(topic.name),
+            subscription,
+            self._sum,
+            subscription_type=kind,
+            initial_position="Earliest",
+            max_messages=max_messages,
+            available_now=True,
+            timeout=TIMEOUT_SECONDS,
+        )
         joined = time.perf_counter()
         consumption.await_termination()
         ended = time.perf_counter()
         self.seconds = ended - began
         inside = sum(left - entered for entered, left in self._spans)
         last = self._spans[-1][1]
-        self.parts = {"subscribe": joined - began, "first delivery": self._spans[0][0] - joined, f"function ({len(self._spans)} calls)": inside,
-                      "between calls": last - self._spans[0][0] - inside, "after the last": ended - last}
+        self.parts = {
+            "subscribe": joined - began,
+            "first delivery": self._spans[0][0] - joined,
+            f"function ({len(self._spans)} calls)": inside,
+            "between calls": last - self._spans[0][0] - inside,
+            "after the last": ended - last,
+        }
 
     def _sum(self, messages: DataFrame, delivery) -> None:
         entered = time.perf_counter()

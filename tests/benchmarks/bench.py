@@ -1,4 +1,5 @@
 """What all measurements share: Spark, a folder, how often to repeat, and the generated messages."""
+
 import shutil
 import time
 from collections.abc import Callable
@@ -33,7 +34,8 @@ class Bench:
 
     @cached_property
     def planner(self) -> Planner:
-        """One planner for all in-process rounds, on a session with a broker's settings: its plan is as warm for the last root as for the first."""
+        """One planner for all in-process rounds, on a session with a broker's settings: its plan is as warm for the
+        last root as for the first."""
         master = self.spark.sparkContext.master
         self.say("preparing the round's plan")
         planner = Planner(spark_session(master=master, for_rounds=True), self.folder / "inputs")
@@ -49,11 +51,15 @@ class Bench:
         return folder
 
     def messages(self, first: int, until: int) -> DataFrame:
-        """Messages *first* to *until* - 1: a payload of :data:`PAYLOAD_BYTES` that does not compress well, and a key."""
+        """Messages *first* to *until* - 1: a payload of :data:`PAYLOAD_BYTES` that does not compress well, and a
+        key."""
         rows = self.spark.range(first, until, numPartitions=2)
         hashes = [F.hex(F.xxhash64("id", F.lit(word))) for word in range(PAYLOAD_BYTES // 16 + 1)]
         payload = F.substring(F.concat(*(F.lpad(part, 16, "0") for part in hashes)), 1, PAYLOAD_BYTES)
-        return rows.select(payload.cast("binary").alias("payload"), F.concat(F.lit("key-"), (F.col("id") % KEYS).cast("string")).alias("partition_key"))
+        return rows.select(
+            payload.cast("binary").alias("payload"),
+            F.concat(F.lit("key-"), (F.col("id") % KEYS).cast("string")).alias("partition_key"),
+        )
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -64,7 +70,8 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def warm_up(action: Callable[[], float]) -> None:
-    """Repeat *action* until ten of its runs are at the median no more than a tenth quicker than the ten before: the JVM has compiled what matters."""
+    """Repeat *action* until ten of its runs are at the median no more than a tenth quicker than the ten before: the JVM
+    has compiled what matters."""
     before = float("inf")
     for _ in range(8):
         now = median(action() for _ in range(10))

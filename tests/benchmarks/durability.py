@@ -1,5 +1,6 @@
 """``python -m tests.benchmarks.durability``: what a write costs with and without waiting for the disk, and what several
 producer processes on one topic cost each other."""
+
 import multiprocessing
 import tempfile
 import time

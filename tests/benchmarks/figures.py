@@ -1,4 +1,5 @@
 """A measured figure, what it is compared with, and the budget it has to keep (design 4.3)."""
+
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -17,9 +18,11 @@ class Budget(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One line of the table. *runs* are what was measured; *other_runs* belong to them pair by pair, of the thing named by *other*.
+    """One line of the table. *runs* are what was measured; *other_runs* belong to them pair by pair, of the thing named
+    by *other*.
 
-    *parts* says where the time of a run goes: medians in seconds by name; they need not add up to the median of the whole.
+    *parts* says where the time of a run goes: medians in seconds by name; they need not add up to the median of the
+    whole.
     """
 
     family: str
@@ -40,7 +43,11 @@ class Figure(NamedTuple):
     @property
     def ratio(self) -> float | None:
         """This one's by the other's, the median over the pairs; None for a figure without comparison."""
-        return median(ours / theirs for ours, theirs in zip(self.runs, self.other_runs, strict=True)) if self.other_runs else None
+        return (
+            median(ours / theirs for ours, theirs in zip(self.runs, self.other_runs, strict=True))
+            if self.other_runs
+            else None
+        )
 
     @property
     def missed_by(self) -> float | None:

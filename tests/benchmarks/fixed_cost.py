@@ -1,8 +1,9 @@
 """What a round costs: nothing new, or a few messages, for a few subscriptions with a Shared consumer each.
 
-Rounds run in this process on real tables with the broker's prepared plan. A round delivers what was just published; another one, not timed, acknowledges it, so
-that all timed rounds start from the same state.
+Rounds run in this process on real tables with the broker's prepared plan. A round delivers what was just published;
+another one, not timed, acknowledges it, so that all timed rounds start from the same state.
 """
+
 from collections.abc import Iterator
 from functools import partial
 
@@ -28,12 +29,17 @@ def measure(bench: Bench) -> Iterator[Figure]:
             with rig.phases() as phases:
                 runs = [rig.timed_delivery(topic, messages, subscribed) for _ in range(bench.few(9, 25))]
             budget = Budget(0.5) if (messages, subscriptions) == (1, 3) else None
-            yield _figure(f"{messages:,} new messages, {subscriptions} subscriptions", runs, median_parts(phases), budget)
+            yield _figure(
+                f"{messages:,} new messages, {subscriptions} subscriptions", runs, median_parts(phases), budget
+            )
         if subscriptions == 1:
             with rig.phases() as phases:
                 runs = [rig.timed_delivery(topic, 1, subscribed, commits=100) for _ in range(bench.few(3, 9))]
             yield _figure("100 new messages in 100 publish commits, 1 subscriptions", runs, median_parts(phases))
-        yield _figure(f"acknowledging 1 message, {subscriptions} subscriptions", [_timed_ack(rig, topic, subscribed) for _ in range(bench.few(9, 25))])
+        yield _figure(
+            f"acknowledging 1 message, {subscriptions} subscriptions",
+            [_timed_ack(rig, topic, subscribed) for _ in range(bench.few(9, 25))],
+        )
 
 
 def _timed_ack(rig: RoundRig, topic: str, subscribed: list) -> float:
@@ -43,6 +49,8 @@ def _timed_ack(rig: RoundRig, topic: str, subscribed: list) -> float:
     return seconds(lambda: rig.ask([on.ack(position) for on in subscribed]))
 
 
-def _figure(what: str, runs: list[float], parts: dict[str, float] | None = None, budget: Budget | None = None) -> Figure:
+def _figure(
+    what: str, runs: list[float], parts: dict[str, float] | None = None, budget: Budget | None = None
+) -> Figure:
     what = f"round: {what}".replace(" 1 subscriptions", " 1 subscription").replace(" 1 new messages", " 1 new message")
     return Figure(FAMILY, what, SECONDS, runs, budget=budget, parts=parts or {})

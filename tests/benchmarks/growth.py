@@ -1,8 +1,10 @@
 """Does a round take longer when there is more of what it does not touch: messages, topics, subscriptions?
 
-Roots of all sizes stand side by side and their rounds are taken in turns: publish one message, time the round that delivers it to one subscription,
-acknowledge it. Each size is compared with the smallest. Messages come in commits of :data:`COMMIT` messages, so a large topic has also many ledgers.
+Roots of all sizes stand side by side and their rounds are taken in turns: publish one message, time the round that
+delivers it to one subscription, acknowledge it. Each size is compared with the smallest. Messages come in commits of
+:data:`COMMIT` messages, so a large topic has also many ledgers.
 """
+
 from collections.abc import Callable, Iterator
 
 from pulsar_spark.broker.gather import next_due
@@ -18,17 +20,25 @@ Built = tuple[RoundRig, str, list[On]]
 
 def measure_topic_size(bench: Bench) -> Iterator[Figure]:
     """A topic of 10^4 to 10^7 messages whose subscription has acknowledged all."""
+
     def build(size: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"topic_size-{size}"))
         topic = rig.create_topic("t")
         rig.publish(topic, COMMIT, size // COMMIT)
         return rig, topic, rig.subscribe([topic])
 
-    return measure_growth(bench, "topic size", "{:,} messages in the topic", [10**4, 10**5, 10**6] + ([] if bench.is_quick else [10**7]), build)
+    return measure_growth(
+        bench,
+        "topic size",
+        "{:,} messages in the topic",
+        [10**4, 10**5, 10**6] + ([] if bench.is_quick else [10**7]),
+        build,
+    )
 
 
 def measure_topics(bench: Bench) -> Iterator[Figure]:
     """Topics with a subscription and a consumer each, of which one is published to."""
+
     def build(size: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"topics-{size}"))
         topics = [rig.create_topic(f"t{number}") for number in range(size)]
@@ -39,6 +49,7 @@ def measure_topics(bench: Bench) -> Iterator[Figure]:
 
 def measure_subscriptions(bench: Bench) -> Iterator[Figure]:
     """Subscriptions with a consumer each, of which one has permits."""
+
     def build(size: int) -> Built:
         rig = RoundRig(bench.planner, bench.new_folder(f"subscriptions-{size}"))
         topic = rig.create_topic("t")
@@ -47,8 +58,11 @@ def measure_subscriptions(bench: Bench) -> Iterator[Figure]:
     return measure_growth(bench, "subscriptions", "{:,} subscriptions, one moves", [1, 100, 1000], build)
 
 
-def measure_growth(bench: Bench, family: str, what: str, sizes: list[int], build: Callable[[int], Built]) -> Iterator[Figure]:
-    """Rounds that deliver one message, on what *build* makes of each size; *what* names a size. The first size is what others are compared with."""
+def measure_growth(
+    bench: Bench, family: str, what: str, sizes: list[int], build: Callable[[int], Built]
+) -> Iterator[Figure]:
+    """Rounds that deliver one message, on what *build* makes of each size; *what* names a size. The first size is what
+    others are compared with."""
     built = []
     for size in sizes:
         bench.say(f"{family}: making {what.format(size)}")
@@ -59,19 +73,32 @@ def measure_growth(bench: Bench, family: str, what: str, sizes: list[int], build
     runs = in_turns(bench.few(9, 25), *(_delivery(*made, found) for made, found in zip(built, phases)), warm_up=3)
     for size, measured, found in zip(sizes, runs, phases):
         is_base = size == sizes[0]
-        yield Figure(family, f"round: {what.format(size)}", SECONDS, measured, None if is_base else what.format(sizes[0]), () if is_base else runs[0],
-                     None if is_base else BUDGET, median_parts(found))
+        yield Figure(
+            family,
+            f"round: {what.format(size)}",
+            SECONDS,
+            measured,
+            None if is_base else what.format(sizes[0]),
+            () if is_base else runs[0],
+            None if is_base else BUDGET,
+            median_parts(found),
+        )
     for size, (rig, _, _) in zip(sizes, built):
-        yield Figure(family, f"look for news between rounds: {what.format(size)}", SECONDS, [_look(rig) for _ in range(50)])
+        yield Figure(
+            family, f"look for news between rounds: {what.format(size)}", SECONDS, [_look(rig) for _ in range(50)]
+        )
 
 
-def _delivery(rig: RoundRig, topic: str, subscribed: list[On], collected: dict[str, list[float]]) -> Callable[[], float]:
+def _delivery(
+    rig: RoundRig, topic: str, subscribed: list[On], collected: dict[str, list[float]]
+) -> Callable[[], float]:
     def deliver() -> float:
         with rig.phases() as phases:
             elapsed = rig.timed_delivery(topic, 1, subscribed)
         for phase, values in phases.items():
             collected.setdefault(phase, []).extend(values)
         return elapsed
+
     return deliver
 
 

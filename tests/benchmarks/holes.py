@@ -1,8 +1,10 @@
 """A cursor with as many holes as acknowledgements: every second message of a backlog is acknowledged by itself.
 
-All messages are pending at one consumer. The acknowledgements come in rounds of :data:`ACKS_A_ROUND`, as clients group them; then one round more is timed, with
-all holes there, a snapshot of everything, and a start from the tables, whose cursor must be what it was before.
+All messages are pending at one consumer. The acknowledgements come in rounds of :data:`ACKS_A_ROUND`, as clients group
+them; then one round more is timed, with all holes there, a snapshot of everything, and a start from the tables, whose
+cursor must be what it was before.
 """
+
 import time
 from collections.abc import Callable, Iterator
 
@@ -25,7 +27,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     holes = bench.few(50_000, 1_000_000)
     rig = RoundRig(bench.planner, bench.new_folder("holes"))
     topic = rig.create_topic("t")
-    on, = rig.subscribe([topic])
+    (on,) = rig.subscribe([topic])
     bench.say(f"{holes:,} holes")
     rig.publish(topic, PUBLISH, 2 * holes // PUBLISH)
     rig.ask([])
@@ -33,17 +35,29 @@ def measure(bench: Bench) -> Iterator[Figure]:
     for start in range(0, 2 * holes, 2 * ACKS_A_ROUND):
         acks = [on.ack(position) for position in range(start + 1, start + 2 * ACKS_A_ROUND, 2)]
         taken.append(seconds(lambda: rig.ask(acks)))
-    cursor, = rig.rounds.bundle.cursors.values()
+    (cursor,) = rig.rounds.bundle.cursors.values()
     before = _facts(cursor)
     if before[0] != 2 * holes:
         raise AssertionError(f"{before[0]} ranges, not {2 * holes}")
-    yield Figure(FAMILY, f"round: {ACKS_A_ROUND:,} single acknowledgements, every second missing, up to {holes:,} holes", SECONDS, taken, budget=BUDGET)
-    rounds, = in_turns(bench.few(9, 25), lambda: rig.timed_delivery(topic, 1, [on]))
+    yield Figure(
+        FAMILY,
+        f"round: {ACKS_A_ROUND:,} single acknowledgements, every second missing, up to {holes:,} holes",
+        SECONDS,
+        taken,
+        budget=BUDGET,
+    )
+    (rounds,) = in_turns(bench.few(9, 25), lambda: rig.timed_delivery(topic, 1, [on]))
     yield Figure(FAMILY, f"round: 1 new message, {holes:,} holes", SECONDS, rounds, budget=BUDGET)
-    middle, = in_turns(bench.few(9, 25), _acks_in_the_middle(rig, on, holes))
+    (middle,) = in_turns(bench.few(9, 25), _acks_in_the_middle(rig, on, holes))
     yield Figure(FAMILY, f"round: 100 acknowledgements all over, {holes:,} holes", SECONDS, middle, budget=BUDGET)
     before = _facts(cursor)
-    yield Figure(FAMILY, f"snapshot of everything, {holes:,} holes", SECONDS, [seconds(rig.rounds.take_over) for _ in range(bench.few(3, 5))], budget=BUDGET)
+    yield Figure(
+        FAMILY,
+        f"snapshot of everything, {holes:,} holes",
+        SECONDS,
+        [seconds(rig.rounds.take_over) for _ in range(bench.few(3, 5))],
+        budget=BUDGET,
+    )
     yield Figure(FAMILY, f"the snapshot's size, a hole, {holes:,} holes", BYTES, [_latest_bytes(rig.layout) / holes])
     loads = []
     for _ in range(bench.few(1, 3)):
@@ -62,6 +76,7 @@ def _acks_in_the_middle(rig: RoundRig, on: On, holes: int) -> Callable[[], float
         offset = 2 * next(turn)
         acks = [on.ack(position + offset) for position in range(2 * holes // 200, 2 * holes, 2 * holes // 100)]
         return seconds(lambda: rig.ask(acks))
+
     return acknowledge
 
 

@@ -1,9 +1,12 @@
-"""Publish to receive: a broker in a process of its own, a producer and three Shared consumers (clients without a JVM) in this one.
+"""Publish to receive: a broker in a process of its own, a producer and three Shared consumers (clients without a JVM)
+in this one.
 
-The broker is warm: messages before the measured ones are not counted. One at a time, at irregular moments, says what a single message waits; a steady rate says
-what one among many does. What a single message waited for is read off the tables: when its publish commit appeared, when the round that delivered it
-began (the round's own clock) and when that round's commit appeared.
+The broker is warm: messages before the measured ones are not counted. One at a time, at irregular moments, says what a
+single message waits; a steady rate says what one among many does. What a single message waited for is read off the
+tables: when its publish commit appeared, when the round that delivered it began (the round's own clock) and when that
+round's commit appeared.
 """
+
 import os
 import queue
 import random
@@ -30,14 +33,17 @@ PATIENCE_SECONDS = 120
 
 
 class Receivers:
-    """Three subscriptions' listeners that note when each message came, and acknowledge it. The payload says when it was sent."""
+    """Three subscriptions' listeners that note when each message came, and acknowledge it. The payload says when it was
+    sent."""
 
     def __init__(self, root: Path):
         self._client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=PATIENCE_SECONDS)
         self._arrived: queue.Queue[tuple[float, float, int]] = queue.Queue()
         self.producer = self._client.create_producer(TOPIC)
         for number in range(SUBSCRIPTIONS):
-            self._client.subscribe(TOPIC, f"s{number}", consumer_type=pulsar.ConsumerType.Shared, message_listener=self._listen)
+            self._client.subscribe(
+                TOPIC, f"s{number}", consumer_type=pulsar.ConsumerType.Shared, message_listener=self._listen
+            )
 
     def __enter__(self) -> "Receivers":
         return self
@@ -106,7 +112,9 @@ def _parts(root: Path, arrived: list[tuple[float, float, int]]) -> dict[str, flo
         began, committed = delivered[ledger_id]
         commit = _appeared(published, ledger_id)
         waits.append((commit - sent, began - commit, committed - began, received - committed))
-    return dict(zip(("publish commit", "until a round begins", "round", "round's commit to receive"), map(median, zip(*waits))))
+    return dict(
+        zip(("publish commit", "until a round begins", "round", "round's commit to receive"), map(median, zip(*waits)))
+    )
 
 
 def _rounds_by_ledger(layout: Layout) -> dict[int, tuple[float, float]]:

@@ -1,4 +1,5 @@
 """What the figures were measured on."""
+
 import os
 import platform
 import re
@@ -36,7 +37,12 @@ def _processor() -> str:
 def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     try:
-        said = subprocess.run([str(Path(home) / "bin" / "java") if home else "java", "-version"], capture_output=True, text=True, check=False).stderr
+        said = subprocess.run(
+            [str(Path(home) / "bin" / "java") if home else "java", "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
     except OSError:
         return "none on the path"
     return said.splitlines()[0] if said else "unknown"

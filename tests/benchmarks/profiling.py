@@ -1,9 +1,10 @@
 """Where the time of a round goes: its phases, the driver's Python, and the JVM.
 
-Python is profiled by cProfile. The JVM is sampled from another thread: what the threads that run Spark's tasks and answer Python are doing, by the innermost
-frame of Spark or, where the eight frames Java gives hold none, the innermost of all. A plan that only reads the same input says what a Spark job costs before
-it does anything.
+Python is profiled by cProfile. The JVM is sampled from another thread: what the threads that run Spark's tasks and
+answer Python are doing, by the innermost frame of Spark or, where the eight frames Java gives hold none, the innermost
+of all. A plan that only reads the same input says what a Spark job costs before it does anything.
 """
+
 import cProfile
 import io
 import pstats
@@ -40,7 +41,8 @@ def profile_rounds(bench: Bench) -> Iterator[str]:
         with rig.phases() as phases:
             runs = [rig.timed_delivery(topic, messages, subscribed) for _ in range(ROUNDS)]
         parts = ", ".join(f"{name} {shown(value)}" for name, value in median_parts(phases).items())
-        yield f"== {messages:,} new messages, {subscriptions} subscriptions: median {shown(quantile(runs, 0.5))}; {parts}\n"
+        median = shown(quantile(runs, 0.5))
+        yield f"== {messages:,} new messages, {subscriptions} subscriptions: median {median}; {parts}\n"
         profile = cProfile.Profile()
         with JvmSamples(bench.spark) as samples:
             for _ in range(ROUNDS):
@@ -109,6 +111,9 @@ class JvmSamples:
 def _frame(stack: str) -> str | None:
     """The frame a stack counts for; None for a thread that waits for a socket or samples."""
     frames = [match[1] for match in _FRAME.finditer(stack)]
-    if not frames or any("SocketDispatcher.read" in frame or "ThreadImpl.dump" in frame or "socketRead" in frame or ".accept" in frame for frame in frames):
+    if not frames or any(
+        "SocketDispatcher.read" in frame or "ThreadImpl.dump" in frame or "socketRead" in frame or ".accept" in frame
+        for frame in frames
+    ):
         return None
     return next((frame for frame in frames if frame.startswith(("org.apache.spark", "io.delta"))), frames[0])

@@ -1,4 +1,6 @@
-"""Where the time of publishing a DataFrame goes: appends that come closer to a publish step by step, from the bare frame to the publish itself."""
+"""Where the time of publishing a DataFrame goes: appends that come closer to a publish step by step, from the bare
+frame to the publish itself."""
+
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 
@@ -26,16 +28,33 @@ def profile_publish(bench: Bench) -> Iterator[str]:
     topics = [create_topic(Layout(folder / "root"), name) for name in ("t", "into")]
     frame = bench.messages(0, ROWS).persist()
     frame.count()
-    numbered = frame.select("*", F.lit("018f").alias("publish_id"), F.monotonically_increasing_id().alias("entry_id"), F.lit(1).alias("batch_size"),
-                            F.lit(-1).alias("partition"), F.lit(datetime.now(timezone.utc)).alias("publish_time"))
-    whole = numbered.select(*((F.col(name) if name in numbered.columns else F.lit(None)).cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names))
-    checked = whole.withColumn("payload", F.when(F.octet_length("payload") > MAX_MESSAGE_SIZE, F.raise_error(F.lit("too big")).cast("binary"))
-                               .otherwise(F.col("payload")))
+    numbered = frame.select(
+        "*",
+        F.lit("018f").alias("publish_id"),
+        F.monotonically_increasing_id().alias("entry_id"),
+        F.lit(1).alias("batch_size"),
+        F.lit(-1).alias("partition"),
+        F.lit(datetime.now(timezone.utc)).alias("publish_time"),
+    )
+    whole = numbered.select(
+        *(
+            (F.col(name) if name in numbered.columns else F.lit(None)).cast(spark_type(name)).alias(name)
+            for name in MESSAGES.schema.names
+        )
+    )
+    checked = whole.withColumn(
+        "payload",
+        F.when(F.octet_length("payload") > MAX_MESSAGE_SIZE, F.raise_error(F.lit("too big")).cast("binary")).otherwise(
+            F.col("payload")
+        ),
+    )
     steps: dict[str, Callable[[], object]] = {
         "append the frame": _append(frame, folder / "frame"),
         "with ids and times": _append(numbered, folder / "numbered"),
         "with all columns of the messages table": _append(whole, folder / "whole"),
-        "the same, statistics only of what numbers a publish": _append(whole, folder / "statistics", **{"delta.dataSkippingStatsColumns": NUMBERING}),
+        "the same, statistics only of what numbers a publish": _append(
+            whole, folder / "statistics", **{"delta.dataSkippingStatsColumns": NUMBERING}
+        ),
         "the same, no statistics": _append(whole, folder / "none", **{"delta.dataSkippingNumIndexedCols": "0"}),
         "with all columns and the check of the payload's size": _append(checked, folder / "checked"),
         "the same, into a topic's table": _append(checked, topics[1].path),

@@ -1,8 +1,9 @@
 """How fast messages are published: frames against a plain Delta append of the same rows, and the client's batches.
 
-The frame is in memory. A topic with partitions is routed by key, sorted and written as one file per task and partition; what of its cost is that layout's own
-is said by a plain append to a table that is partitioned the same way.
+The frame is in memory. A topic with partitions is routed by key, sorted and written as one file per task and partition;
+what of its cost is that layout's own is said by a plain append to a table that is partitioned the same way.
 """
+
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -37,14 +38,38 @@ def _frames(bench: Bench) -> Iterator[Figure]:
     bench.say(f"publishing frames of {frame.count():,} messages")
     in_partitions = frame.withColumn("partition", F.expr(f"pmod(hash(partition_key), {PARTITIONS})"))
     plain, partitioned, append, append_partitioned = in_turns(
-        bench.few(3, 11), *(_rate(action) for action in (
-            lambda: publish(frame, root, "plain"), lambda: publish(frame, root, "partitioned"),
-            lambda: _append(frame, folder / "append"), lambda: _append(in_partitions, folder / "append_partitioned", "partition"))), warm_up=2)
+        bench.few(3, 11),
+        *(
+            _rate(action)
+            for action in (
+                lambda: publish(frame, root, "plain"),
+                lambda: publish(frame, root, "partitioned"),
+                lambda: _append(frame, folder / "append"),
+                lambda: _append(in_partitions, folder / "append_partitioned", "partition"),
+            )
+        ),
+        warm_up=2,
+    )
     frame.unpersist()
     million = f"{ROWS:,} x {PAYLOAD_BYTES} B"
     yield Figure(FAMILY, f"publish a DataFrame, {million}", PER_SECOND, plain, "Delta append", append, BUDGET)
-    yield Figure(FAMILY, f"publish a DataFrame by key to {PARTITIONS} partitions, {million}", PER_SECOND, partitioned, "Delta append", append, BUDGET)
-    yield Figure(FAMILY, f"the same, against a table partitioned in {PARTITIONS}", PER_SECOND, partitioned, "partitioned Delta append", append_partitioned)
+    yield Figure(
+        FAMILY,
+        f"publish a DataFrame by key to {PARTITIONS} partitions, {million}",
+        PER_SECOND,
+        partitioned,
+        "Delta append",
+        append,
+        BUDGET,
+    )
+    yield Figure(
+        FAMILY,
+        f"the same, against a table partitioned in {PARTITIONS}",
+        PER_SECOND,
+        partitioned,
+        "partitioned Delta append",
+        append_partitioned,
+    )
 
 
 def _append(frame: DataFrame, path, *partition_by: str) -> None:
@@ -60,9 +85,15 @@ def _client(bench: Bench) -> Iterator[Figure]:
     messages = bench.few(100_000, 1_000_000)
     bench.say(f"send_async of {messages:,} messages")
     client = pulsar.Client(f"delta:{bench.new_folder('send') / 'root'}")
-    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=1000, batching_max_publish_delay_ms=10, max_pending_messages=20_000,
-                                      block_if_queue_full=True)
-    rates, = in_turns(3, lambda: messages / seconds(lambda: _send(producer, messages)))
+    producer = client.create_producer(
+        "t",
+        batching_enabled=True,
+        batching_max_messages=1000,
+        batching_max_publish_delay_ms=10,
+        max_pending_messages=20_000,
+        block_if_queue_full=True,
+    )
+    (rates,) = in_turns(3, lambda: messages / seconds(lambda: _send(producer, messages)))
     client.close()
     yield Figure(FAMILY, f"client, send_async in batches, {messages:,} x {PAYLOAD_BYTES} B", PER_SECOND, rates)
 

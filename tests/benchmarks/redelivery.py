@@ -1,8 +1,9 @@
 """Many messages given back one by one: negative acknowledgements in one round, and the dead letters that come of them.
 
-Every second message of a backlog is named, so that no two adjoin. First they come back once more; then, their attempts used up, they die, and the
-round that says so writes their letters.
+Every second message of a backlog is named, so that no two adjoin. First they come back once more; then, their attempts
+used up, they die, and the round that says so writes their letters.
 """
+
 from collections.abc import Iterator
 
 from pulsar_spark.protocol.letters import dead_letter_topic
@@ -21,7 +22,10 @@ def measure(bench: Bench) -> Iterator[Figure]:
     messages = bench.few(2_000, 100_000)
     given_back, died = [], []
     for turn in range(2):
-        bench.say(f"{messages:,} negative acknowledgements and dead letters, turn {turn + 1}, of which the first only warms up")
+        bench.say(
+            f"{messages:,} negative acknowledgements and dead letters, turn {turn + 1}, of which the first only "
+            "warms up"
+        )
         rig = RoundRig(bench.planner, bench.new_folder("redelivery"))
         topic = rig.create_topic("t")
         on = On(topic)
@@ -35,7 +39,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
         letters = _letters(rig, topic)
         if letters != messages:
             raise AssertionError(f"{letters} letters, not {messages}")
-    yield Figure(FAMILY, f"round: {messages:,} single negative acknowledgements, delivered again", SECONDS, given_back[1:])
+    yield Figure(
+        FAMILY, f"round: {messages:,} single negative acknowledgements, delivered again", SECONDS, given_back[1:]
+    )
     yield Figure(FAMILY, f"round: {messages:,} single messages die, with their letters", SECONDS, died[1:])
 
 

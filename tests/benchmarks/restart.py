@@ -1,7 +1,9 @@
-"""How long a killed broker is missed: from the start of a new process to the first message it delivers, the JVM's start included.
+"""How long a killed broker is missed: from the start of a new process to the first message it delivers, the JVM's start
+included.
 
 The message was published, and its consumer is connected, while no broker runs.
 """
+
 import os
 import time
 from collections.abc import Iterator
@@ -26,7 +28,9 @@ def measure(bench: Bench) -> Iterator[Figure]:
     log = bench.folder / "restart.log"
     with BrokerProcess(root, log):
         bench.say("starting a broker")
-        consumer = client.subscribe(TOPIC, "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+        consumer = client.subscribe(
+            TOPIC, "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+        )
         for _ in range(EARLIER_MESSAGES):
             producer.send_async(b"x" * PAYLOAD_BYTES, None)
         producer.flush()
@@ -49,8 +53,14 @@ def measure(bench: Bench) -> Iterator[Figure]:
         runs.append(ended - began)
         parts.append((taken_over - began, ended - taken_over))
     client.shutdown()
-    yield Figure("restart", "first dispatch after kill -9, with the JVM's start", SECONDS, runs, budget=Budget(15.0),
-                 parts=dict(zip(("process to take-over", "take-over to receive"), map(median, zip(*parts)))))
+    yield Figure(
+        "restart",
+        "first dispatch after kill -9, with the JVM's start",
+        SECONDS,
+        runs,
+        budget=Budget(15.0),
+        parts=dict(zip(("process to take-over", "take-over to receive"), map(median, zip(*parts)))),
+    )
 
 
 def _await_round(rounds: TableLog, after: int) -> None:

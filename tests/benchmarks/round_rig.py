@@ -1,4 +1,5 @@
 """Rounds in this process: real tables and the broker's own prepared plan; only the stream is left out."""
+
 import contextlib
 import time
 from collections import defaultdict
@@ -29,7 +30,8 @@ _LEASE_MS = 86_400_000
 
 
 class RoundRig:
-    """A root with topics and Shared subscriptions, without limits of unacknowledged messages, whose rounds are run and timed one by one."""
+    """A root with topics and Shared subscriptions, without limits of unacknowledged messages, whose rounds are run and
+    timed one by one."""
 
     def __init__(self, planner: Planner, root: Path):
         self.layout = Layout(root)
@@ -38,8 +40,15 @@ class RoundRig:
         self.rounds.take_over()
         self._tables: dict[str, AppendTable] = {}
         self._publishes = 0
-        self.ask([request("policy", properties={"namespace": "public/default", "name": f"max_unacked_messages_per_{whose}", "value": 0})
-                  for whose in ("consumer", "subscription")])
+        self.ask(
+            [
+                request(
+                    "policy",
+                    properties={"namespace": "public/default", "name": f"max_unacked_messages_per_{whose}", "value": 0},
+                )
+                for whose in ("consumer", "subscription")
+            ]
+        )
 
     def create_topic(self, name: str) -> str:
         """A topic without partitions; its full name."""
@@ -48,7 +57,8 @@ class RoundRig:
         return str(topic.name)
 
     def subscribe(self, topics: list[str], subscriptions: int = 1, with_permits: int | None = None) -> list[On]:
-        """That many Shared subscriptions of each topic with a consumer each, of which the first *with_permits* (all by default) may be sent messages."""
+        """That many Shared subscriptions of each topic with a consumer each, of which the first *with_permits* (all by
+        default) may be sent messages."""
         subscribed = [On(topic, subscription=f"s{number}") for topic in topics for number in range(subscriptions)]
         self.ask([on.subscribe("c", initial_position="Latest", lease_ms=_LEASE_MS) for on in subscribed])
         self.ask([on.flow("c", PERMITS) for on in subscribed[:with_permits]])
@@ -62,7 +72,10 @@ class RoundRig:
 
     def ask(self, requests: list[dict]) -> RoundResult:
         """One round over *requests*."""
-        given = [Request(**{name: row.get(name) for name in Request._fields} | {"properties": row.get("properties") or {}}) for row in requests]
+        given = [
+            Request(**{name: row.get(name) for name in Request._fields} | {"properties": row.get("properties") or {}})
+            for row in requests
+        ]
         return self.rounds.run(given, self.rounds.bundle.requests_version)
 
     def timed_round(self) -> float:
@@ -70,14 +83,18 @@ class RoundRig:
         return seconds(lambda: self.ask([]))
 
     def timed_delivery(self, topic: str, messages: int, subscribed: list[On], commits: int = 1) -> float:
-        """Publish, time the round that delivers, and acknowledge in another round, so that the next one finds the same state. Checks what was delivered."""
+        """Publish, time the round that delivers, and acknowledge in another round, so that the next one finds the same
+        state. Checks what was delivered."""
         end = self.rounds.bundle.topics[topic].end_position(-1)
         self.publish(topic, messages, commits)
         began = time.perf_counter()
         result = self.ask([])
         elapsed = time.perf_counter() - began
         if result.delivered_messages != messages * commits * len(subscribed):
-            raise AssertionError(f"{result.delivered_messages} messages delivered, not {messages * commits} to each of {len(subscribed)} subscriptions")
+            raise AssertionError(
+                f"{result.delivered_messages} messages delivered, not {messages * commits} to each of "
+                f"{len(subscribed)} subscriptions"
+            )
         with self.silent():
             self.ask([on.ack(end, end + messages * commits - 1) for on in subscribed])
         return elapsed
@@ -91,9 +108,15 @@ class RoundRig:
         """Collects how long each phase of the rounds inside takes."""
         bundle, rounds, self._phases = self.rounds.bundle, self.rounds, defaultdict(list)
         with contextlib.ExitStack() as stack:
-            for owner, name, phase in ((bundle, "scan", "look for topics"), (bundle, "number_new", "number"), (rounds_module, "gather_work", "gather"),
-                                       (rounds, "plan", "plan"), (rounds_module, "absorb", "absorb"), (rounds, "_commit", "commit"),
-                                       (rounds.ledgers, "append_fenced", "commit ledgers")):
+            for owner, name, phase in (
+                (bundle, "scan", "look for topics"),
+                (bundle, "number_new", "number"),
+                (rounds_module, "gather_work", "gather"),
+                (rounds, "plan", "plan"),
+                (rounds_module, "absorb", "absorb"),
+                (rounds, "_commit", "commit"),
+                (rounds.ledgers, "append_fenced", "commit ledgers"),
+            ):
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), phase)))
             yield self._phases
         self._phases = None
@@ -113,6 +136,7 @@ class RoundRig:
             finally:
                 if self._phases is not None:
                     self._phases[phase].append(time.perf_counter() - began)
+
         return timed
 
 
@@ -124,12 +148,22 @@ def median_parts(phases: dict[str, list[float]]) -> dict[str, float]:
 def _publish_rows(messages: int, number: int) -> pa.Table:
     """One publish commit of *messages* entries as a client writes them."""
     now = datetime.now(timezone.utc)
-    same = {"publish_id": publish_id(int(now.timestamp() * 1000), number), "batch_size": 1, "partition": -1, "payload": b"x" * PAYLOAD_BYTES,
-            "publish_time": now, "producer_name": "benchmark"}
+    same = {
+        "publish_id": publish_id(int(now.timestamp() * 1000), number),
+        "batch_size": 1,
+        "partition": -1,
+        "payload": b"x" * PAYLOAD_BYTES,
+        "publish_time": now,
+        "producer_name": "benchmark",
+    }
 
     def column(field: pa.Field) -> pa.Array:
         if field.name in ("entry_id", "sequence_id"):
             return pa.array(range(messages), field.type)
-        return pa.repeat(pa.scalar(same[field.name], field.type), messages) if field.name in same else pa.nulls(messages, field.type)
+        return (
+            pa.repeat(pa.scalar(same[field.name], field.type), messages)
+            if field.name in same
+            else pa.nulls(messages, field.type)
+        )
 
     return pa.Table.from_arrays([column(field) for field in MESSAGES.schema], schema=MESSAGES.schema)

@@ -1,4 +1,5 @@
 """The table writer, with fixed figures."""
+
 import json
 
 import pytest
@@ -7,11 +8,33 @@ from tests.benchmarks.figures import PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.table import write
 
 FIGURES = [
-    Figure("rounds", "round, 1 message", SECONDS, [0.5, 0.1, 0.3], budget=Budget(0.5), parts={"plan": 0.2, "commit": 0.0301}),
+    Figure(
+        "rounds",
+        "round, 1 message",
+        SECONDS,
+        [0.5, 0.1, 0.3],
+        budget=Budget(0.5),
+        parts={"plan": 0.2, "commit": 0.0301},
+    ),
     Figure("rounds", "round, 10 messages", SECONDS, [1.5, 0.75], budget=Budget(0.9)),
-    Figure("publish", "publish", PER_SECOND, [700_000, 150_000, 900_000], "plain append", [1_000_000, 500_000, 1_000_000],
-           Budget(0.7, is_most=False, is_ratio=True)),
-    Figure("backlog", "consume", PER_SECOND, [100_000], "plain read", [1_234_567], Budget(0.5, is_most=False, is_ratio=True)),
+    Figure(
+        "publish",
+        "publish",
+        PER_SECOND,
+        [700_000, 150_000, 900_000],
+        "plain append",
+        [1_000_000, 500_000, 1_000_000],
+        Budget(0.7, is_most=False, is_ratio=True),
+    ),
+    Figure(
+        "backlog",
+        "consume",
+        PER_SECOND,
+        [100_000],
+        "plain read",
+        [1_234_567],
+        Budget(0.5, is_most=False, is_ratio=True),
+    ),
     Figure("latency", "publish to receive, p99", SECONDS, [index / 100 for index in range(1, 101)], share=0.99),
 ]
 
@@ -23,7 +46,9 @@ def written(tmp_path):
 
 
 def test_markdown(written):
-    assert (written / "benchmarks.md").read_text() == """\
+    assert (
+        (written / "benchmarks.md").read_text()
+        == """\
 - cores: 2
 - date: 2024-05-17
 
@@ -39,6 +64,7 @@ def test_markdown(written):
 | --- | --- |
 | round, 1 message | plan 200 ms, commit 30.1 ms |
 """
+    )
 
 
 def test_json(written):
@@ -46,9 +72,20 @@ def test_json(written):
     assert found["machine"] == {"cores": "2", "date": "2024-05-17"}
     publish = found["figures"][2]
     assert publish == {
-        "family": "publish", "what": "publish", "value": 700_000, "unit": "/s", "share": 0.5, "runs": [700_000, 150_000, 900_000], "other": "plain append",
-        "other_value": 1_000_000, "other_runs": [1_000_000, 500_000, 1_000_000], "ratio": 0.7, "budget": {"limit": 0.7, "is_most": False, "is_ratio": True},
-        "missed_by": 0.0, "parts": {}}
+        "family": "publish",
+        "what": "publish",
+        "value": 700_000,
+        "unit": "/s",
+        "share": 0.5,
+        "runs": [700_000, 150_000, 900_000],
+        "other": "plain append",
+        "other_value": 1_000_000,
+        "other_runs": [1_000_000, 500_000, 1_000_000],
+        "ratio": 0.7,
+        "budget": {"limit": 0.7, "is_most": False, "is_ratio": True},
+        "missed_by": 0.0,
+        "parts": {},
+    }
     assert [figure["missed_by"] for figure in found["figures"]] == [0.0, 0.25, 0.0, pytest.approx(0.838), None]
 
 

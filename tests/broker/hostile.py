@@ -4,6 +4,7 @@ and files.
 The healthy subscription is the measure: what is published on its topic is delivered once and acknowledged, whatever
 else is asked, before and after a restart.
 """
+
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,9 +36,16 @@ class HostileRoot:
         for topic in (HEALTHY, SICK):
             self.engine.create_topic(topic)
         self.restart()
-        self.ask(*(row for on in (WELL, ILL)
-                   for row in (on.subscribe("c", lease_ms=86_400_000, client=f"client-{on.where['topic']}"),
-                               on.flow("c", 1000))))
+        self.ask(
+            *(
+                row
+                for on in (WELL, ILL)
+                for row in (
+                    on.subscribe("c", lease_ms=86_400_000, client=f"client-{on.where['topic']}"),
+                    on.flow("c", 1000),
+                )
+            )
+        )
         self.engine.publish(SICK, -1, [1, 3, 1, 1])
         self.serve()
 
@@ -65,8 +73,9 @@ class HostileRoot:
 
     def write(self, *rows: dict) -> int:
         """Append rows to ``requests`` without serving them; the version."""
-        return AppendTable(self.requests).append(REQUESTS.rows(
-            [row | {"properties": list((row.get("properties") or {}).items())} for row in rows]))
+        return AppendTable(self.requests).append(
+            REQUESTS.rows([row | {"properties": list((row.get("properties") or {}).items())} for row in rows])
+        )
 
     def write_table(self, rows: pa.Table) -> int:
         return AppendTable(self.requests).append(rows)
@@ -94,9 +103,13 @@ class HostileRoot:
         wanted = self.engine.publish(HEALTHY, -1, [1] * entries)
         self.write(WELL.flow("c", entries))
         self.rounds.run(*read_asked(self.requests, after=self.rounds.bundle.requests_version))
-        key, = (key for key in self.rounds.bundle.cursors if key.subscription == "well")
-        held = [position for each in self.rounds.bundle.cursors[key].ranges() if each.status == PENDING
-                for position in range(each.first, each.last + 1)]
+        (key,) = (key for key in self.rounds.bundle.cursors if key.subscription == "well")
+        held = [
+            position
+            for each in self.rounds.bundle.cursors[key].ranges()
+            if each.status == PENDING
+            for position in range(each.first, each.last + 1)
+        ]
         assert held == wanted, "each message is delivered, once"
         self.write(*(WELL.ack(position) for position in held))
         self.serve(1)

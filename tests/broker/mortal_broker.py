@@ -1,8 +1,11 @@
-"""``python -m tests.broker.mortal_broker ROOT WRITE``: a broker without Spark that kills itself, by SIGKILL, at one of its writes.
+"""``python -m tests.broker.mortal_broker ROOT WRITE``: a broker without Spark that kills itself, by SIGKILL, at one of
+its writes.
 
-Each data file and each commit of any table is a write; 1 is the moment before the first of them, 2 the moment before the second... 0 means never. Between a
-commit and the next write a broker reads, plans and answers nobody, so the moment after a write is the moment before the next.
+Each data file and each commit of any table is a write; 1 is the moment before the first of them, 2 the moment before
+the second... 0 means never. Between a commit and the next write a broker reads, plans and answers nobody, so the moment
+after a write is the moment before the next.
 """
+
 import os
 import signal
 import sys
@@ -31,6 +34,7 @@ def die_at(write: int) -> None:
             if done == write:
                 os.kill(os.getpid(), signal.SIGKILL)
             return function(*args, **kwargs)
+
         return write_or_die
 
     tables.write_files, tables.commit = mortal(tables.write_files), mortal(tables.commit)
@@ -42,8 +46,9 @@ def serve(root: str) -> None:
     rounds = Rounds(load_bundle(layout), PlainPlanner().run, now_micros, f"mortal-{os.getpid()}")
     rounds.take_over()
     while True:
-        if not rounds.run(*read_asked(layout.broker_table("requests"),
-                                      after=rounds.bundle.requests_version)).is_committed:
+        if not rounds.run(
+            *read_asked(layout.broker_table("requests"), after=rounds.bundle.requests_version)
+        ).is_committed:
             time.sleep(LOOK_SECONDS)
 
 

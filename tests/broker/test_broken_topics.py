@@ -1,5 +1,6 @@
-"""A topic whose log or files are broken ends itself: the others are served, its subscriptions are kept, and it goes on when it is
-mended."""
+"""A topic whose log or files are broken ends itself: the others are served, its subscriptions are kept, and it goes on
+when it is mended."""
+
 import pytest
 
 from pulsar_spark.storage.log import TableLog
@@ -18,8 +19,11 @@ def lines_of(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if SICK in record.getMessage()]
 
 
-@pytest.mark.parametrize("content", [content for content in CONTENTS if content and b"txn" not in content],
-                         ids=lambda content: repr(content[:30]))
+@pytest.mark.parametrize(
+    "content",
+    [content for content in CONTENTS if content and b"txn" not in content],
+    ids=lambda content: repr(content[:30]),
+)
 def test_a_commit_of_a_topic_that_is_none_ends_the_topic_only(hostile, content, caplog):
     hostile.engine.publish(SICK, -1, [1])
     topic = read_topic(hostile.layout, SICK).path
@@ -30,8 +34,9 @@ def test_a_commit_of_a_topic_that_is_none_ends_the_topic_only(hostile, content, 
     assert hostile.ask(ILL.ack(0, receipt=True)) == [(None, None)], "what was numbered before can be acknowledged"
 
 
-@pytest.mark.parametrize("statistics", [each for each in STATISTICS if each not in (None, [])],
-                         ids=lambda each: repr(each)[:30])
+@pytest.mark.parametrize(
+    "statistics", [each for each in STATISTICS if each not in (None, [])], ids=lambda each: repr(each)[:30]
+)
 def test_statistics_that_are_none_end_the_topic_only(hostile, statistics, caplog):
     hostile.engine.publish(SICK, -1, [1])
     topic = read_topic(hostile.layout, SICK).path

@@ -1,4 +1,6 @@
-"""The broker's limit of unacknowledged messages over restarts, with the same limit, another or none. The rule itself is in the specification."""
+"""The broker's limit of unacknowledged messages over restarts, with the same limit, another or none. The rule itself is
+in the specification."""
+
 import pytest
 
 from pulsar_spark.admin import Admin
@@ -14,11 +16,16 @@ LIMIT = "max_unacked_messages_per_broker"
 
 @pytest.fixture
 def engine(tmp_path) -> SparkEngine:
-    """A broker with a limit of 40, blocked with 25 out; of its two subscriptions one is held back with less than its share of 6."""
+    """A broker with a limit of 40, blocked with 25 out; of its two subscriptions one is held back with less than its
+    share of 6."""
     engine = new_engine(None, tmp_path / "root", **{LIMIT: 40})
     engine.create_topic(TOPIC)
     engine.publish(TOPIC, -1, [1] * 60)
-    engine.round([on.subscribe(name, lease_ms=10 ** 7) for on, name in ((ON, "A"), (OTHER, "B"))] + [ON.flow("A", 20), OTHER.flow("B", 20)], 0)
+    engine.round(
+        [on.subscribe(name, lease_ms=10**7) for on, name in ((ON, "A"), (OTHER, "B"))]
+        + [ON.flow("A", 20), OTHER.flow("B", 20)],
+        0,
+    )
     engine.round([ON.ack(0, 14), ON.flow("A", 3), OTHER.flow("B", 3)], 1)
     assert held(engine) == {"s": 5, "other": 20}
     assert (engine.latest.policies, blocked(engine)) == ({(BROKER, BROKER_BLOCKED): "true"}, ["other", "s"])
@@ -30,7 +37,10 @@ def blocked(engine: SparkEngine) -> list[str]:
 
 
 def held(engine: SparkEngine) -> dict[str, int]:
-    return {name: sum(consumer["unacked"] for consumer in engine.state(TOPIC, -1, name)["consumers"].values()) for name in ("s", "other")}
+    return {
+        name: sum(consumer["unacked"] for consumer in engine.state(TOPIC, -1, name)["consumers"].values())
+        for name in ("s", "other")
+    }
 
 
 @pytest.mark.parametrize("snapshots", [1, 1000])
@@ -72,7 +82,10 @@ def test_the_stats_say_who_is_held_back(engine):
     assert [stats["subscriptions"][name]["blockedSubscriptionOnUnackedMsgs"] for name in ("s", "other")] == [True, True]
     engine.round([OTHER.ack(0, 19)], 2)
     stats = Admin(f"delta:{engine.layout.root}").stats(TOPIC)
-    assert [stats["subscriptions"][name]["blockedSubscriptionOnUnackedMsgs"] for name in ("s", "other")] == [False, False]
+    assert [stats["subscriptions"][name]["blockedSubscriptionOnUnackedMsgs"] for name in ("s", "other")] == [
+        False,
+        False,
+    ]
 
 
 def test_what_the_broker_says_of_itself_is_no_policy_of_a_namespace(engine):

@@ -1,4 +1,6 @@
-"""Finding topics made, deleted and made again beside a running broker, for the price of a stat per topic that is known."""
+"""Finding topics made, deleted and made again beside a running broker, for the price of a stat per topic that is
+known."""
+
 from deltalake import DeltaTable
 
 from pulsar_spark.broker import bundle as bundle_module
@@ -24,7 +26,9 @@ def lose_first_commit(engine: SparkEngine) -> None:
 
 def test_definitions_are_read_of_new_topics_only(tmp_path, monkeypatch):
     engine, read = new_engine(None, tmp_path), []
-    monkeypatch.setattr(bundle_module, "read_topic", lambda layout, name: (read.append(name.local_name), read_topic(layout, name))[1])
+    monkeypatch.setattr(
+        bundle_module, "read_topic", lambda layout, name: (read.append(name.local_name), read_topic(layout, name))[1]
+    )
     for number in range(5):
         create_topic(engine.layout, f"t{number}")
         engine.round([], 0)

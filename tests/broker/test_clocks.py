@@ -3,6 +3,7 @@ neither early nor late.
 
 Rule: broker.clock. Times are milliseconds of the machine's clock; ``ahead`` is how wrong it was, for one round.
 """
+
 import pytest
 
 from pulsar_spark.broker.clock import BundleClock, Instant
@@ -28,8 +29,9 @@ class Story:
         self.engine.create_topic(TOPIC)
         self.engine.now_ms = START
         self.engine.start()
-        self.at(0, ON.create_subscription("Earliest"), ON.subscribe("a", lease_ms=20_000, client="a"),
-                ON.flow("a", 100))
+        self.at(
+            0, ON.create_subscription("Earliest"), ON.subscribe("a", lease_ms=20_000, client="a"), ON.flow("a", 100)
+        )
 
     def at(self, seconds: float, *requests: dict) -> dict:
         return self.engine.round(list(requests), START + int(1000 * seconds))
@@ -75,8 +77,9 @@ def test_a_lease_given_in_a_wrong_round_ends_in_its_own_time(tmp_path, ahead, re
 def test_a_deliver_time_is_the_machine_s(tmp_path, ahead, restarts):
     """It was set by whoever published; the broker's own clock, which is ahead for good, has no say in it."""
     story = Story(tmp_path)
-    story.wrong(ahead, ON.subscribe("b", lease_ms=60_000, client="b"), ON.flow("b", 100) | {"client_id": "b"},
-                restarts=restarts)
+    story.wrong(
+        ahead, ON.subscribe("b", lease_ms=60_000, client="b"), ON.flow("b", 100) | {"client_id": "b"}, restarts=restarts
+    )
     story.at(2)
     story.engine.publish(TOPIC, -1, [1], START + 2_000, [START + 10_000])
     assert story.at(3)["deliveries"] == [] == story.at(9.9)["deliveries"]
@@ -104,9 +107,14 @@ def test_time_to_live_and_expiry_go_by_publish_times_of_the_machine_s_clock(tmp_
 def test_the_pause_of_a_failover_ends_in_its_own_time(tmp_path, ahead, restarts):
     story = Story(tmp_path)
     fail = On(TOPIC, subscription="f")
-    story.wrong(ahead, fail.subscribe("x", "Failover", client="x"), fail.subscribe("w", "Failover", client="w"),
-                fail.flow("w", 10), fail.flow("x", 10),
-                restarts=restarts)
+    story.wrong(
+        ahead,
+        fail.subscribe("x", "Failover", client="x"),
+        fail.subscribe("w", "Failover", client="w"),
+        fail.flow("w", 10),
+        fail.flow("x", 10),
+        restarts=restarts,
+    )
     active = next(name for name, held in story.engine.state(TOPIC, -1, "f")["consumers"].items() if held["is_active"])
     story.at(2)
     story.engine.publish(TOPIC, -1, [1], START + 2_000)
@@ -160,8 +168,9 @@ class TestWithASteadyClock:
 
     def test_a_clock_that_was_set_right_is_believed_when_it_stays_so(self):
         clock, at = self.clock()
-        looks = [self.look(clock, at, wall=3600 + 1, steady=1)] + [self.look(clock, at, wall=1, steady=1)
-                                                                   for _ in range(10)]
+        looks = [self.look(clock, at, wall=3600 + 1, steady=1)] + [
+            self.look(clock, at, wall=1, steady=1) for _ in range(10)
+        ]
         assert looks == [(second, second) for second in range(1, 11)] + [(11, 3611)]
 
     def test_set_back_it_is_believed_at_once_and_durations_go_on(self):
@@ -178,8 +187,13 @@ class TestWithASteadyClock:
         story = Story(tmp_path)
         at = {"wall": START, "steady": 0}
         engine = story.engine
-        engine.rounds = Rounds(engine.rounds.bundle, engine.planner.run, lambda: at["wall"] * 1000, "engine",
-                               steady=lambda: at["steady"] * 1000)
+        engine.rounds = Rounds(
+            engine.rounds.bundle,
+            engine.planner.run,
+            lambda: at["wall"] * 1000,
+            "engine",
+            steady=lambda: at["steady"] * 1000,
+        )
         engine.publish(TOPIC, -1, [1], START, [START + HOUR // 2])
         engine.rounds.run([], 0)
         at |= {"wall": START + HOUR, "steady": 1000}

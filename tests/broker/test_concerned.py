@@ -1,4 +1,5 @@
 """Which ranges go through a round's plan: those it touches, and no others of their pages."""
+
 import pytest
 
 from pulsar_spark.broker import state as state_module
@@ -18,7 +19,17 @@ def replay(position: int, due_time: int | None = None) -> Range:
     return Range(position, position, REPLAY, redelivery_count=1, due_time=due_time, batch_size=1)
 
 
-RANGES = [held(0), held(2, "b"), held(4, due_time=50), replay(6), replay(8, due_time=90), Range(10, 10, ACKNOWLEDGED), held(12, "b"), held(14), held(16)]
+RANGES = [
+    held(0),
+    held(2, "b"),
+    held(4, due_time=50),
+    replay(6),
+    replay(8, due_time=90),
+    Range(10, 10, ACKNOWLEDGED),
+    held(12, "b"),
+    held(14),
+    held(16),
+]
 
 
 @pytest.fixture
@@ -30,7 +41,9 @@ def asked(monkeypatch) -> CursorDraft:
     return CursorDraft(cursor)
 
 
-def concerned(asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None) -> tuple[list[int], set[int]]:
+def concerned(
+    asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None
+) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages; what is kept must be all the rest of these pages."""
     found = concerned_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
@@ -84,6 +97,13 @@ def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypat
     cursor.replace(set(), [replay(position, due) for position, due in held_back])
     asked = CursorDraft(cursor)
     assert [concerned(asked, now=50, permits=permits)[0] for permits in range(7)] == [
-        [], [8], [6, 8], [2, 6, 8], [2, 6, 8, 10], [0, 2, 6, 8, 10], [0, 2, 6, 8, 10]]
+        [],
+        [8],
+        [6, 8],
+        [2, 6, 8],
+        [2, 6, 8, 10],
+        [0, 2, 6, 8, 10],
+        [0, 2, 6, 8, 10],
+    ]
     cursor.subscription_type = "Exclusive"
     assert concerned(asked, now=50, permits=2)[0] == [0, 2]

@@ -1,4 +1,6 @@
-"""A broker that dies before or after any of a round's writes, and the next one that starts from the tables: the same outcome as without the crash."""
+"""A broker that dies before or after any of a round's writes, and the next one that starts from the tables: the same
+outcome as without the crash."""
+
 import pytest
 
 from pulsar_spark.broker.drafts import Request
@@ -22,7 +24,8 @@ def steps() -> list[tuple[list[int], list[dict]]]:
 
 
 def play(engine: SparkEngine, crash: tuple[int, str, str] | None) -> dict:
-    """Play the history; with *crash* (round, table, when) a broker dies there and another starts. The state, after settling."""
+    """Play the history; with *crash* (round, table, when) a broker dies there and another starts. The state, after
+    settling."""
     engine.create_topic(TOPIC)
     for number, (entries, requests) in enumerate(steps()):
         if entries:
@@ -44,7 +47,10 @@ def play(engine: SparkEngine, crash: tuple[int, str, str] | None) -> dict:
 
 
 def request_of(row: dict) -> Request:
-    return Request(**{name: row.get(name) for name in Request._fields if name != "properties"}, properties=dict(row.get("properties") or {}))
+    return Request(
+        **{name: row.get(name) for name in Request._fields if name != "properties"},
+        properties=dict(row.get("properties") or {}),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +65,19 @@ def test_a_crash_loses_nothing_and_repeats_nothing(spark, tmp_path, uncrashed, n
     engine = new_engine(spark, tmp_path)
     assert play(engine, (number, table, when)) == uncrashed
     rows, _ = read_ledgers(engine.layout.broker_table("ledgers"))
-    assert [(run.first_position, run.entries) for _, _, run in runs_of(rows)] == [(0, 3), (3, 1), (4, 2)], "each entry is numbered once"
+    assert [(run.first_position, run.entries) for _, _, run in runs_of(rows)] == [(0, 3), (3, 1), (4, 2)], (
+        "each entry is numbered once"
+    )
 
 
 def test_the_uncrashed_history_is_what_it_should_be(uncrashed):
     assert uncrashed["mark_delete_position"] == 1
-    assert {position: held[:2] for position, held in uncrashed["pending"].items()} == {2: ("B", 1), 3: ("B", 0), 4: ("B", 0), 5: ("B", 0)}
+    assert {position: held[:2] for position, held in uncrashed["pending"].items()} == {
+        2: ("B", 1),
+        3: ("B", 0),
+        4: ("B", 0),
+        5: ("B", 0),
+    }
     assert uncrashed["ack_sets"] == {3: (0b0101,)}
 
 

@@ -36,8 +36,10 @@ def short_pauses(monkeypatch):
 
 
 def publish(layout: Layout, number: int, entries: int) -> None:
-    rows = [dict(publish_id=f"{number:032x}", entry_id=entry, batch_size=1, partition=-1, payload=b"x",
-                 publish_time=number) for entry in range(entries)]
+    rows = [
+        dict(publish_id=f"{number:032x}", entry_id=entry, batch_size=1, partition=-1, payload=b"x", publish_time=number)
+        for entry in range(entries)
+    ]
     AppendTable(layout.topic(read_topic(layout, TOPIC).name)).append(MESSAGES.rows(rows))
 
 
@@ -76,16 +78,26 @@ def play(root) -> dict:
     runs = list(runs_of(read_ledgers(layout.broker_table("ledgers"))[0]))
     topic_id = read_topic(layout, TOPIC).topic_id
     [cursor] = (row for key, row in read_latest(layout).cursors.items() if key.topic_id == topic_id)
-    return {"pending": pending(layout), "mark_delete": cursor["mark_delete_position"], "letters": letters(layout),
-            "permits": permits(layout),
-            "numbered": [(run.first_position, run.entries) for owner, _, run in runs if owner == topic_id]}
+    return {
+        "pending": pending(layout),
+        "mark_delete": cursor["mark_delete_position"],
+        "letters": letters(layout),
+        "permits": permits(layout),
+        "numbered": [(run.first_position, run.entries) for owner, _, run in runs if owner == topic_id],
+    }
 
 
 def pending(layout: Layout) -> dict:
     topic_id = read_topic(layout, TOPIC).topic_id
-    return {position: (held.consumer_id, held.redelivery_count) for key, pages in read_latest(layout).pages.items()
-            if key.topic_id == topic_id for ranges in pages.values() for held in ranges if held.status == "pending"
-            for position in range(held.first, held.last + 1)}
+    return {
+        position: (held.consumer_id, held.redelivery_count)
+        for key, pages in read_latest(layout).pages.items()
+        if key.topic_id == topic_id
+        for ranges in pages.values()
+        for held in ranges
+        if held.status == "pending"
+        for position in range(held.first, held.last + 1)
+    }
 
 
 def permits(layout: Layout) -> list[int]:
@@ -96,8 +108,10 @@ def letters(layout: Layout) -> Counter:
     path = layout.topic(read_topic(layout, TOPIC).name).with_name("t-s-_44_4c_51")
     if not path.exists():
         return Counter()
-    return Counter(dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)
-                   for properties in dataset_of(path).to_table()["properties"].to_pylist())
+    return Counter(
+        dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)
+        for properties in dataset_of(path).to_table()["properties"].to_pylist()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +126,10 @@ def undisturbed(tmp_path_factory) -> dict:
 def test_each_write_may_fail_for_a_while(tmp_path, caplog, undisturbed, write):
     """Three writes in a row, before they are done or, every second time, after."""
     after = write // EVERY % 2 == 1
-    with (faults(FULL if write % 4 else READ_ONLY, first=write, count=3, after=after, threads={BATCH_THREAD}) as disk,
-          caplog.at_level(logging.INFO, "pulsar_spark.broker")):
+    with (
+        faults(FULL if write % 4 else READ_ONLY, first=write, count=3, after=after, threads={BATCH_THREAD}) as disk,
+        caplog.at_level(logging.INFO, "pulsar_spark.broker"),
+    ):
         assert play(tmp_path / "root") == undisturbed
     assert disk.raised == min(3, max(0, disk.writes - write + 1))
     said = [record.getMessage() for record in caplog.records if record.name.endswith("patience")]
@@ -131,8 +147,11 @@ def test_one_line_when_it_begins_and_one_when_it_is_over(root, caplog):
         assert disk.raised == 40
     said = [record for record in caplog.records if record.name.endswith("patience")]
     assert [record.levelname for record in said] == ["ERROR", "WARNING"]
-    assert ("waits" in said[0].message and "No space left on device" in said[0].message
-            and "goes on after" in said[1].message)
+    assert (
+        "waits" in said[0].message
+        and "No space left on device" in said[0].message
+        and "goes on after" in said[1].message
+    )
 
 
 def test_a_broker_that_waits_stops_when_it_is_told(root):

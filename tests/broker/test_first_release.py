@@ -1,5 +1,7 @@
-"""A root that the first release left is served: ``first_release/root.tar.gz`` was made by it, with cursors in all states, a consumer
-of each kind, a policy, delayed and batched messages, a client's publish, and a request that no broker has read yet."""
+"""A root that the first release left is served: ``first_release/root.tar.gz`` was made by it, with cursors in all
+states, a consumer of each kind, a policy, delayed and batched messages, a client's publish, and a request that no
+broker has read yet."""
+
 import json
 import tarfile
 from pathlib import Path

@@ -4,6 +4,7 @@ does the next one.
 ``PULSAR_SPARK_FUZZ`` says how many cases are drawn: few in the suite, thousands by hand (``PULSAR_SPARK_FUZZ=2000
 pytest tests/broker/test_fuzz.py``).
 """
+
 import os
 import shutil
 import tempfile

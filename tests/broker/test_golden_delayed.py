@@ -6,6 +6,7 @@ The tracker is told of entries while they wait, so here a first consumer meets t
 entries the tracker did not keep because they were due, what comes behind a restart (it forgets, we do not), and the
 case with the tracker's early tick (0.21).
 """
+
 from itertools import takewhile
 
 import pytest
@@ -69,8 +70,9 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
 
     def plan_and_note(self, work):
         result = plan(self, work)
-        planned.extend(([row for row in work.rows if row["cursor"] == number], ranges)
-                       for number, ranges in enumerate(result))
+        planned.extend(
+            ([row for row in work.rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result)
+        )
         return result
 
     monkeypatch.setattr(PlainPlanner, "run", plan_and_note)
@@ -83,5 +85,8 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
 
 
 def _by_position(ranges) -> dict:
-    return {position: held._replace(first=position, last=position) for held in ranges
-            for position in range(held.first, held.last + 1)}
+    return {
+        position: held._replace(first=position, last=position)
+        for held in ranges
+        for position in range(held.first, held.last + 1)
+    }

@@ -1,5 +1,6 @@
 """Failures that nobody expected, put where they hurt: what is to blame is set aside and said, everything else goes on,
 and it is tried again on demand."""
+
 import errno
 import logging
 from collections.abc import Callable
@@ -26,9 +27,11 @@ def hostile(tmp_path) -> HostileRoot:
     return HostileRoot(tmp_path / "root")
 
 
-def fails_when(function: Callable, is_ill: Callable[..., bool],
-               failure: Callable[[], Exception] = lambda: Bug("no reason at all")) -> Callable:
+def fails_when(
+    function: Callable, is_ill: Callable[..., bool], failure: Callable[[], Exception] = lambda: Bug("no reason at all")
+) -> Callable:
     """*function*, which fails with some arguments."""
+
     def failing(*arguments, **named):
         if is_ill(*arguments, **named):
             raise failure()
@@ -47,21 +50,30 @@ def retry(hostile: HostileRoot, entry_id: str) -> tuple:
 
 def test_a_request_that_fails_is_set_aside_and_answered_and_the_others_are_done(hostile, monkeypatch, caplog):
     with monkeypatch.context() as broken:
-        broken.setattr(Acknowledgements, "ack",
-                       fails_when(Acknowledgements.ack, lambda self, row: row.topic == SICK and row.first == 1))
+        broken.setattr(
+            Acknowledgements,
+            "ack",
+            fails_when(Acknowledgements.ack, lambda self, row: row.topic == SICK and row.first == 1),
+        )
         version = hostile.write(ILL.ack(0), row := ILL.ack(1), ILL.ack(2, receipt=True))
         replies = {reply.request_id: reply for reply in hostile.serve()}
         assert list(hostile.aside) == [f"request-{version}-1"]
-        assert (replies[row["request_id"]].error,
-                "Bug: no reason at all" in replies[row["request_id"]].text) == ("UnknownError", True)
-        assert [record.exc_info[0] for record in caplog.records
-                if record.levelno == logging.ERROR] == [Bug], "said once, with its cause"
+        assert (replies[row["request_id"]].error, "Bug: no reason at all" in replies[row["request_id"]].text) == (
+            "UnknownError",
+            True,
+        )
+        assert [record.exc_info[0] for record in caplog.records if record.levelno == logging.ERROR] == [Bug], (
+            "said once, with its cause"
+        )
         assert hostile.engine.state(SICK, -1, "ill")["mark_delete_position"] == 0
         assert hostile.engine.state(SICK, -1, "ill")["acknowledged"] == [(2, 2)]
         hostile.holds()
         error, text = retry(hostile, f"request-{version}-1")
-        assert (error, "0 of 1 tried again" in text, list(hostile.aside)) == ("UnknownError", True,
-                                                                              [f"request-{version}-1"])
+        assert (error, "0 of 1 tried again" in text, list(hostile.aside)) == (
+            "UnknownError",
+            True,
+            [f"request-{version}-1"],
+        )
     assert retry(hostile, f"request-{version}-1") == (None, "1")
     assert (hostile.aside, hostile.engine.state(SICK, -1, "ill")["mark_delete_position"]) == ({}, 2)
     assert retry(hostile, f"request-{version}-1")[0] == "InvalidConfiguration"
@@ -78,18 +90,22 @@ def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile
         return rows_of_round(number, facts, pages)
 
     monkeypatch.setattr(rounds, "rows_of_round", spoiled)
-    version = hostile.write(*(ILL.subscribe(f"c{number}", client="spoiled" if number == 11 else "fine")
-                              for number in range(20)))
+    version = hostile.write(
+        *(ILL.subscribe(f"c{number}", client="spoiled" if number == 11 else "fine") for number in range(20))
+    )
     hostile.serve()
     assert list(hostile.aside) == [f"request-{version}-11"]
     assert len(hostile.engine.state(SICK, -1, "ill")["consumers"]) == 20, "one there was, and nineteen"
     hostile.holds()
 
 
-@pytest.mark.parametrize("module, name, is_ill", [
-    (gather, "_add_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
-    (absorb, "_absorb_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
-])
+@pytest.mark.parametrize(
+    "module, name, is_ill",
+    [
+        (gather, "_add_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+        (absorb, "_absorb_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+    ],
+)
 def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hostile, monkeypatch, module, name, is_ill):
     with monkeypatch.context() as broken:
         broken.setattr(module, name, fails_when(getattr(module, name), is_ill))
@@ -110,8 +126,11 @@ def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hosti
 
 def test_what_a_consumer_held_that_left_meanwhile_comes_back(hostile, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr(gather, "_add_cursor",
-                       fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK))
+        broken.setattr(
+            gather,
+            "_add_cursor",
+            fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+        )
         hostile.ask(ILL.flow("c", 1), request("close", client=f"client-{SICK}"))
         hostile.ask(ILL.ack(0))
         assert list(hostile.aside) == [ILL_ID]
@@ -122,8 +141,11 @@ def test_what_a_consumer_held_that_left_meanwhile_comes_back(hostile, monkeypatc
 
 
 def test_an_unsubscribe_takes_the_entry_with_it(hostile, monkeypatch):
-    monkeypatch.setattr(gather, "_add_cursor",
-                        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK))
+    monkeypatch.setattr(
+        gather,
+        "_add_cursor",
+        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+    )
     hostile.ask(ILL.ack(0))
     assert list(hostile.aside) == [ILL_ID]
     assert hostile.ask(ILL.unsubscribe(force=True)) == [(None, None)]
@@ -180,9 +202,11 @@ def test_a_planner_that_fails_whatever_it_is_given_sets_nobody_aside(tmp_path, m
 def test_a_topic_that_fails_in_maintenance_is_set_aside_with_its_subscriptions(hostile, monkeypatch):
     hostile.ask(ILL.policy("message_ttl_seconds", 3600), WELL.policy("message_ttl_seconds", 3600))
     with monkeypatch.context() as broken:
-        broken.setattr(maintenance, "_check_in_time",
-                       fails_when(maintenance._check_in_time, lambda bundle, draft,
-                                  state: str(state.topic.name) == SICK))
+        broken.setattr(
+            maintenance,
+            "_check_in_time",
+            fails_when(maintenance._check_in_time, lambda bundle, draft, state: str(state.topic.name) == SICK),
+        )
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
         assert list(hostile.aside) == [SICK_ID]
         assert (stats(hostile)["error"], "error" in stats(hostile, HEALTHY)) == ("Bug: no reason at all", False)
@@ -196,8 +220,11 @@ def test_a_topic_that_fails_in_maintenance_is_set_aside_with_its_subscriptions(h
 
 
 def test_several_fail_in_one_round(hostile, monkeypatch):
-    monkeypatch.setattr(gather, "_add_cursor",
-                        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK))
+    monkeypatch.setattr(
+        gather,
+        "_add_cursor",
+        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+    )
     monkeypatch.setattr(Members, "flow", fails_when(Members.flow, lambda self, row: row.permits == 7))
     version = hostile.write(ILL.flow("c", 7), WELL.flow("c", 7), ILL.ack(0))
     hostile.serve()
@@ -210,6 +237,7 @@ def test_an_error_of_the_machine_is_nobody_s_fault_and_the_round_can_be_run_agai
     hostile.engine.publish(SICK, -1, [1])
     hostile.write(ILL.ack(0), WELL.flow("c", 1))
     with monkeypatch.context() as full:
+
         def no_space(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -225,8 +253,11 @@ def test_an_error_of_the_machine_is_nobody_s_fault_and_the_round_can_be_run_agai
 
 def test_an_error_of_the_machine_within_a_request_is_nobody_s_fault(hostile, monkeypatch):
     with monkeypatch.context() as full:
-        full.setattr(Members, "flow",
-                     fails_when(Members.flow, lambda *_: True, lambda: OSError(errno.EMFILE, "Too many open files")))
+        full.setattr(
+            Members,
+            "flow",
+            fails_when(Members.flow, lambda *_: True, lambda: OSError(errno.EMFILE, "Too many open files")),
+        )
         hostile.write(WELL.flow("c", 1))
         with pytest.raises(OSError, match="Too many"):
             hostile.serve()
@@ -237,8 +268,11 @@ def test_an_error_of_the_machine_within_a_request_is_nobody_s_fault(hostile, mon
 def test_a_bundle_that_was_taken_over_and_a_ledger_that_breaks_its_promises_stop_the_broker(hostile, monkeypatch):
     for failure in (BrokerFenced("another"), CorruptState("round 3 is gone")):
         with monkeypatch.context() as broken:
-            broken.setattr(hostile.rounds.cursor_ledger, "append_fenced",
-                           fails_when(lambda *_: 0, lambda *_: True, lambda: failure))
+            broken.setattr(
+                hostile.rounds.cursor_ledger,
+                "append_fenced",
+                fails_when(lambda *_: 0, lambda *_: True, lambda: failure),
+            )
             hostile.write(ILL.ack(0))
             with pytest.raises(type(failure)):
                 hostile.serve()

@@ -1,5 +1,6 @@
 """What a broker says of itself: a line a minute of what happened, one for every refusal, none for what is only
 repeated."""
+
 import logging
 
 import pytest
@@ -34,8 +35,12 @@ def results(engine, monkeypatch):
 
 
 def counts(result: RoundResult) -> tuple:
-    return (result.delivered_messages, result.acknowledged_entries, result.letters,
-            [refusal.error for refusal in result.refusals])
+    return (
+        result.delivered_messages,
+        result.acknowledged_entries,
+        result.letters,
+        [refusal.error for refusal in result.refusals],
+    )
 
 
 def test_a_round_says_what_it_did(engine, results):
@@ -61,8 +66,9 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     clock = Seconds()
     journal = Journal(clock)
     for number in range(100):
-        journal.note(RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0),
-                     0.010 + number / 1000)
+        journal.note(
+            RoundResult(True, delivered_messages=5, acknowledged_entries=3, letters=number == 0), 0.010 + number / 1000
+        )
     journal.note(RoundResult(False), 0.001)
     clock.advance(59)
     journal.look()
@@ -104,7 +110,8 @@ def test_a_refusal_is_named_once_a_minute_and_counted_always(engine, results, ca
     journal.look()
     assert [record.getMessage() for record in caplog.records][:2] == [
         f"refused 4 times more: ConsumerBusy, subscription 's' of {TOPIC}, consumer 'B'",
-        f"refused 4 times more: ConsumerNotFound, subscription 's' of {TOPIC}, consumer 'C'"]
+        f"refused 4 times more: ConsumerNotFound, subscription 's' of {TOPIC}, consumer 'C'",
+    ]
     assert caplog.records[2].refused == 10
 
 

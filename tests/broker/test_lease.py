@@ -1,4 +1,5 @@
 """The lease of a bundle: one holder, taken over when it ends or its process is gone."""
+
 import subprocess
 import sys
 
@@ -27,8 +28,11 @@ def test_a_lease_that_ran_out_is_free(layout, monkeypatch):
 
 
 def test_the_lease_of_a_process_that_is_gone_is_free_at_once(layout):
-    code = "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import Layout; " \
-           "print(BundleLease(Layout(sys.argv[1]), 'gone').take())"
+    code = (
+        "import sys; from pulsar_spark.storage.lease import BundleLease; from pulsar_spark.storage.layout import "
+        "Layout; "
+        "print(BundleLease(Layout(sys.argv[1]), 'gone').take())"
+    )
     said = subprocess.run([sys.executable, "-c", code, str(layout.root)], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "True"
     assert BundleLease(layout, "next").take()

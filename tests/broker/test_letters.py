@@ -1,4 +1,6 @@
-"""Letters as rows of their topics: what they keep, what they say, and that there is one of each, whatever crashes when."""
+"""Letters as rows of their topics: what they keep, what they say, and that there is one of each, whatever crashes
+when."""
+
 from datetime import datetime, timezone
 
 import pytest
@@ -37,18 +39,43 @@ def engine(tmp_path) -> SparkEngine:
 
 def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):
     event_time = datetime(2024, 5, 17, tzinfo=timezone.utc)
-    engine.publish(TOPIC, -1, [1], payload=b"\x00payload", properties=[("colour", "blue"), ("REAL_TOPIC", "an earlier one")], partition_key="key",
-                   ordering_key="order", event_time=event_time, producer_name="p", sequence_id=7)
+    engine.publish(
+        TOPIC,
+        -1,
+        [1],
+        payload=b"\x00payload",
+        properties=[("colour", "blue"), ("REAL_TOPIC", "an earlier one")],
+        partition_key="key",
+        ordering_key="order",
+        event_time=event_time,
+        producer_name="p",
+        sequence_id=7,
+    )
     deadly_rounds(engine)
     assert engine.rows(dead_letter_topic(TOPIC, "s")) == []
     engine.round([ON.negative_ack("A", 0)], 3)
-    letter, = engine.rows(dead_letter_topic(TOPIC, "s"))
-    assert (letter["payload"], letter["partition_key"], letter["ordering_key"], letter["event_time"]) == (b"\x00payload", "key", "order", event_time)
+    (letter,) = engine.rows(dead_letter_topic(TOPIC, "s"))
+    assert (letter["payload"], letter["partition_key"], letter["ordering_key"], letter["event_time"]) == (
+        b"\x00payload",
+        "key",
+        "order",
+        event_time,
+    )
     assert letter["properties"] == {
-        "colour": "blue", "REAL_TOPIC": "an earlier one", "REAL_SUBSCRIPTION": "s",
-        "ORIGIN_MESSAGE_ID": "(1,0,-1,-1)", "ORIGIN_MESSAGE_IDY_TIME": "(1,0,-1,-1)",
-        "DEAD_LETTER_CAUSE": "max_redeliver_count", "DEAD_LETTER_ATTEMPTS": "2"}
-    assert (letter["entry_id"], letter["batch_size"], letter["partition"], letter["deliver_at_time"]) == (0, 1, -1, None)
+        "colour": "blue",
+        "REAL_TOPIC": "an earlier one",
+        "REAL_SUBSCRIPTION": "s",
+        "ORIGIN_MESSAGE_ID": "(1,0,-1,-1)",
+        "ORIGIN_MESSAGE_IDY_TIME": "(1,0,-1,-1)",
+        "DEAD_LETTER_CAUSE": "max_redeliver_count",
+        "DEAD_LETTER_ATTEMPTS": "2",
+    }
+    assert (letter["entry_id"], letter["batch_size"], letter["partition"], letter["deliver_at_time"]) == (
+        0,
+        1,
+        -1,
+        None,
+    )
     assert letter["publish_time"] == datetime(1970, 1, 1, 0, 0, 0, 3000, tzinfo=timezone.utc)
     assert letter["producer_name"] == f"{TOPIC}-s-DLQ"
 
@@ -82,7 +109,13 @@ def test_a_crash_at_the_letters_leaves_one_of_each(engine, monkeypatch, when):
 
 def test_the_initial_subscription_sees_the_first_letter(engine):
     engine.publish(TOPIC, -1, [1, 1])
-    engine.round([ON.subscribe("A", max_redeliver_count=1, dead_letter_topic=GRAVES, initial_subscription_name="sexton"), ON.flow("A", 9)], 1)
+    engine.round(
+        [
+            ON.subscribe("A", max_redeliver_count=1, dead_letter_topic=GRAVES, initial_subscription_name="sexton"),
+            ON.flow("A", 9),
+        ],
+        1,
+    )
     engine.round([ON.negative_ack("A", 0, 1)], 2)
     engine.round([ON.negative_ack("A", 0, 1)], 3)
     assert len(engine.rows(GRAVES)) == 2
@@ -95,10 +128,22 @@ def test_the_initial_subscription_sees_the_first_letter(engine):
     assert [(delivery.topic, delivery.position) for delivery in result["deliveries"]] == [(GRAVES, 0), (GRAVES, 1)]
 
 
-@pytest.mark.parametrize("wrong", [
-    {"max_redeliver_count": "many"}, {"max_redeliver_count": "-1"}, {"dead_letter_topic": "persistent://public/default/../up"},
-    {"dead_letter_topic": "persistent://public/default/p-partition-7"}, {"initial_subscription_name": "a/b"}, {"priority_level": "first"},
-    {"priority_level": "--1"}, {"priority_level": str(1 << 31)}, {"lease_ms": "long"}, {"lease_ms": "²"}, {"lease_ms": "9" * 30}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_redeliver_count": "many"},
+        {"max_redeliver_count": "-1"},
+        {"dead_letter_topic": "persistent://public/default/../up"},
+        {"dead_letter_topic": "persistent://public/default/p-partition-7"},
+        {"initial_subscription_name": "a/b"},
+        {"priority_level": "first"},
+        {"priority_level": "--1"},
+        {"priority_level": str(1 << 31)},
+        {"lease_ms": "long"},
+        {"lease_ms": "²"},
+        {"lease_ms": "9" * 30},
+    ],
+)
 def test_a_subscription_whose_letters_could_not_be_written_is_refused(engine, wrong):
     """And the broker lives on, whoever wrote the request."""
     create_topic(engine.layout, "persistent://public/default/p", 2)
@@ -138,18 +183,58 @@ RETRIES = retry_letter_topic(TOPIC, "s")
 
 def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
     event_time = datetime(2024, 5, 17, tzinfo=timezone.utc)
-    engine.publish(TOPIC, -1, [1, 2], payload=b"\x00payload", properties=[("colour", "blue")], partition_key="", ordering_key="order", event_time=event_time,
-                   producer_name="p", sequence_id=7, schema_version=3, uuid="p-7", chunk_id=0)
+    engine.publish(
+        TOPIC,
+        -1,
+        [1, 2],
+        payload=b"\x00payload",
+        properties=[("colour", "blue")],
+        partition_key="",
+        ordering_key="order",
+        event_time=event_time,
+        producer_name="p",
+        sequence_id=7,
+        schema_version=3,
+        uuid="p-7",
+        chunk_id=0,
+    )
     engine.round([ON.subscribe("A"), ON.flow("A", 9)], 1)
-    engine.round([ON.reconsume_later(1, batch_index=1, ack_set=[0b01], properties={"colour": "red", "receipt": "mine"}, deliver_at_ms=5000,
-                                     producer_name="t-s-A-RETRY", receipt=True)], 2)
-    letter, = engine.rows(RETRIES)
+    engine.round(
+        [
+            ON.reconsume_later(
+                1,
+                batch_index=1,
+                ack_set=[0b01],
+                properties={"colour": "red", "receipt": "mine"},
+                deliver_at_ms=5000,
+                producer_name="t-s-A-RETRY",
+                receipt=True,
+            )
+        ],
+        2,
+    )
+    (letter,) = engine.rows(RETRIES)
     assert letter == {
-        "publish_id": letter["publish_id"], "entry_id": 0, "batch_index": None, "batch_size": 1, "partition": -1, "partition_key": "", "ordering_key": "order",
-        "payload": b"\x00payload", "properties": {"colour": "red", "receipt": "mine", "PLACE": "-1,1,1", "RECONSUMETIMES": "1"}, "event_time": event_time,
-        "publish_time": datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=timezone.utc), "deliver_at_time": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc),
-        "producer_name": "t-s-A-RETRY", "sequence_id": None, "uuid": "p-7", "chunk_id": 0, "num_chunks_from_msg": None, "total_chunk_msg_size": None,
-        "schema_version": 3}
+        "publish_id": letter["publish_id"],
+        "entry_id": 0,
+        "batch_index": None,
+        "batch_size": 1,
+        "partition": -1,
+        "partition_key": "",
+        "ordering_key": "order",
+        "payload": b"\x00payload",
+        "properties": {"colour": "red", "receipt": "mine", "PLACE": "-1,1,1", "RECONSUMETIMES": "1"},
+        "event_time": event_time,
+        "publish_time": datetime(1970, 1, 1, 0, 0, 0, 2000, tzinfo=timezone.utc),
+        "deliver_at_time": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc),
+        "producer_name": "t-s-A-RETRY",
+        "sequence_id": None,
+        "uuid": "p-7",
+        "chunk_id": 0,
+        "num_chunks_from_msg": None,
+        "total_chunk_msg_size": None,
+        "schema_version": 3,
+    }
 
 
 def test_a_message_of_a_time_beyond_the_calendar_does_not_stop_the_broker(engine):
@@ -166,24 +251,35 @@ def test_the_last_deliver_time_there_is(engine):
     last = 253_402_300_799_999
     engine.publish(TOPIC, -1, [1])
     engine.round([ON.create_subscription("Earliest"), ON.reconsume_later(0, deliver_at_ms=last)], 1)
-    letter, = engine.rows(RETRIES)
+    (letter,) = engine.rows(RETRIES)
     assert letter["deliver_at_time"] == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=timezone.utc)
 
 
 def test_letters_of_a_round_are_written_together(engine, monkeypatch):
-    """Of many requests and several subscriptions: a commit per letter topic and so many letters, each cursor's in order of position."""
+    """Of many requests and several subscriptions: a commit per letter topic and so many letters, each cursor's in order
+    of position."""
     monkeypatch.setattr(letters_module, "LETTERS_A_COMMIT", 5)
     engine.publish(TOPIC, -1, [1] * 10)
     engine.publish(TOPIC, -1, [2, 1])
     other = On(TOPIC, subscription="other")
     asked = [on.reconsume_later(position, letter_topic=RETRIES) for on in (ON, other) for position in (9, 1, 0)]
     asked += [ON.reconsume_later(10, batch_index=index, ack_set=[3 - (1 << index)]) for index in (1, 0)]
-    engine.round([ON.create_subscription("Earliest"), other.create_subscription("Earliest"), *asked, ON.reconsume_later(5, is_dead=True)], 1)
+    engine.round(
+        [
+            ON.create_subscription("Earliest"),
+            other.create_subscription("Earliest"),
+            *asked,
+            ON.reconsume_later(5, is_dead=True),
+        ],
+        1,
+    )
     commits: dict[str, dict[int, str]] = {}
     for row in engine.rows(RETRIES):
         commits.setdefault(row["publish_id"], {})[row["entry_id"]] = row["properties"]["PLACE"]
     assert sorted([sorted(commit.items()) for commit in commits.values()], key=len) == [
-        list(enumerate(["-1,0,-1", "-1,1,-1", "-1,9,-1"])), list(enumerate(["-1,0,-1", "-1,1,-1", "-1,9,-1", "-1,10,0", "-1,10,1"]))]
+        list(enumerate(["-1,0,-1", "-1,1,-1", "-1,9,-1"])),
+        list(enumerate(["-1,0,-1", "-1,1,-1", "-1,9,-1", "-1,10,0", "-1,10,1"])),
+    ]
     assert len(engine.rows(dead_letter_topic(TOPIC, "s"))) == 1
 
 
@@ -216,9 +312,19 @@ def test_letters_are_spread_over_the_partitions_of_their_topic(engine):
     assert engine.rounds.bundle.topic(RETRIES).error is None, "entry ids are dense in each partition"
 
 
-@pytest.mark.parametrize("wrong", [
-    {"letter_topic": "persistent://public/default/../up"}, {"letter_topic": "persistent://public/default/p-partition-7"}, {"letter_topic": ""},
-    {"initial_subscription_name": "a/b"}, {"deliver_at_ms": "soon"}, {"deliver_at_ms": "9" * 15}, {"deliver_at_ms": "9" * 5000}, {"batch_index": "first"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"letter_topic": "persistent://public/default/../up"},
+        {"letter_topic": "persistent://public/default/p-partition-7"},
+        {"letter_topic": ""},
+        {"initial_subscription_name": "a/b"},
+        {"deliver_at_ms": "soon"},
+        {"deliver_at_ms": "9" * 15},
+        {"deliver_at_ms": "9" * 5000},
+        {"batch_index": "first"},
+    ],
+)
 def test_a_letter_that_cannot_be_written_is_refused_before_anything_is_done(engine, wrong):
     create_topic(engine.layout, "persistent://public/default/p", 2)
     engine.publish(TOPIC, -1, [1])
@@ -232,8 +338,17 @@ def test_a_letter_that_cannot_be_written_is_refused_before_anything_is_done(engi
 
 def put_off(engine: SparkEngine) -> None:
     """One round with letters to two topics, of a batch, of an entry put off twice, and of one that dies."""
-    engine.round([ON.negative_ack("A", 4), ON.reconsume_later(0), ON.reconsume_later(1, batch_index=0, ack_set=[0b110]), ON.reconsume_later(0),
-                  ON.reconsume_later(1, batch_index=2, ack_set=[0b011]), ON.reconsume_later(3, is_dead=True, initial_subscription_name="sexton")], 3)
+    engine.round(
+        [
+            ON.negative_ack("A", 4),
+            ON.reconsume_later(0),
+            ON.reconsume_later(1, batch_index=0, ack_set=[0b110]),
+            ON.reconsume_later(0),
+            ON.reconsume_later(1, batch_index=2, ack_set=[0b011]),
+            ON.reconsume_later(3, is_dead=True, initial_subscription_name="sexton"),
+        ],
+        3,
+    )
 
 
 @pytest.fixture
@@ -276,7 +391,12 @@ def test_a_crash_at_any_write_leaves_one_letter_and_one_acknowledgement(engine_w
         assert engine.letters_put_off(TOPIC, "s") == PUT_OFF
         assert engine.letters(TOPIC, "s") == DIED
         state = engine.state(TOPIC, -1, "s")
-        assert (state["mark_delete_position"], state["acknowledged"][0][0], state["acknowledged"][-1][1], state["ack_sets"]) == (0, 3, 4, {1: (0b010,)})
+        assert (
+            state["mark_delete_position"],
+            state["acknowledged"][0][0],
+            state["acknowledged"][-1][1],
+            state["ack_sets"],
+        ) == (0, 3, 4, {1: (0b010,)})
         engine.start()
         engine.rounds.take_over()
         engine.round([], 9)
@@ -290,8 +410,16 @@ def test_the_round_says_the_letter_and_the_acknowledgement_in_one_commit(engine_
     put_off(engine)
     rows = read_round(engine.layout.broker_table("cursor_ledger"), engine.read_version).to_pylist()
     letters = [row for row in rows if row["kind"] == "letter"]
-    assert [(row["status"], row["first"], row["ack_set"], row["redelivery_count"], row["request_id"] is not None) for row in letters] == [
-        ("retry", 0, None, 0, True), ("retry", 1, [0b001], 0, True), ("retry", 1, [0b100], 0, True), ("dead", 3, None, 0, True), ("dead", 4, None, 2, False)]
+    assert [
+        (row["status"], row["first"], row["ack_set"], row["redelivery_count"], row["request_id"] is not None)
+        for row in letters
+    ] == [
+        ("retry", 0, None, 0, True),
+        ("retry", 1, [0b001], 0, True),
+        ("retry", 1, [0b100], 0, True),
+        ("dead", 3, None, 0, True),
+        ("dead", 4, None, 2, False),
+    ]
     assert [row["mark_delete_position"] for row in rows if row["kind"] == "cursor"] == [0]
 
 

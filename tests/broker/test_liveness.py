@@ -1,4 +1,6 @@
-"""A client's process that ended without a word: on the broker's machine it is seen at once, elsewhere its lease tells, and a refusal names it."""
+"""A client's process that ended without a word: on the broker's machine it is seen at once, elsewhere its lease tells,
+and a refusal names it."""
+
 import fcntl
 import json
 import os
@@ -32,7 +34,7 @@ consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[sys.argv
                             initial_position=pulsar.InitialPosition.Earliest, consumer_name="first")
 message = consumer.receive(20_000)
 {more}
-print("holds")
+os.write(1, b"holds\\n")
 time.sleep(100)
 """
 
@@ -45,7 +47,11 @@ def root(tmp_path):
 @pytest.fixture
 def broker(root):
     """A broker without Spark, as a process."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.broker.mortal_broker", str(root), "0"], cwd=ROOT, env=dict(os.environ, PYTHONPATH=str(ROOT)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.broker.mortal_broker", str(root), "0"],
+        cwd=ROOT,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+    )
     yield process
     process.kill()
     process.wait()
@@ -70,12 +76,19 @@ def subscribe_soon(client, **options):
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-@pytest.mark.parametrize("more", ["", "os.fork() or (print('copy'), time.sleep(20), os._exit(0))"], ids=["alone", "with a copy that lives on"])
+@pytest.mark.parametrize(
+    "more",
+    ["", "os.fork() or (os.write(1, b'copy\\n'), time.sleep(20), os._exit(0))"],
+    ids=["alone", "with a copy that lives on"],
+)
 def test_an_exclusive_consumer_that_was_killed_does_not_block_its_restart(root, broker, client, end, more):
     client.create_producer("t").send(b"x")
     with Program(HOLD.format(type="Exclusive", more=more), f"delta:{root}") as first:
         first.say("holds")
-        with pytest.raises(pulsar.ConsumerBusy, match=r"consumer 'first' of client '[0-9a-f]{32}', last heard of at 2.*T.*, whose lease ends at 2.*T"):
+        with pytest.raises(
+            pulsar.ConsumerBusy,
+            match=r"consumer 'first' of client '[0-9a-f]{32}', last heard of at 2.*T.*, whose lease ends at 2.*T",
+        ):
             client.subscribe("t", "s")
         first.process.send_signal(end)
         assert first.process.wait() == -end
@@ -107,7 +120,8 @@ def test_no_file_of_a_client_is_left(root, broker, end):
 
 def test_a_client_of_another_machine_is_left_to_its_lease(root, broker, client):
     client.create_producer("t").send(b"x")
-    elsewhere = "\nfrom pathlib import Path\nPath(client._channel._presence._path).write_text('{\"host\": \"elsewhere\", \"boot\": \"1\", \"pid\": 1}')"
+    holder = '{"host": "elsewhere", "boot": "1", "pid": 1}'
+    elsewhere = f"\nfrom pathlib import Path\nPath(client._channel._presence._path).write_text({holder!r})"
     with Program(HOLD.format(type="Exclusive", more=elsewhere), f"delta:{root}") as first:
         first.say("holds")
         time.sleep(0.5)
@@ -147,7 +161,10 @@ def layout(tmp_path) -> Layout:
 def test_a_thousand_clients_are_looked_at_within_a_second_and_no_faster(layout, monkeypatch):
     clock, looked = Clock(), []
     liveness = Liveness(layout, clock)
-    monkeypatch.setattr("pulsar_spark.broker.liveness.is_gone", lambda layout, client_id: looked.append(client_id) or client_id == "client999")
+    monkeypatch.setattr(
+        "pulsar_spark.broker.liveness.is_gone",
+        lambda layout, client_id: looked.append(client_id) or client_id == "client999",
+    )
     monkeypatch.setattr("pulsar_spark.broker.liveness.is_watched", lambda layout, client_id: True)
     connected = [f"client{number}" for number in range(1000)]
     gone_at = None
@@ -181,7 +198,9 @@ def test_who_went_stays_gone_though_its_requests_are_read_later(layout):
     assert liveness.gone(["client"]) == [], "a client that was wrongly taken for gone is left to its lease"
 
 
-@pytest.mark.parametrize("said", [{"host": "elsewhere"}, {"boot": "before"}, {"pid": os.getpid()}, {"pid": os.getpid(), "host": None}])
+@pytest.mark.parametrize(
+    "said", [{"host": "elsewhere"}, {"boot": "before"}, {"pid": os.getpid()}, {"pid": os.getpid(), "host": None}]
+)
 def test_files_that_say_nothing_for_certain_are_left_until_they_are_old(layout, said):
     path, clock = leave(layout, "client", **said), Clock()
     liveness = Liveness(layout, clock)
@@ -273,7 +292,10 @@ def test_a_refusal_says_when_the_holder_was_heard_of_and_until_when_it_is_waited
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 
     text = next(reply.text for reply in replies if reply.error == "ConsumerBusy")
-    assert text.endswith(f"(held by consumer 'A' of client 'host-1', last heard of at {shown(1000)}, whose lease ends at {shown(46_000)})")
+    assert text.endswith(
+        f"(held by consumer 'A' of client 'host-1', last heard of at {shown(1000)}, whose lease ends at "
+        f"{shown(46_000)})"
+    )
 
 
 def test_a_broker_that_dies_before_it_has_let_a_client_go_leaves_that_to_the_next(layout):

@@ -1,7 +1,9 @@
-"""Quotas of size and time on real tables, when a broker looks, and what it says to producers; what outlives it of how long subscriptions are idle.
+"""Quotas of size and time on real tables, when a broker looks, and what it says to producers; what outlives it of how
+long subscriptions are idle.
 
 Time to live itself, and the end of idle subscriptions, are in the specification.
 """
+
 from datetime import UTC, datetime
 
 import pytest
@@ -47,7 +49,14 @@ def mark_deletes(engine: SparkEngine) -> list[int]:
 
 
 def test_eviction_by_size_leaves_nine_tenths_to_the_slowest(engine):
-    engine.round([ON.create_subscription("Earliest"), SLOW.create_subscription("Earliest"), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0)
+    engine.round(
+        [
+            ON.create_subscription("Earliest"),
+            SLOW.create_subscription("Earliest"),
+            ON.policy("backlog_quota_policy", "consumer_backlog_eviction"),
+        ],
+        0,
+    )
     size = fill(engine, 0)
     engine.round([ON.ack(0, 79), ON.policy("backlog_quota_bytes", size)], 1)
     assert mark_deletes(engine) == [79, -1], "at the limit is not above it"
@@ -57,7 +66,9 @@ def test_eviction_by_size_leaves_nine_tenths_to_the_slowest(engine):
 
 
 def test_a_consumer_of_what_is_evicted_is_told_nothing_and_goes_on_behind_it(engine):
-    engine.round([ON.subscribe("A"), ON.flow("A", 3), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0)
+    engine.round(
+        [ON.subscribe("A"), ON.flow("A", 3), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0
+    )
     size = fill(engine, 0)
     result = engine.round([ON.policy("backlog_quota_bytes", size // 2), ON.flow("A", 2)], 60_000)
     assert [delivery.position for delivery in result["deliveries"]] == [56, 57]
@@ -66,7 +77,14 @@ def test_a_consumer_of_what_is_evicted_is_told_nothing_and_goes_on_behind_it(eng
 
 @pytest.mark.parametrize("policy", ["producer_request_hold", "producer_exception"])
 def test_producers_are_told_and_told_otherwise_a_second_after_the_backlog_is_gone(engine, policy):
-    engine.round([ON.create_subscription("Earliest"), ON.policy("backlog_quota_policy", policy), ON.policy("backlog_quota_bytes", 100)], 0)
+    engine.round(
+        [
+            ON.create_subscription("Earliest"),
+            ON.policy("backlog_quota_policy", policy),
+            ON.policy("backlog_quota_bytes", 100),
+        ],
+        0,
+    )
     assert exceeded(engine) is None
     fill(engine, 60_000)
     assert exceeded(engine) == "true"
@@ -79,7 +97,14 @@ def test_producers_are_told_and_told_otherwise_a_second_after_the_backlog_is_gon
 
 
 def test_a_quota_of_time_looks_at_the_oldest_entry(engine):
-    engine.round([ON.create_subscription("Earliest"), SLOW.create_subscription("Earliest"), ON.policy("backlog_quota_seconds", 100)], 0)
+    engine.round(
+        [
+            ON.create_subscription("Earliest"),
+            SLOW.create_subscription("Earliest"),
+            ON.policy("backlog_quota_seconds", 100),
+        ],
+        0,
+    )
     fill(engine, 0)
     engine.round([ON.ack(0, 99)], 60_000)
     assert exceeded(engine) is None
@@ -153,12 +178,19 @@ def test_the_namespace_s_policy_holds_for_its_topics_and_theirs_goes_before(engi
 
 
 def test_a_broker_that_starts_finds_the_pages_it_left(engine):
-    """Pages that are rewritten without a change of their entries may still get another key, which must replace the old one in the table."""
+    """Pages that are rewritten without a change of their entries may still get another key, which must replace the old
+    one in the table."""
     engine.publish(TOPIC, -1, [1, 1, 1], publish_time_ms=0, deliver_at_ms=[None, 4000, None])
-    engine.round([ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 1), ON.policy("ttl_check_seconds", 1)], 0)
-    for second, requests in enumerate([[ON.subscribe("A"), ON.flow("A", 1)], [], [], [ON.flow("A", 1)], [], []], start=1):
+    engine.round(
+        [ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 1), ON.policy("ttl_check_seconds", 1)], 0
+    )
+    for second, requests in enumerate(
+        [[ON.subscribe("A"), ON.flow("A", 1)], [], [], [ON.flow("A", 1)], [], []], start=1
+    ):
         engine.round(requests, 1000 * second)
-        mine, found = (next(iter(bundle.cursors.values())) for bundle in (engine.rounds.bundle, load_bundle(engine.layout)))
+        mine, found = (
+            next(iter(bundle.cursors.values())) for bundle in (engine.rounds.bundle, load_bundle(engine.layout))
+        )
         assert [(page.first, page.ranges) for page in found.pages] == [(page.first, page.ranges) for page in mine.pages]
         assert (found.mark_delete, found.read_position) == (mine.mark_delete, mine.read_position)
     assert mine.mark_delete == 2
@@ -166,16 +198,24 @@ def test_a_broker_that_starts_finds_the_pages_it_left(engine):
 
 @pytest.mark.parametrize("files", [1, 2])
 @pytest.mark.parametrize("entries, is_connected, mark_delete", [(999, True, -1), (1000, True, 999), (999, False, 998)])
-def test_publish_times_out_of_order_spare_small_backlogs_of_consumers(engine, files, entries, is_connected, mark_delete):
+def test_publish_times_out_of_order_spare_small_backlogs_of_consumers(
+    engine, files, entries, is_connected, mark_delete
+):
     """While the oldest entry is not due nothing expires of them, whatever is due behind it (3.29)."""
     model, times = Model(), [5_000] + [1_000] * (entries - 1)
     model.create_topic(TOPIC)
     for at in times:
         model.publish(TOPIC, -1, [1], publish_time_ms=at)
-    for file in ([times] if files == 1 else [times[:1], times[1:]]):
+    for file in [times] if files == 1 else [times[:1], times[1:]]:
         publish_file(engine, file)
     for broker in (model, engine):
-        broker.round([ON.subscribe("A") if is_connected else ON.create_subscription("Earliest"), ON.policy("message_ttl_seconds", 2)], 5_000)
+        broker.round(
+            [
+                ON.subscribe("A") if is_connected else ON.create_subscription("Earliest"),
+                ON.policy("message_ttl_seconds", 2),
+            ],
+            5_000,
+        )
         assert broker.state(TOPIC, -1, "s")["mark_delete_position"] == mark_delete
         broker.round([], 67_000)
         assert broker.state(TOPIC, -1, "s")["mark_delete_position"] == entries - 1, "the oldest is due as well"
@@ -183,9 +223,21 @@ def test_publish_times_out_of_order_spare_small_backlogs_of_consumers(engine, fi
 
 def publish_file(engine: SparkEngine, times_ms: list[int]) -> None:
     """One commit of an entry for each publish time."""
-    engine.tables[TOPIC].append(MESSAGES.rows([
-        dict(publish_id=f"{times_ms[-1]:032x}", entry_id=number, batch_size=1, partition=-1, publish_time=datetime.fromtimestamp(at / 1000, UTC), payload=b"x")
-        for number, at in enumerate(times_ms)]))
+    engine.tables[TOPIC].append(
+        MESSAGES.rows(
+            [
+                dict(
+                    publish_id=f"{times_ms[-1]:032x}",
+                    entry_id=number,
+                    batch_size=1,
+                    partition=-1,
+                    publish_time=datetime.fromtimestamp(at / 1000, UTC),
+                    payload=b"x",
+                )
+                for number, at in enumerate(times_ms)
+            ]
+        )
+    )
 
 
 def test_publish_times_in_order_are_not_read_again(engine, monkeypatch):
@@ -201,15 +253,25 @@ def test_publish_times_in_order_are_not_read_again(engine, monkeypatch):
 
 
 def subscriptions(engine: SparkEngine, topic: str = TOPIC) -> list[tuple[int, str]]:
-    return sorted((key.partition, key.subscription) for key in engine.latest.cursors if key.topic_id == engine.topic_ids[topic])
+    return sorted(
+        (key.partition, key.subscription) for key in engine.latest.cursors if key.topic_id == engine.topic_ids[topic]
+    )
 
 
 def test_a_consumer_of_one_partition_keeps_its_subscription_on_all(engine):
-    """Where the cursor of a partition was missing, a consumer that comes back would begin anew there and miss its backlog (3.31)."""
+    """Where the cursor of a partition was missing, a consumer that comes back would begin anew there and miss its
+    backlog (3.31)."""
     topic = "persistent://public/default/p"
     engine.create_topic(topic, 2)
     first, second = On(topic, 0), On(topic, 1)
-    engine.round([first.subscribe("A", lease_ms=10 ** 7), second.create_subscription(), first.policy("subscription_expiration_minutes", 1)], 0)
+    engine.round(
+        [
+            first.subscribe("A", lease_ms=10**7),
+            second.create_subscription(),
+            first.policy("subscription_expiration_minutes", 1),
+        ],
+        0,
+    )
     engine.round([], 1_000_000)
     assert subscriptions(engine, topic) == [(0, "s"), (1, "s")]
     engine.round([first.close("A")], 1_000_001)
@@ -224,7 +286,9 @@ def test_a_consumer_of_one_partition_keeps_its_subscription_on_all(engine):
 @pytest.mark.parametrize("is_snapshot", [False, True])
 def test_how_long_a_subscription_is_idle_outlives_the_broker(engine, monkeypatch, is_snapshot):
     monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 2 if is_snapshot else 1000)
-    engine.round([ON.subscribe("A"), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0)
+    engine.round(
+        [ON.subscribe("A"), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0
+    )
     engine.round([ON.close("A")], 5_000)
     engine.restart(50_000)
     engine.round([], 65_000)
@@ -237,8 +301,13 @@ def test_how_long_a_subscription_is_idle_outlives_the_broker(engine, monkeypatch
 
 def test_subscriptions_of_an_older_release_are_idle_from_when_a_broker_sees_them(engine, monkeypatch):
     monkeypatch.setattr(rounds, "cursor_row", lambda cursor: absorb.cursor_row(cursor) | {"round_time": None})
-    monkeypatch.setattr(absorb, "cursor_row", lambda cursor, cursor_row=absorb.cursor_row: cursor_row(cursor) | {"round_time": None})
-    engine.round([ON.create_subscription(), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)], 0)
+    monkeypatch.setattr(
+        absorb, "cursor_row", lambda cursor, cursor_row=absorb.cursor_row: cursor_row(cursor) | {"round_time": None}
+    )
+    engine.round(
+        [ON.create_subscription(), ON.policy("subscription_expiration_minutes", 1), ON.policy("ttl_check_seconds", 1)],
+        0,
+    )
     monkeypatch.undo()
     engine.restart(500_000)
     engine.restart(550_000)
@@ -252,8 +321,17 @@ def test_subscriptions_of_an_older_release_are_idle_from_when_a_broker_sees_them
 
 def test_what_was_asked_of_a_subscription_in_the_round_that_deletes_it_is_forgotten(engine):
     engine.publish(TOPIC, -1, [1, 4], publish_time_ms=0)
-    engine.round([ON.create_subscription("Earliest"), ON.policy("subscription_expiration_minutes", 1), ON.policy("message_ttl_seconds", 1)], 0)
-    result = engine.round([ON.ack(0, receipt=True), ON.ack(1, ack_set=[1]), ON.seek(1), ON.create_subscription()], 60_001)
+    engine.round(
+        [
+            ON.create_subscription("Earliest"),
+            ON.policy("subscription_expiration_minutes", 1),
+            ON.policy("message_ttl_seconds", 1),
+        ],
+        0,
+    )
+    result = engine.round(
+        [ON.ack(0, receipt=True), ON.ack(1, ack_set=[1]), ON.seek(1), ON.create_subscription()], 60_001
+    )
     assert [reply.error for reply in result["replies"]] == [None, None, "NotAllowedError"]
     assert subscriptions(engine) == []
     assert load_bundle(engine.layout).cursors == {}

@@ -1,4 +1,5 @@
 """Cursors of several pages: a round reads and rewrites every page that what it hands out reaches over."""
+
 import pytest
 
 from pulsar_spark.broker import state as state_module

@@ -1,4 +1,5 @@
 """Brokers as processes: killed, replaced by a standby, started without their checkpoint, stopped."""
+
 import os
 import shutil
 import signal
@@ -19,8 +20,12 @@ class BrokerProcess:
 
     def __init__(self, root, log):
         self.log = open(log, "w")
-        self.process = subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(root)], stdout=self.log, stderr=subprocess.STDOUT,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pulsar_spark.cli", "broker", "--root", str(root)],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def stop(self, number: signal.Signals) -> int:
         """Signal the process and its JVM together, as a service manager does; the exit code."""
@@ -47,7 +52,9 @@ def values(messages: list) -> list[str]:
 @pytest.mark.spark
 def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path):
     first = BrokerProcess(root, tmp_path / "first.log")
-    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+    consumer = client.subscribe(
+        "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    )
     standby = BrokerProcess(root, tmp_path / "standby.log")
     producer = client.create_producer("t")
     for number in range(20):
@@ -64,7 +71,9 @@ def test_a_killed_broker_is_replaced_and_nothing_is_lost(root, client, tmp_path)
     after = receive(consumer, 10)
     consumer.acknowledge(after[0])
     assert values(before) == [str(number) for number in range(20)]
-    assert values(after) == [str(number) for number in range(20, 30)], "what the killed broker had delivered is not delivered again"
+    assert values(after) == [str(number) for number in range(20, 30)], (
+        "what the killed broker had delivered is not delivered again"
+    )
     consumer.close()
     again = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared)
     assert values(receive(again, 19)) == [str(number) for number in [*range(1, 20, 2), *range(21, 30)]]

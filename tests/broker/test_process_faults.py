@@ -37,8 +37,11 @@ def started(tmp_path):
 
 def said(path) -> list[str]:
     """What a broker said, without how Spark introduces itself."""
-    return [line for line in path.read_text().splitlines()
-            if line and not any(each in line[: len(each) + 20] for each in SPARKS_OWN)]
+    return [
+        line
+        for line in path.read_text().splitlines()
+        if line and not any(each in line[: len(each) + 20] for each in SPARKS_OWN)
+    ]
 
 
 def serves(path) -> bool:
@@ -87,8 +90,9 @@ def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path)
     client = pulsar.Client(f"delta:{root}")
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    for number, folder in enumerate([Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs",
-                                     Layout(root).checkpoint()]):
+    for number, folder in enumerate(
+        [Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs", Layout(root).checkpoint()]
+    ):
         shutil.rmtree(folder)
         until = time.monotonic() + 14
         while time.monotonic() < until:
@@ -107,8 +111,9 @@ def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path)
 def small_disk(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True,
-                             text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+    )
     if mounted.returncode:
         pytest.skip(f"no mounting here: {mounted.stderr}")
     yield disk
@@ -122,8 +127,9 @@ def test_a_disk_that_is_full_or_read_only_for_a_while_loses_nothing(small_disk, 
     eventually(lambda: serves(tmp_path / "log"), 120)
     client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=120)
     producer = client.create_producer("t", send_timeout_millis=60_000)
-    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared,
-                                initial_position=pulsar.InitialPosition.Earliest)
+    consumer = client.subscribe(
+        "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    )
     sent, results = [], []
     for number in range(3):
         sent.append(number)

@@ -2,6 +2,7 @@
 
 Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits, parts of batches (0.20, 0.23).
 """
+
 import pytest
 
 from tests.requests import On
@@ -25,7 +26,10 @@ def delivered(result: dict) -> list[tuple]:
 def test_nothing_is_forgotten(engine):
     engine.publish(TOPIC, -1, [1, 4, 1, 1, 1, 1])
     engine.round([ON.subscribe("A", lease_ms=600_000), ON.flow("A", 99)], 0)
-    engine.round([ON.negative_ack("A", 2), ON.ack(1, ack_set=[0b1010]), ON.ack(4), ON.negative_ack("A", 3, delay_ms=60_000)], 1_000)
+    engine.round(
+        [ON.negative_ack("A", 2), ON.ack(1, ack_set=[0b1010]), ON.ack(4), ON.negative_ack("A", 3, delay_ms=60_000)],
+        1_000,
+    )
     before = engine.state(TOPIC, -1, "s")
     assert (before["acknowledged"], before["ack_sets"]) == ([(4, 4)], {1: (0b1010,)})
     assert (before["pending"][2], before["pending"][3]) == (("A", 1, None), ("A", 0, 61_000))
@@ -59,7 +63,15 @@ def test_counts_outlive_a_restart_with_nobody_there(engine):
 def test_a_new_active_consumer_waits_for_its_second_whoever_is_the_broker(engine):
     """So that acknowledgements of the former one that are on their way are not too late (2.11)."""
     engine.publish(TOPIC, -1, [1, 1])
-    engine.round([ON.subscribe("A", "Failover"), ON.flow("A", 9), ON.subscribe("B", "Failover", priority_level=1), ON.flow("B", 9)], 0)
+    engine.round(
+        [
+            ON.subscribe("A", "Failover"),
+            ON.flow("A", 9),
+            ON.subscribe("B", "Failover", priority_level=1),
+            ON.flow("B", 9),
+        ],
+        0,
+    )
     engine.round([ON.close("A")], 5_000)
     engine.restart(5_500)
     assert delivered(engine.round([ON.ack(0)], 5_999)) == []

@@ -1,4 +1,6 @@
-"""Brokers killed with SIGKILL, at each of their writes and at random times, while a workload goes on; and the account of every message."""
+"""Brokers killed with SIGKILL, at each of their writes and at random times, while a workload goes on; and the account
+of every message."""
+
 import os
 import random
 import signal
@@ -20,7 +22,9 @@ LONGEST_LIFE_SECONDS = 60
 
 def start(log, *arguments: str) -> subprocess.Popen:
     with open(log, "ab") as output:
-        return subprocess.Popen([sys.executable, "-m", *arguments], stdout=output, stderr=output, start_new_session=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdout=output, stderr=output, start_new_session=True
+        )
 
 
 def kill(process: subprocess.Popen) -> None:
@@ -29,7 +33,8 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def run_workload(root, brokers, patience_seconds: int) -> Account:
-    """The account of a workload that goes on while *brokers* (a generator that ends when the last one runs) come and go."""
+    """The account of a workload that goes on while *brokers* (a generator that ends when the last one runs) come and
+    go."""
     done, failures = threading.Event(), []
 
     def succession() -> None:

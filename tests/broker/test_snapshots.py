@@ -1,4 +1,6 @@
-"""When a round is a snapshot: at regular intervals, rarer the larger the state is; and what a start finds in between is the same."""
+"""When a round is a snapshot: at regular intervals, rarer the larger the state is; and what a start finds in between is
+the same."""
+
 import pytest
 
 from pulsar_spark.broker import rounds as rounds_module

@@ -1,4 +1,5 @@
 """A micro-batch is a round: what the query's source says, what Spark shows of it, and a broker that ends by itself."""
+
 import json
 import threading
 
@@ -100,7 +101,8 @@ class Told(StreamingQueryListener):
 
 
 def test_spark_shows_rounds(spark, tmp_path):
-    """One micro-batch a round, one commit or none a micro-batch; progress says which logs moved, and how long it took."""
+    """One micro-batch a round, one commit or none a micro-batch; progress says which logs moved, and how long it
+    took."""
     layout, told = Layout(tmp_path / "root"), Told()
     rounds = []
     session = spark.newSession()
@@ -116,8 +118,9 @@ def test_spark_shows_rounds(spark, tmp_path):
                 assert message.data() == b"%d" % number
                 consumer.acknowledge(message)
             client.close()
-            eventually(lambda: broker.rounds.bundle.requests_version
-                       == TableLog(layout.broker_table("requests")).latest(), 60)
+            eventually(
+                lambda: broker.rounds.bundle.requests_version == TableLog(layout.broker_table("requests")).latest(), 60
+            )
 
             def shown() -> list:
                 return [each for each in broker._stream._query.recentProgress if each["numInputRows"]]
@@ -129,8 +132,10 @@ def test_spark_shows_rounds(spark, tmp_path):
     assert len(rounds) == commits(layout) - 1, "the first commit takes the bundle over"
     assert len(batches) <= len(rounds) + 10, "hardly a micro-batch found nothing to commit"
     offsets = [json.loads(each["sources"][0]["endOffset"]) for each in batches]
-    assert all(earlier["requests"] <= later["requests"] and earlier["clock"] <= later["clock"]
-               for earlier, later in zip(offsets, offsets[1:]))
+    assert all(
+        earlier["requests"] <= later["requests"] and earlier["clock"] <= later["clock"]
+        for earlier, later in zip(offsets, offsets[1:])
+    )
     assert offsets[-1]["requests"] <= TableLog(layout.broker_table("requests")).latest()
     assert all(each["durationMs"]["addBatch"] >= 0 for each in batches)
     eventually(lambda: sum(progress.numInputRows for progress in told.progress), 30)

@@ -1,4 +1,6 @@
-"""Pages of a cursor: any history of replacements gives the ranges that a cursor of one page has, and mark-delete runs over what adjoins it."""
+"""Pages of a cursor: any history of replacements gives the ranges that a cursor of one page has, and mark-delete runs
+over what adjoins it."""
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +19,13 @@ def pending(first: int, last: int, consumer_id: str = "a", due_time: int | None 
 def test_a_cursor_splits_its_ranges_into_pages_and_finds_positions_in_them(monkeypatch):
     monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 2)
     cursor = Cursor(KEY, "t", -1, 0)
-    ranges = [pending(0, 4), Range(5, 5, ACKNOWLEDGED), pending(6, 6, "b"), Range(7, 8, REPLAY, redelivery_count=1, batch_size=1), pending(9, 9)]
+    ranges = [
+        pending(0, 4),
+        Range(5, 5, ACKNOWLEDGED),
+        pending(6, 6, "b"),
+        Range(7, 8, REPLAY, redelivery_count=1, batch_size=1),
+        pending(9, 9),
+    ]
     changed, gone = cursor.replace(set(), ranges)
     assert [page.first for page in changed] == [0, 5, 7], "pages of like size"
     assert gone == []
@@ -57,14 +65,27 @@ def test_mark_delete_that_passes_the_read_position_takes_it_along():
 
 def test_a_page_knows_when_its_next_entry_falls_due():
     cursor = Cursor(KEY, "t", -1, 0)
-    cursor.replace(set(), [pending(0, 0, due_time=50), pending(1, 1, due_time=20), Range(2, 2, REPLAY, redelivery_count=0, due_time=70, batch_size=1)])
+    cursor.replace(
+        set(),
+        [
+            pending(0, 0, due_time=50),
+            pending(1, 1, due_time=20),
+            Range(2, 2, REPLAY, redelivery_count=0, due_time=70, batch_size=1),
+        ],
+    )
     assert (cursor.pages[0].returns_at, cursor.pages[0].replays_at) == (20, 70)
 
 
 @st.composite
 def replacements(draw):
     """Rounds: each gives positions 0..39 new statuses where it touches them."""
-    return draw(st.lists(st.lists(st.tuples(st.integers(0, 39), st.sampled_from([ACKNOWLEDGED, "a", "b"])), min_size=1, max_size=8), min_size=1, max_size=8))
+    return draw(
+        st.lists(
+            st.lists(st.tuples(st.integers(0, 39), st.sampled_from([ACKNOWLEDGED, "a", "b"])), min_size=1, max_size=8),
+            min_size=1,
+            max_size=8,
+        )
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -76,10 +97,18 @@ def test_pages_never_change_what_a_cursor_says(rounds, size):
         for changes in rounds:
             mark_delete = cursor.mark_delete
             changes = {position: status for position, status in changes if position > mark_delete}
-            touched = {cursor.page_index(position) for position in changes} | {0, len(cursor.pages) - 1} if cursor.pages else set()
+            touched = (
+                {cursor.page_index(position) for position in changes} | {0, len(cursor.pages) - 1}
+                if cursor.pages
+                else set()
+            )
             inside = {held.first: held for index in touched for held in cursor.pages[index].ranges}
-            fresh = {position: Range(position, position, ACKNOWLEDGED) if status == ACKNOWLEDGED else pending(position, position, status)
-                     for position, status in changes.items()}
+            fresh = {
+                position: Range(position, position, ACKNOWLEDGED)
+                if status == ACKNOWLEDGED
+                else pending(position, position, status)
+                for position, status in changes.items()
+            }
             expected.update(fresh)
             cursor.replace(touched, [held for _, held in sorted((inside | fresh).items())])
             while expected.get(mark_delete + 1) == Range(mark_delete + 1, mark_delete + 1, ACKNOWLEDGED):
@@ -88,6 +117,8 @@ def test_pages_never_change_what_a_cursor_says(rounds, size):
             assert cursor.mark_delete == mark_delete
             assert list(cursor.ranges()) == [held for _, held in sorted(expected.items())]
             assert all(len(page.ranges) <= size for page in cursor.pages)
-            assert cursor.unacked == {name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))}
+            assert cursor.unacked == {
+                name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))
+            }
     finally:
         state_module.MAX_PAGE_RANGES = limit

@@ -1,5 +1,6 @@
 """Letters that cannot be written: refused when they are asked for where that is known, else they wait, hold back
 nobody, and are written once."""
+
 import errno
 import logging
 import random
@@ -43,8 +44,9 @@ def die(engine: SparkEngine, on: On, second: int, *positions: int) -> None:
 
 
 def subscribe(engine: SparkEngine, on: On, **policy) -> list:
-    return engine.round([on.subscribe("A", max_redeliver_count=1, lease_ms=86_400_000, **policy), on.flow("A", 99)],
-                        1000)["replies"]
+    return engine.round(
+        [on.subscribe("A", max_redeliver_count=1, lease_ms=86_400_000, **policy), on.flow("A", 99)], 1000
+    )["replies"]
 
 
 def waiting(engine: SparkEngine) -> list[dict]:
@@ -68,31 +70,40 @@ def accepting(monkeypatch):
 
 # Names.
 
-@pytest.mark.parametrize("subscription, policy, too_many", [
-    (LONG_SUBSCRIPTION, {}, 15), ("s", {"dead_letter_topic": CAPITALS}, 5), ("S" * 76, {}, 12),
-                                                            ("s", {"dead_letter_topic": "é" * 42}, 5)])
+
+@pytest.mark.parametrize(
+    "subscription, policy, too_many",
+    [
+        (LONG_SUBSCRIPTION, {}, 15),
+        ("s", {"dead_letter_topic": CAPITALS}, 5),
+        ("S" * 76, {}, 12),
+        ("s", {"dead_letter_topic": "é" * 42}, 5),
+    ],
+)
 def test_a_policy_whose_letters_could_have_no_topic_is_refused(engine, subscription, policy, too_many):
     engine.create_topic(LONG)
     on = On(LONG, subscription=subscription)
-    reply, = subscribe(engine, on, **policy)
+    (reply,) = subscribe(engine, on, **policy)
     assert reply.error == "InvalidTopicName"
     for said in (f"{too_many} too many", repr(subscription), "dead_letter_topic"):
         assert said in reply.text
     assert engine.subscriptions(LONG) == []
-    reply, = subscribe(engine, on, dead_letter_topic="graves")
+    (reply,) = subscribe(engine, on, dead_letter_topic="graves")
     assert reply.error is None, "what the message says helps"
 
 
 def test_putting_off_to_a_topic_that_cannot_be_is_refused(engine):
     engine.publish(TOPIC, -1, [1])
-    replies = engine.round([ON.create_subscription("Earliest"),
-                            ON.reconsume_later(0, letter_topic=CAPITALS, receipt=True)], 1)["replies"]
+    replies = engine.round(
+        [ON.create_subscription("Earliest"), ON.reconsume_later(0, letter_topic=CAPITALS, receipt=True)], 1
+    )["replies"]
     assert [reply.error for reply in replies] == [None, "InvalidTopicName"]
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == -1
 
 
-@pytest.mark.parametrize("on, policy", [(On(LONG, subscription=LONG_SUBSCRIPTION), {}),
-                                        (On(LONG), {"dead_letter_topic": CAPITALS})])
+@pytest.mark.parametrize(
+    "on, policy", [(On(LONG, subscription=LONG_SUBSCRIPTION), {}), (On(LONG), {"dead_letter_topic": CAPITALS})]
+)
 def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypatch, on, policy):
     """And one whose broker died of it: its letters wait, and everybody else's are written in the same round."""
     engine = new_engine(None, tmp_path)
@@ -110,10 +121,13 @@ def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypa
         engine.restart(4000)
         settle(engine, 4)
         assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), *(Letter(-1, 1, index, 2) for index in range(3))]
-        found = [(row["topic"], row["subscription"], row["first"], row["last"], row["error"], row["status"])
-                 for row in waiting(engine)]
-        assert found == [(LONG, on.where["subscription"], position, position, "InvalidTopicName", "dead")
-                         for position in (0, 1)]
+        found = [
+            (row["topic"], row["subscription"], row["first"], row["last"], row["error"], row["status"])
+            for row in waiting(engine)
+        ]
+        assert found == [
+            (LONG, on.where["subscription"], position, position, "InvalidTopicName", "dead") for position in (0, 1)
+        ]
     assert engine.round([on.flow("A", 9), on.ack(2)], 5000)["deliveries"] == []
     assert engine.state(LONG, -1, on.where["subscription"])["mark_delete_position"] == 2
 
@@ -177,11 +191,12 @@ def test_letters_put_off_wait_too(engine):
         patch.setattr(letter_orders, "resolve_topic", replaced_meanwhile)
         engine.round([ON.reconsume_later(0, deliver_at_ms=9000)], 2000)
     settle(engine, 2)
-    assert [(row["status"], row["first"], row["error"])
-            for row in waiting(engine)] == [("retry", 0, "NotADirectoryError")]
+    assert [(row["status"], row["first"], row["error"]) for row in waiting(engine)] == [
+        ("retry", 0, "NotADirectoryError")
+    ]
     place.unlink()
     settle(engine, 4)
-    letter, = engine.rows(retries)
+    (letter,) = engine.rows(retries)
     assert (letter["properties"]["PLACE"], letter["deliver_at_time"].timestamp()) == ("-1,0,-1", 9.0)
     assert waiting(engine) == []
 
@@ -228,14 +243,26 @@ def test_one_letter_that_cannot_be_made_waits_alone(engine, monkeypatch):
         patch.setattr(letter_rows, "_letter_row", fails_for_one)
         die(engine, ON, 2, 0, 1, 2)
         settle(engine, 3)
-    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 0, 2), Letter(-1, 1, 2, 2),
-                                          Letter(-1, 2, -1, 2)]
-    row, = waiting(engine)
-    assert (row["first"], row["last"], row["ack_set"], row["error"], row["text"]) == (1, 1, [0b010], "ValueError",
-                                                                                      "no such letter")
+    assert engine.letters(TOPIC, "s") == [
+        Letter(-1, 0, -1, 2),
+        Letter(-1, 1, 0, 2),
+        Letter(-1, 1, 2, 2),
+        Letter(-1, 2, -1, 2),
+    ]
+    (row,) = waiting(engine)
+    assert (row["first"], row["last"], row["ack_set"], row["error"], row["text"]) == (
+        1,
+        1,
+        [0b010],
+        "ValueError",
+        "no such letter",
+    )
     settle(engine, 5)
-    assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), *(Letter(-1, 1, index, 2) for index in range(3)),
-                                          Letter(-1, 2, -1, 2)]
+    assert engine.letters(TOPIC, "s") == [
+        Letter(-1, 0, -1, 2),
+        *(Letter(-1, 1, index, 2) for index in range(3)),
+        Letter(-1, 2, -1, 2),
+    ]
 
 
 def test_one_letter_that_no_table_takes_waits_alone(engine, monkeypatch):
@@ -289,8 +316,9 @@ def test_messages_deleted_before_their_letter_was_written_are_counted(engine, ca
     assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2), Letter(-1, 1, 2, 2), Letter(-1, 2, -1, 2)]
     assert "2 messages died" in caplog.text
     for _ in range(2):
-        counted = {key.subscription: messages
-                   for key, messages in engine.rounds.bundle.waiting_letters.letterless.items()}
+        counted = {
+            key.subscription: messages for key, messages in engine.rounds.bundle.waiting_letters.letterless.items()
+        }
         assert counted == {"s": 2}
         engine.restart(4000)
     assert waiting(engine) == []
@@ -318,6 +346,7 @@ def test_trimming_leaves_messages_whose_letters_wait(engine):
 
     from pulsar_spark.storage.topics import read_topic
     from pulsar_spark.storage.trimming import trim_topic
+
     for _ in range(3):
         engine.publish(TOPIC, -1, [1])
     subscribe(engine, ON)
@@ -326,18 +355,19 @@ def test_trimming_leaves_messages_whose_letters_wait(engine):
     engine.round([ON.ack(0), ON.ack(2)], 4000)
     settle(engine, 4)
     topic = read_topic(engine.layout, TOPIC)
-    trimmed, = trim_topic(engine.layout, topic, [-1], now=datetime.now(timezone.utc))
+    (trimmed,) = trim_topic(engine.layout, topic, [-1], now=datetime.now(timezone.utc))
     assert trimmed.trim.first_position == 1
     assert "letters to be written" in trimmed.trim.kept_by
     place.unlink()
     settle(engine, 9)
     assert engine.letters(TOPIC, "s") == [Letter(-1, 1, -1, 2)]
-    trimmed, = trim_topic(engine.layout, topic, [-1], now=datetime.now(timezone.utc))
+    (trimmed,) = trim_topic(engine.layout, topic, [-1], now=datetime.now(timezone.utc))
     assert trimmed.trim.first_position == 2
 
 
 def test_letters_of_a_topic_that_was_deleted_are_not_waited_for(engine):
     from pulsar_spark.storage.topics import delete_topic
+
     engine.publish(TOPIC, -1, [1])
     subscribe(engine, ON)
     in_the_way(engine)
@@ -350,9 +380,11 @@ def test_letters_of_a_topic_that_was_deleted_are_not_waited_for(engine):
 
 # On demand.
 
+
 def ask(engine: SparkEngine, kind: str, second: int, properties: dict | None = None, **where):
     from tests.requests import request
-    reply, = engine.round([request(kind, client="admin", properties=properties, **where)], 1000 * second)["replies"]
+
+    (reply,) = engine.round([request(kind, client="admin", properties=properties, **where)], 1000 * second)["replies"]
     settle(engine, second)
     return reply
 
@@ -387,12 +419,13 @@ def test_letters_are_dropped_when_asked(engine):
     assert ask(engine, "drop_waiting_letters", 64, {"all": "true"}).text == "3"
     assert waiting(engine) == []
     place.unlink()
-    engine.restart(10 ** 7)
-    settle(engine, 10 ** 4)
+    engine.restart(10**7)
+    settle(engine, 10**4)
     assert engine.letters(TOPIC, "s") == []
 
 
 # Once, whatever crashes when and whatever can be read when.
+
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("table", ["cursor_ledger", "letters"])
@@ -433,7 +466,7 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
     engine.create_topic(TOPIC)
     sizes = [drawn.choice([1, 1, 3]) for _ in range(12)]
     for first in range(0, 12, 2):
-        engine.publish(TOPIC, -1, sizes[first:first + 2])
+        engine.publish(TOPIC, -1, sizes[first : first + 2])
     subscribe(engine, ON)
     engine.round([ON.redeliver_all("A")], 2000)
     read, made, append = letter_rows.read_entries, letter_rows._letter_row, AppendTable.append_once
@@ -484,8 +517,11 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
     for second in (1000, 2000, 3000):
         settle(engine, second)
     assert waiting(engine) == []
-    expected = [Letter(-1, position, index, 2) for position, size in enumerate(sizes)
-                for index in ([-1] if size == 1 else range(size))]
+    expected = [
+        Letter(-1, position, index, 2)
+        for position, size in enumerate(sizes)
+        for index in ([-1] if size == 1 else range(size))
+    ]
     assert engine.letters(TOPIC, "s") == expected
 
 
@@ -495,4 +531,3 @@ def test_a_message_outside_a_batch_that_was_acknowledged_in_part_has_its_letter(
     engine.round([ON.ack(0, ack_set=[1])], 1500)
     die(engine, ON, 2, 0)
     assert engine.letters(TOPIC, "s") == [Letter(-1, 0, -1, 2)]
-

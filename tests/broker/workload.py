@@ -1,10 +1,12 @@
 """A workload whose outcome is known to the last message, whatever happens to its broker meanwhile.
 
-One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison: it is negatively acknowledged whenever it
-comes; another seventh is put off whenever it comes, and everything else is acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The
-consumers stay connected throughout, so the account is exact: each number comes once, one that is given back or put off :data:`REDELIVERIES` times more, with
+One producer sends numbers, single and in batches. On ``work`` (Shared, two consumers) every seventh number is poison:
+it is negatively acknowledged whenever it comes; another seventh is put off whenever it comes, and everything else is
+acknowledged; on ``order`` (Failover) everything is acknowledged cumulatively. The consumers stay connected throughout,
+so the account is exact: each number comes once, one that is given back or put off :data:`REDELIVERIES` times more, with
 counts that go up by one, and ends as one dead letter.
 """
+
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -24,7 +26,8 @@ LEASE_SECONDS = 600
 
 
 class Account(NamedTuple):
-    """Numbers that never came, deliveries nobody expected, and what differs of dead letters and cursors; all empty where nothing went wrong."""
+    """Numbers that never came, deliveries nobody expected, and what differs of dead letters and cursors; all empty
+    where nothing went wrong."""
 
     lost: list
     unexpected: list
@@ -37,21 +40,37 @@ class Workload:
 
     def __init__(self, root, patience_seconds: int):
         self._root = root
-        self._client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=patience_seconds, lease_seconds=LEASE_SECONDS)
+        self._client = pulsar.Client(
+            f"delta:{root}", operation_timeout_seconds=patience_seconds, lease_seconds=LEASE_SECONDS
+        )
         self._sent = 0
         self._received: dict[str, dict[int, list[int]]] = {"work": defaultdict(list), "order": defaultdict(list)}
         self._order: list[int] = []
 
     def __enter__(self) -> "Workload":
         def subscribe(name: str, kind: pulsar.ConsumerType, **options):
-            return self._client.subscribe(TOPIC, name, consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest, **options)
+            return self._client.subscribe(
+                TOPIC, name, consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest, **options
+            )
 
         policy = pulsar.ConsumerDeadLetterPolicy(REDELIVERIES, initial_subscription_name="read")
-        self._workers = [subscribe("work", pulsar.ConsumerType.Shared, receiver_queue_size=20, dead_letter_policy=policy, retry_enable=True,
-                                   unacked_messages_timeout_ms=0, negative_ack_redelivery_delay_ms=300) for _ in range(2)]
+        self._workers = [
+            subscribe(
+                "work",
+                pulsar.ConsumerType.Shared,
+                receiver_queue_size=20,
+                dead_letter_policy=policy,
+                retry_enable=True,
+                unacked_messages_timeout_ms=0,
+                negative_ack_redelivery_delay_ms=300,
+            )
+            for _ in range(2)
+        ]
         self._orderly = subscribe("order", pulsar.ConsumerType.Failover, receiver_queue_size=100)
         self._singles = self._client.create_producer(TOPIC)
-        self._batches = self._client.create_producer(TOPIC, batching_enabled=True, batching_max_messages=BATCH, batching_max_publish_delay_ms=10_000)
+        self._batches = self._client.create_producer(
+            TOPIC, batching_enabled=True, batching_max_messages=BATCH, batching_max_publish_delay_ms=10_000
+        )
         return self
 
     def __exit__(self, *_):
@@ -78,8 +97,12 @@ class Workload:
         letters = sorted(self._letters())
         expected = sorted(number for number in range(self._sent) if _dies(number))
         admin = Admin(f"delta:{self._root}")
-        left = {(topic, name): (sub["msgBacklog"], sub["unackedMessages"]) for topic in (TOPIC, retry_letter_topic(TOPIC, "work"))
-                for name, sub in admin.stats(topic)["subscriptions"].items() if sub["msgBacklog"] or sub["unackedMessages"]}
+        left = {
+            (topic, name): (sub["msgBacklog"], sub["unackedMessages"])
+            for topic in (TOPIC, retry_letter_topic(TOPIC, "work"))
+            for name, sub in admin.stats(topic)["subscriptions"].items()
+            if sub["msgBacklog"] or sub["unackedMessages"]
+        }
         return Account(self._missing(), self._unexpected(), [] if letters == expected else [letters, expected], left)
 
     def _next(self) -> bytes:
@@ -92,8 +115,12 @@ class Workload:
         for worker in self._workers:
             while message := _receive(worker, timeout_ms):
                 number = int(message.data())
-                self._received["work"][number].append(message.redelivery_count() + reconsume_times(message.properties()))
-                handle = {POISON: worker.negative_acknowledge, PUT_OFF: worker.reconsume_later}.get(number % EVERY, worker.acknowledge)
+                self._received["work"][number].append(
+                    message.redelivery_count() + reconsume_times(message.properties())
+                )
+                handle = {POISON: worker.negative_acknowledge, PUT_OFF: worker.reconsume_later}.get(
+                    number % EVERY, worker.acknowledge
+                )
                 handle(message)
                 count, timeout_ms = count + 1, 1
         last = None
@@ -108,15 +135,22 @@ class Workload:
     def _expected(self) -> dict[tuple[str, int], list[int]]:
         counts = list(range(REDELIVERIES + 1))
         return {("work", number): counts if _dies(number) else [0] for number in range(self._sent)} | {
-            ("order", number): [0] for number in range(self._sent)}
+            ("order", number): [0] for number in range(self._sent)
+        }
 
     def _missing(self) -> list:
-        return [place for place, counts in self._expected().items() if set(counts) - set(self._received[place[0]][place[1]])]
+        return [
+            place for place, counts in self._expected().items() if set(counts) - set(self._received[place[0]][place[1]])
+        ]
 
     def _unexpected(self) -> list:
         expected = self._expected()
-        found = [(name, number, counts) for name, numbers in self._received.items() for number, counts in numbers.items()
-                 if counts and counts != expected.get((name, number))]
+        found = [
+            (name, number, counts)
+            for name, numbers in self._received.items()
+            for number, counts in numbers.items()
+            if counts and counts != expected.get((name, number))
+        ]
         return found + ([] if self._order == sorted(self._order) else ["order"])
 
     def _letters(self) -> list[int]:

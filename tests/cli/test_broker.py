@@ -1,4 +1,5 @@
 """A broker, a producer and consumers as commands in processes of their own, in the order a user would try them."""
+
 import json
 import signal
 import subprocess
@@ -16,12 +17,23 @@ class Shell:
         self.root = str(root)
 
     def start(self, *arguments):
-        return subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", self.root], stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", self.root],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, *arguments, code=0, stdin=None):
-        done = subprocess.run([sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", self.root], input=stdin or "", capture_output=True, text=True,
-                              timeout=180, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", self.root],
+            input=stdin or "",
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
         assert done.returncode == code, done.stderr
         return done
 
@@ -54,11 +66,14 @@ def test_what_is_produced_is_consumed_and_no_payload_is_printed(shell, tmp_path)
     lines = shell.run("produce", "orders", "--key-separator", ":", stdin="k2:first\nk3:second\n")
     assert "2 messages published to orders" in lines.stdout
     payloads = tmp_path / "payloads.txt"
-    received = shell.run("consume", "orders", "-s", "billing", "-n", "5", "--timeout", "60", "--json", "--output", str(payloads))
+    received = shell.run(
+        "consume", "orders", "-s", "billing", "-n", "5", "--timeout", "60", "--json", "--output", str(payloads)
+    )
     assert SECRET not in received.stdout + received.stderr
     messages = [json.loads(line) for line in received.stdout.splitlines()]
     assert sorted((message["key"], message["size"], message["properties"].get("colour")) for message in messages) == [
-        ("k1", len(SECRET), "red")] * 3 + [("k2", 5, None), ("k3", 6, None)]
+        ("k1", len(SECRET), "red")
+    ] * 3 + [("k2", 5, None), ("k3", 6, None)]
     assert sorted(payloads.read_text().splitlines()) == ["first", "second"] + [SECRET] * 3
     assert f"5 messages, {3 * len(SECRET) + 11} bytes" in received.stderr
 

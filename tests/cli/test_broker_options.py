@@ -1,4 +1,5 @@
 """What the command and the job tell the broker they start; without a JVM."""
+
 import logging
 import runpy
 from collections.abc import Iterator
@@ -29,8 +30,9 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
     log.setLevel(level)
 
 
-@pytest.mark.parametrize("given, asked", [([], (0, False)), ([OPTION, "70000"], (70_000, False)),
-                                          (["--available-now"], (0, True))])
+@pytest.mark.parametrize(
+    "given, asked", [([], (0, False)), ([OPTION, "70000"], (70_000, False)), (["--available-now"], (0, True))]
+)
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
     assert done.exit_code == 0, done.output

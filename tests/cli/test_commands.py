@@ -1,4 +1,6 @@
-"""All commands, looked at as a whole: what reads has --json, what a message names exists, and none is slow to say how it is used."""
+"""All commands, looked at as a whole: what reads has --json, what a message names exists, and none is slow to say how
+it is used."""
+
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +11,24 @@ import typer
 from pulsar_spark.cli import app
 
 PACKAGE = Path(__file__).parents[2] / "pulsar_spark"
-ONLY_DO = {"topics create", "topics delete", "topics unload", "subscriptions create", "subscriptions delete",
-           "subscriptions skip", "subscriptions clear-backlog", "subscriptions expire", "subscriptions seek",
-           "policies set", "policies remove", "durability set", "set-aside retry", "set-aside drop", "broker", "demo"}
+ONLY_DO = {
+    "topics create",
+    "topics delete",
+    "topics unload",
+    "subscriptions create",
+    "subscriptions delete",
+    "subscriptions skip",
+    "subscriptions clear-backlog",
+    "subscriptions expire",
+    "subscriptions seek",
+    "policies set",
+    "policies remove",
+    "durability set",
+    "set-aside retry",
+    "set-aside drop",
+    "broker",
+    "demo",
+}
 """Commands that answer with no more than a line: the others show something."""
 
 

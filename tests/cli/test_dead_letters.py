@@ -1,4 +1,5 @@
 """``pulsar-spark dlq`` over hand-made letters: listed, counted, tried out, sent back; no payload is printed."""
+
 import json
 
 import pytest
@@ -22,6 +23,7 @@ def dlq(spark, layout, monkeypatch):
         if done.exception is not None:
             raise done.exception
         return done.stdout
+
     return run
 
 
@@ -35,10 +37,15 @@ def test_letters_are_listed_counted_and_sent_back(dlq, layout, tmp_path, monkeyp
     assert TableLog(read_topic(layout, TOPIC).path).latest() == 0
     said = dlq("reprocess", *job)
     assert "2 of 3 letters sent" in said and f"3 to {TOPIC}" in said
-    lines = dlq("list", LETTERS, "--json", "--where", "cause = 'max_reconsume_times'") + dlq("list", LETTERS, "--json", "-n", "1")
+    lines = dlq("list", LETTERS, "--json", "--where", "cause = 'max_reconsume_times'") + dlq(
+        "list", LETTERS, "--json", "-n", "1"
+    )
     listed = [json.loads(line) for line in lines.splitlines()]
     assert [(row["message_id"], row["cause"], row["size"], row["sent_by"]) for row in listed] == [
-        ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None), ("(1,2,-1,-1)", RECONSUMED, len(SECRET), "j"), ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None)]
+        ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None),
+        ("(1,2,-1,-1)", RECONSUMED, len(SECRET), "j"),
+        ("(1,0,-1,-1)", RECONSUMED, len(SECRET), None),
+    ]
     counted = json.loads(dlq("count", LETTERS, "--json"))
     assert [(row["cause"], row["letters"], row["sent"]) for row in counted] == [(RECONSUMED, 2, 1), (REDELIVERED, 1, 1)]
     people = dlq("list", LETTERS) + dlq("count", LETTERS)
@@ -58,9 +65,15 @@ def test_without_a_letter_there_is_nothing_to_list_count_or_send(dlq, layout):
         assert dlq("reprocess", *where, "--job-id", "j") == "job j: 0 of 0 letters sent\n"
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    (("list", "--where", "shape = 1"), "shape"), (("reprocess", "--job-id", "j", "--since", "yesterday"), "--since 'yesterday'"),
-    (("reprocess", "--job-id", "j", "--fix", "nowhere:f"), "nowhere"), (("reprocess", "--job-id", "j", "--to", "x"), "'x'")])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("list", "--where", "shape = 1"), "shape"),
+        (("reprocess", "--job-id", "j", "--since", "yesterday"), "--since 'yesterday'"),
+        (("reprocess", "--job-id", "j", "--fix", "nowhere:f"), "nowhere"),
+        (("reprocess", "--job-id", "j", "--to", "x"), "'x'"),
+    ],
+)
 def test_what_cannot_be_is_named(dlq, layout, arguments, says):
     write_letters(layout, range(1))
     command, *options = arguments

@@ -1,4 +1,6 @@
-"""The demo's account finds what it is there to find: losses, disorder, messages that come again after they were acknowledged."""
+"""The demo's account finds what it is there to find: losses, disorder, messages that come again after they were
+acknowledged."""
+
 import numpy as np
 import pytest
 
@@ -22,15 +24,23 @@ def test_a_full_account_has_no_defects():
     assert (found.defects, found.redelivered) == ([], 0)
 
 
-@pytest.mark.parametrize(("found", "defect"), [
-    (account(notes(0, 1, 3)), "1 messages were never received"),
-    (account(notes(0, 1, 2, 3, 9), stats={"msgOutCounter": 5}), "1 messages were received that nobody published"),
-    (account(notes(0, 2, 1, 3)), "a consumer received 1 messages of partition 0 out of order"),
-    (account(notes(0, 1, 2, 3), stats={"ackedEntries": 3, "msgBacklog": 1}), "3 of 4 messages are acknowledged, 1 are left"),
-    (account(notes(0, 1), notes(1, 2, 3), kind="Failover", stats={"msgOutCounter": 5}, closed_after={0: 2}),
-     "1 messages came again after their consumer had acknowledged them and closed"),
-    (account(notes(0, 1, 2, 3), stats={"msgOutCounter": 3}), "4 messages were received but only 3 delivered"),
-])
+@pytest.mark.parametrize(
+    ("found", "defect"),
+    [
+        (account(notes(0, 1, 3)), "1 messages were never received"),
+        (account(notes(0, 1, 2, 3, 9), stats={"msgOutCounter": 5}), "1 messages were received that nobody published"),
+        (account(notes(0, 2, 1, 3)), "a consumer received 1 messages of partition 0 out of order"),
+        (
+            account(notes(0, 1, 2, 3), stats={"ackedEntries": 3, "msgBacklog": 1}),
+            "3 of 4 messages are acknowledged, 1 are left",
+        ),
+        (
+            account(notes(0, 1), notes(1, 2, 3), kind="Failover", stats={"msgOutCounter": 5}, closed_after={0: 2}),
+            "1 messages came again after their consumer had acknowledged them and closed",
+        ),
+        (account(notes(0, 1, 2, 3), stats={"msgOutCounter": 3}), "4 messages were received but only 3 delivered"),
+    ],
+)
 def test_a_broken_promise_is_named(found, defect):
     assert found.defects == [defect]
 
@@ -46,7 +56,9 @@ def test_order_is_per_partition():
 def billed(*parts, dead=1, sent=1, acknowledged=1):
     """The account of four flights of which number 2 must die."""
     letters = Letters(np.array([2]), dead, sent, acknowledged)
-    return make_account("s", "Shared", 4, {**DONE, "msgOutCounter": 6}, [np.concatenate([notes(0, 1, 2, 3), *parts])], {}, letters)
+    return make_account(
+        "s", "Shared", 4, {**DONE, "msgOutCounter": 6}, [np.concatenate([notes(0, 1, 2, 3), *parts])], {}, letters
+    )
 
 
 ATTEMPTS = [notes(2, count=1), notes(2, count=2)]
@@ -58,18 +70,31 @@ def test_dead_letters_that_were_all_repaired_are_no_defect():
     assert (found.defects, found.dead, found.repaired, found.redelivered) == ([], 1, 1, 2)
 
 
-@pytest.mark.parametrize(("found", "defect"), [
-    (billed(*ATTEMPTS, REPAIRED, dead=2), "1 flights must die, 2 did, 1 were sent back, 1 of these acknowledged"),
-    (billed(*ATTEMPTS), "1 flights were repaired that need not be, or were not although they had to be"),
-    (billed(ATTEMPTS[0], REPAIRED), "1 flights came with redelivery count 2 that must not, or did not although they had to"),
-    (billed(*ATTEMPTS, notes(1, count=1), REPAIRED), "1 flights came with redelivery count 1 that must not, or did not although they had to"),
-    (billed(*ATTEMPTS, notes(2, count=3), REPAIRED), "1 deliveries came after the last attempt"),
-])
+@pytest.mark.parametrize(
+    ("found", "defect"),
+    [
+        (billed(*ATTEMPTS, REPAIRED, dead=2), "1 flights must die, 2 did, 1 were sent back, 1 of these acknowledged"),
+        (billed(*ATTEMPTS), "1 flights were repaired that need not be, or were not although they had to be"),
+        (
+            billed(ATTEMPTS[0], REPAIRED),
+            "1 flights came with redelivery count 2 that must not, or did not although they had to",
+        ),
+        (
+            billed(*ATTEMPTS, notes(1, count=1), REPAIRED),
+            "1 flights came with redelivery count 1 that must not, or did not although they had to",
+        ),
+        (billed(*ATTEMPTS, notes(2, count=3), REPAIRED), "1 deliveries came after the last attempt"),
+    ],
+)
 def test_a_dead_letter_out_of_account_is_named(found, defect):
     assert defect in found.defects
 
 
 def test_a_brokers_last_words_say_what_went_wrong_and_not_where_in_java(tmp_path):
     log = tmp_path / "broker.log"
-    log.write_text("it serves\nSparkException: the job was cancelled\n" + "\tat org.apache.spark.Some.frame(Some.scala:1)\n" * 200 + "\n")
+    log.write_text(
+        "it serves\nSparkException: the job was cancelled\n"
+        + "\tat org.apache.spark.Some.frame(Some.scala:1)\n" * 200
+        + "\n"
+    )
     assert BrokerProcess(tmp_path, log).last_words() == "it serves\nSparkException: the job was cancelled"

@@ -1,4 +1,5 @@
 """What commands and jobs say and end with: types that are not served, one default for where to start, signals."""
+
 import importlib.util
 import inspect
 import io
@@ -29,9 +30,10 @@ def job(name: str):
     return module
 
 
-@pytest.mark.parametrize("given, error",
-                         [("KeyShared", "OperationNotSupported"), ("key_shared", "OperationNotSupported"),
-                          ("Sole", "InvalidConfiguration")])
+@pytest.mark.parametrize(
+    "given, error",
+    [("KeyShared", "OperationNotSupported"), ("key_shared", "OperationNotSupported"), ("Sole", "InvalidConfiguration")],
+)
 def test_a_type_that_is_not_served_is_refused_before_a_broker_is_looked_for(tmp_path, given, error):
     done = CliRunner().invoke(app, ["consume", "t", "-s", "s", "-t", given, "--root", str(tmp_path / "none")])
     assert type(done.exception).__name__ == error
@@ -54,6 +56,7 @@ def test_function_and_job_start_a_new_subscription_at_the_same_place():
 def test_function_command_and_job_send_letters_back_to_the_subscription():
     given = job("reprocess_dead_letters").parse_arguments(["--root", "r", "--topic", "t", "--job-id", "j"])
     from pulsar_spark.cli.dead_letters import reprocess
+
     defaults = [inspect.signature(each).parameters["to"].default for each in (reprocess_dead_letters, reprocess)]
     assert [given.to, *defaults] == ["subscription"] * 3
 
@@ -65,9 +68,15 @@ def broker(tmp_path):
 
 
 def start(broker: FakeBroker, *arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", str(broker.layout.root)],
-                            cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", str(broker.layout.root)],
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -88,10 +97,13 @@ def test_a_consumer_that_is_told_to_end_closes_and_says_so(broker, number, count
 
 def test_a_job_that_is_interrupted_leaves_no_traceback(layout: Layout):
     """``jobs/consume.py`` before its Spark is there: see test_jobs for later."""
-    code = "import os, signal, time\nfrom pulsar_spark.cli.common import errors_as_one_line\n" \
-           "with errors_as_one_line():\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(10)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=30,
-                          check=False)
+    code = (
+        "import os, signal, time\nfrom pulsar_spark.cli.common import errors_as_one_line\n"
+        "with errors_as_one_line():\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(10)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stderr) == (130, "")
 
 
@@ -105,8 +117,10 @@ def test_long_work_is_shown_on_a_terminal_and_nowhere_else(monkeypatch, is_termi
 
 def test_skip_says_how_many_there_were(monkeypatch):
     from pulsar_spark.admin import Admin
+
     for told, said in ((0, "skipped 0"), (3, "skipped 3")):
         monkeypatch.setattr(Admin, "skip_messages", lambda self, topic, subscription, messages, told=told: told)
-        done = CliRunner().invoke(app, ["subscriptions", "skip", "t", "-s", "s", "-n", "5", "--root", "there"],
-                                  catch_exceptions=False)
+        done = CliRunner().invoke(
+            app, ["subscriptions", "skip", "t", "-s", "s", "-n", "5", "--root", "there"], catch_exceptions=False
+        )
         assert done.stdout == said + "\n"

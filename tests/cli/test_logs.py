@@ -1,4 +1,5 @@
 """Logging of commands and jobs: level and format by option, by variable, and what a line looks like."""
+
 import argparse
 import json
 import logging
@@ -68,13 +69,15 @@ def test_variables_are_the_default_and_options_go_before(capsys, monkeypatch):
     set_up_logging("warning")
     log.warning("shown once, though logging was set up twice")
     assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == [
-        "shown once, though logging was set up twice"]
+        "shown once, though logging was set up twice"
+    ]
 
 
 def test_a_variable_that_names_no_level_is_refused_by_name(monkeypatch):
     monkeypatch.setenv(LEVEL_VARIABLE, "loud")
-    with pytest.raises(InvalidConfiguration,
-                       match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"):
+    with pytest.raises(
+        InvalidConfiguration, match="PULSAR_SPARK_LOG_LEVEL='loud': give one of debug, info, warning, error"
+    ):
         set_up_logging()
 
 
@@ -103,7 +106,10 @@ def test_the_broker_says_that_it_starts_and_stops_and_what_its_package_says(monk
     monkeypatch.setattr(runner, "run_broker", run_broker)
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
     assert [json.loads(line)["message"] for line in done.stderr.splitlines()] == [
-        "broker of root there starts", "broker x stands by", "broker of root there stopped"]
+        "broker of root there starts",
+        "broker x stands by",
+        "broker of root there stopped",
+    ]
     assert done.stdout == ""
 
 
@@ -116,6 +122,7 @@ def test_the_package_configures_nothing_by_itself():
         "import logging, pulsar_spark, pulsar_spark.admin, pulsar_spark.frames, pulsar_spark.broker.runner; "
         "assert not logging.getLogger().handlers and not logging.getLogger('pulsar_spark').handlers"
     )
-    done = subprocess.run([sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", check], cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""``pulsar-spark maintain`` and the scheduled job do the same: trim, optimize, vacuum, checkpoint, or only say what they would."""
+"""``pulsar-spark maintain`` and the scheduled job do the same: trim, optimize, vacuum, checkpoint, or only say what
+they would."""
+
 import json
 import subprocess
 import sys
@@ -18,7 +20,8 @@ JOB = Path(__file__).parents[2] / "jobs" / "maintain.py"
 
 @pytest.fixture
 def engine(tmp_path) -> SparkEngine:
-    """Three ledgers, of which a subscription has acknowledged the first; and a partitioned topic in another namespace."""
+    """Three ledgers, of which a subscription has acknowledged the first; and a partitioned topic in another
+    namespace."""
     engine = new_engine(None, tmp_path / "root")
     engine.create_topic(TOPIC)
     engine.create_topic(OTHER, 2)
@@ -40,8 +43,11 @@ def say(engine: SparkEngine, *arguments: str) -> list[dict]:
 
 
 def test_trim(engine):
-    row, = say(engine, "trim", TOPIC, "--dry-run")
-    assert (row.pop("bytes") > 0, row) == (True, {"topic": TOPIC, "first_position": 2, "files": 1, "kept_by": "subscription s"})
+    (row,) = say(engine, "trim", TOPIC, "--dry-run")
+    assert (row.pop("bytes") > 0, row) == (
+        True,
+        {"topic": TOPIC, "first_position": 2, "files": 1, "kept_by": "subscription s"},
+    )
     assert files(engine) == 3
     assert [row["topic"] for row in say(engine, "trim")] == [TOPIC, f"{OTHER}-partition-0", f"{OTHER}-partition-1"]
     assert files(engine) == 2
@@ -51,7 +57,10 @@ def test_trim(engine):
 def test_trim_refuses_what_is_needed_and_positions_of_several_partitions(engine):
     refused = run("maintain", "trim", TOPIC, "--before", "4", root=engine.layout.root)
     assert (type(refused.exception).__name__, files(engine)) == ("NotAllowedError", 3)
-    assert type(run("maintain", "trim", OTHER, "--before", "1", root=engine.layout.root).exception).__name__ == "InvalidConfiguration"
+    assert (
+        type(run("maintain", "trim", OTHER, "--before", "1", root=engine.layout.root).exception).__name__
+        == "InvalidConfiguration"
+    )
     assert say(engine, "trim", f"{OTHER}-partition-1", "--before", "0")[0]["files"] == 0
 
 
@@ -69,7 +78,13 @@ def test_optimize_vacuum_and_checkpoint_reach_topics_and_broker_tables(engine):
 
 def test_the_job_does_what_it_is_asked_for(engine):
     def job(*arguments: str) -> list[dict]:
-        done = subprocess.run([sys.executable, str(JOB), "--root", str(engine.layout.root), *arguments], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, str(JOB), "--root", str(engine.layout.root), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     assert job() == []

@@ -1,4 +1,5 @@
 """``set-aside`` and what else the broker answers, on a root that real rounds serve (with the plain planner)."""
+
 import contextlib
 import json
 import threading
@@ -53,7 +54,8 @@ def test_list_retry_and_drop(hostile, monkeypatch):
         assert run("set-aside", "retry", f"request-{first}-0", root=root).exit_code == 1
         listed = json.loads(run("set-aside", "list", "--json", root=root).stdout)
         assert sorted((entry["id"], entry["status"], entry["error"], entry["text"]) for entry in listed) == sorted(
-            (f"request-{version}-0", "request", "LookupError", "nobody knows why") for version in (first, second))
+            (f"request-{version}-0", "request", "LookupError", "nobody knows why") for version in (first, second)
+        )
         assert "nobody knows why" in run("set-aside", "list", root=root).stdout
         is_broken.clear()
         assert run("set-aside", "retry", f"request-{first}-0", root=root).stdout == "tried 1 again\n"
@@ -67,8 +69,10 @@ def test_list_retry_and_drop(hostile, monkeypatch):
 
 def test_skip_says_how_many_there_were(hostile):
     with served(hostile):
-        outputs = [run("subscriptions", "skip", SICK, "-s", "ill", "-n", "3", root=hostile.layout.root).stdout
-                   for _ in range(3)]
+        outputs = [
+            run("subscriptions", "skip", SICK, "-s", "ill", "-n", "3", root=hostile.layout.root).stdout
+            for _ in range(3)
+        ]
     assert outputs == ["skipped 3\n", "skipped 1\n", "skipped 0\n"]
     hostile.holds()
 

@@ -1,4 +1,5 @@
 """Tables on a narrow screen."""
+
 from pulsar_spark.cli.common import print_table
 
 COLUMNS = ["subscription", "letters wait", "redelivered", "out/s", "unacked"]
@@ -20,7 +21,13 @@ def test_a_table_that_would_break_words_is_a_block_a_row(capsys, monkeypatch):
     lines = printed(capsys, monkeypatch, 40, ROWS)
     assert max(map(len, lines)) <= 40 and lines[0] == "of orders"
     assert [line.split() for line in lines[1:7]] == [
-        ["subscription", "billing"], ["letters", "wait", "3"], ["redelivered", "12345"], ["out/s", "0.5"], ["unacked"], []]
+        ["subscription", "billing"],
+        ["letters", "wait", "3"],
+        ["redelivered", "12345"],
+        ["out/s", "0.5"],
+        ["unacked"],
+        [],
+    ]
     assert lines[7].split() == ["subscription", "audit"]
 
 

@@ -1,5 +1,6 @@
 """Letters that wait, as people see them: ``dlq waiting``, ``retry-waiting``, ``drop-waiting``, ``stats``. A real broker
 answers, without Spark."""
+
 import json
 import threading
 
@@ -46,8 +47,9 @@ def serving(engine):
 
     def serve():
         while not stop.wait(0.01):
-            engine.rounds.run(*read_asked(engine.layout.broker_table("requests"),
-                                          after=engine.rounds.bundle.requests_version))
+            engine.rounds.run(
+                *read_asked(engine.layout.broker_table("requests"), after=engine.rounds.bundle.requests_version)
+            )
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -58,18 +60,30 @@ def serving(engine):
 
 def test_what_waits_is_shown_with_its_cause(engine):
     letters = [json.loads(line) for line in run(engine, "dlq", "waiting", "--json").splitlines()]
-    assert [(each["messages"], each["error"], each["letterTopic"], each["tries"], each["since"], each["nextTry"])
-            for each in letters] == [
-        (messages, "NotADirectoryError", dead_letter_topic(TOPIC, "s"), 1, "1970-01-01T00:00:03+00:00",
-         "1970-01-01T00:00:04+00:00")
-        for messages in (2, 1)]
+    assert [
+        (each["messages"], each["error"], each["letterTopic"], each["tries"], each["since"], each["nextTry"])
+        for each in letters
+    ] == [
+        (
+            messages,
+            "NotADirectoryError",
+            dead_letter_topic(TOPIC, "s"),
+            1,
+            "1970-01-01T00:00:03+00:00",
+            "1970-01-01T00:00:04+00:00",
+        )
+        for messages in (2, 1)
+    ]
     assert [(each["firstPosition"], each["lastPosition"], each["subscription"], each["kind"]) for each in letters] == [
-        (0, 0, "s", "dead"), (1, 1, "s", "dead")]
+        (0, 0, "s", "dead"),
+        (1, 1, "s", "dead"),
+    ]
     shown = run(engine, "dlq", "waiting")
     assert "NotADirectoryError" in shown
     assert "nobody prints" not in shown
-    assert run(engine, "dlq", "waiting", "other", "--json") == run(engine, "dlq", "waiting", "-s", "other",
-                                                                   "--json") == ""
+    assert (
+        run(engine, "dlq", "waiting", "other", "--json") == run(engine, "dlq", "waiting", "-s", "other", "--json") == ""
+    )
     stats = json.loads(run(engine, "stats", TOPIC, "--json"))["subscriptions"]["s"]
     assert (stats["waitingLetters"], stats["letterlessMessages"], stats["msgBacklog"]) == (3, 0, 0)
 

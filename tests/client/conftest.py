@@ -1,4 +1,5 @@
 """A root with a fake broker, and a client on it."""
+
 import pytest
 
 import pulsar_spark as pulsar

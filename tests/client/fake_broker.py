@@ -1,9 +1,11 @@
-"""A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little else.
+"""A broker for the client's tests: follows ``requests``, commits rounds by hand, knows Exclusive and Shared and little
+else.
 
-Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within milliseconds. A test may drop a
-consumer as if its lease had ended, refuse requests of a kind, or hold the rounds back for a while. Entries given back above the limit of a dead letter policy
-are only noted, in ``dead``.
+Positions are handled one by one in dicts. It runs in a thread of the test's process, needs no Spark, and answers within
+milliseconds. A test may drop a consumer as if its lease had ended, refuse requests of a kind, or hold the rounds back
+for a while. Entries given back above the limit of a dead letter policy are only noted, in ``dead``.
 """
+
 import threading
 import time
 import uuid
@@ -40,7 +42,13 @@ class Cursor:
         self.turn = 0
 
     def key(self, **columns) -> dict:
-        return dict(columns, topic=str(self.topic.name), topic_id=self.topic.topic_id, partition=self.partition, subscription=self.subscription)
+        return dict(
+            columns,
+            topic=str(self.topic.name),
+            topic_id=self.topic.topic_id,
+            partition=self.partition,
+            subscription=self.subscription,
+        )
 
     def acknowledge(self, position: int) -> None:
         if position >= self.first_unacked:
@@ -53,7 +61,11 @@ class Cursor:
             self.first_unacked += 1
 
     def give_back(self, consumer_id: str, positions=None, is_counted: bool = True) -> None:
-        for position in [p for p, (holder, _) in self.pending.items() if holder == consumer_id and (positions is None or p in positions)]:
+        for position in [
+            p
+            for p, (holder, _) in self.pending.items()
+            if holder == consumer_id and (positions is None or p in positions)
+        ]:
             self.replay[position] = self.pending.pop(position)[1] + is_counted
             if self.max_redeliver_count is not None and self.replay[position] > self.max_redeliver_count:
                 self.dead.append(position)
@@ -88,7 +100,9 @@ class FakeBroker:
         self._ends: dict[tuple[str, int], int] = {}
         self._batch_sizes: dict[tuple[str, int], list[int]] = {}
         self._files: dict[tuple[str, int], list[tuple[str, int]]] = {}
-        self._tables = {spec.name: AppendTable(self.layout.broker_table(spec.name)) for spec in (CURSOR_LEDGER, LEDGERS)}
+        self._tables = {
+            spec.name: AppendTable(self.layout.broker_table(spec.name)) for spec in (CURSOR_LEDGER, LEDGERS)
+        }
         self._log = TableLog(self.layout.broker_table("requests"))
         self._seen = 0
         self._round = 0
@@ -139,7 +153,9 @@ class FakeBroker:
             for cursor in self.cursors.values():
                 self._leave(cursor, consumer_id, facts, text)
         for commit in self._log.commits(after=self._seen):
-            for request in read_file(self.layout.broker_table("requests"), commit.added[0], REQUESTS.schema).to_pylist():
+            for request in read_file(
+                self.layout.broker_table("requests"), commit.added[0], REQUESTS.schema
+            ).to_pylist():
                 self.requests.append(request)
                 self._take(request, dict(request["properties"] or ()), facts)
             self._seen = commit.version
@@ -165,9 +181,22 @@ class FakeBroker:
                 handler(self.cursors.get(key), request, properties, facts)
         except Refused as refused:
             error, text = refused.args
-        if kind in ("subscribe", "seek", "unsubscribe", "close", "create_subscription") or properties.get("receipt") == "true":
-            facts.append(dict(kind="reply", request_id=request["request_id"], consumer_id=request["consumer_id"], topic=key[0], partition=key[1],
-                              subscription=key[2], error=error, text=text))
+        if (
+            kind in ("subscribe", "seek", "unsubscribe", "close", "create_subscription")
+            or properties.get("receipt") == "true"
+        ):
+            facts.append(
+                dict(
+                    kind="reply",
+                    request_id=request["request_id"],
+                    consumer_id=request["consumer_id"],
+                    topic=key[0],
+                    partition=key[1],
+                    subscription=key[2],
+                    error=error,
+                    text=text,
+                )
+            )
 
     def _subscribe(self, cursor, request, properties, facts) -> None:
         key = request["topic"], request["partition"], request["subscription"]
@@ -185,7 +214,12 @@ class FakeBroker:
         if cursor is not None:
             raise Refused("NotAllowedError", "it exists")
         key = request["topic"], request["partition"], request["subscription"]
-        self.cursors[key] = Cursor(self._topics[key[0]], key[1], key[2], 0 if properties["initial_position"] == "Earliest" else self._ends.get(key[:2], 0))
+        self.cursors[key] = Cursor(
+            self._topics[key[0]],
+            key[1],
+            key[2],
+            0 if properties["initial_position"] == "Earliest" else self._ends.get(key[:2], 0),
+        )
 
     def _flow(self, cursor, request, properties, facts) -> None:
         if cursor is not None and request["consumer_id"] in cursor.permits:
@@ -212,17 +246,33 @@ class FakeBroker:
     def _reconsume_later(self, cursor, request, properties, facts) -> None:
         asked, position = reconsume_later_of(properties), request["last"]
         kept = cursor.ack_sets.get(position, full(self._batch_size(cursor, position)))
-        if position >= cursor.first_unacked and position not in cursor.acked and (asked.batch_index or 0) in indexes(kept):
+        if (
+            position >= cursor.first_unacked
+            and position not in cursor.acked
+            and (asked.batch_index or 0) in indexes(kept)
+        ):
             self._write_letter(cursor, position, asked)
         (self._cumulative_ack if asked.is_cumulative else self._ack)(cursor, request, properties, facts)
 
     def _write_letter(self, cursor: Cursor, position: int, asked: ReconsumeLater) -> None:
         path, entry_id = self._files[str(cursor.topic.name), cursor.partition][position]
-        row, = (row for row in read_file(cursor.topic.path, path, MESSAGES.schema).to_pylist()
-                if (row["entry_id"], row["batch_index"]) == (entry_id, asked.batch_index))
+        (row,) = (
+            row
+            for row in read_file(cursor.topic.path, path, MESSAGES.schema).to_pylist()
+            if (row["entry_id"], row["batch_index"]) == (entry_id, asked.batch_index)
+        )
         topic, partitions = resolve_topic(self.layout, asked.letter_topic, create=True)
-        own = dict(publish_id=uuid.uuid4().hex, entry_id=0, batch_index=None, batch_size=1, partition=partitions[0], properties=list(asked.properties.items()),
-                   publish_time=time.time_ns() // 1000, deliver_at_time=asked.deliver_at_ms and asked.deliver_at_ms * 1000, producer_name=asked.producer_name)
+        own = dict(
+            publish_id=uuid.uuid4().hex,
+            entry_id=0,
+            batch_index=None,
+            batch_size=1,
+            partition=partitions[0],
+            properties=list(asked.properties.items()),
+            publish_time=time.time_ns() // 1000,
+            deliver_at_time=asked.deliver_at_ms and asked.deliver_at_ms * 1000,
+            producer_name=asked.producer_name,
+        )
         AppendTable(topic.path).append(MESSAGES.rows([row | own]))
         if asked.initial_subscription_name:
             self._topics[str(topic.name)] = topic
@@ -231,7 +281,9 @@ class FakeBroker:
 
     def _negative_ack(self, cursor, request, properties, facts) -> None:
         due = time.monotonic() + (request["delay_ms"] or 0) / 1000
-        cursor.due.update({position: due for position in range(request["first"], request["last"] + 1) if position in cursor.pending})
+        cursor.due.update(
+            {position: due for position in range(request["first"], request["last"] + 1) if position in cursor.pending}
+        )
 
     def _redeliver_all(self, cursor, request, properties, facts) -> None:
         cursor.give_back(request["consumer_id"])
@@ -241,7 +293,9 @@ class FakeBroker:
             raise Refused("SubscriptionNotFound", "no such subscription")
         end = self._ends.get((request["topic"], request["partition"]), 0)
         wanted = properties.get("position")
-        cursor.move({"earliest": 0, "latest": end}.get(wanted) if wanted in ("earliest", "latest") else min(int(wanted), end))
+        cursor.move(
+            {"earliest": 0, "latest": end}.get(wanted) if wanted in ("earliest", "latest") else min(int(wanted), end)
+        )
         for consumer_id in cursor.permits:
             cursor.permits[consumer_id] = 0
             facts.append(cursor.key(kind="reply", consumer_id=consumer_id, text="reset"))
@@ -289,8 +343,20 @@ class FakeBroker:
             if runs and runs[-1]["batch_size"] == batch_size:
                 runs[-1]["entries"] += 1
             else:
-                runs.append(dict(topic=name, topic_id=topic.topic_id, partition=partition, ledger_id=version, publish_id=found["publish_id"][0],
-                                 first_entry_id=entry_id, first_position=position, entries=1, batch_size=batch_size, path=file.path))
+                runs.append(
+                    dict(
+                        topic=name,
+                        topic_id=topic.topic_id,
+                        partition=partition,
+                        ledger_id=version,
+                        publish_id=found["publish_id"][0],
+                        first_entry_id=entry_id,
+                        first_position=position,
+                        entries=1,
+                        batch_size=batch_size,
+                        path=file.path,
+                    )
+                )
         return runs
 
     def _dispatch(self, cursor: Cursor) -> list[dict]:
@@ -316,11 +382,25 @@ class FakeBroker:
         batch_size, ack_set = self._batch_size(cursor, position), cursor.ack_sets.get(position)
         cursor.permits[consumer_id] -= batch_size if ack_set is None else count(ack_set)
         cursor.pending[position] = consumer_id, redelivered
-        row = cursor.key(kind="range", status="pending", consumer_id=consumer_id, delivery_round=self._round + 1, redelivery_count=redelivered,
-                         batch_size=batch_size, ack_set=None if ack_set is None else list(ack_set), first=position, last=position)
+        row = cursor.key(
+            kind="range",
+            status="pending",
+            consumer_id=consumer_id,
+            delivery_round=self._round + 1,
+            redelivery_count=redelivered,
+            batch_size=batch_size,
+            ack_set=None if ack_set is None else list(ack_set),
+            first=position,
+            last=position,
+        )
         last = ranges[-1] if ranges else None
-        if last and ack_set is None and last["ack_set"] is None and last["last"] == position - 1 and all(
-                last[name] == row[name] for name in ("consumer_id", "redelivery_count", "batch_size")):
+        if (
+            last
+            and ack_set is None
+            and last["ack_set"] is None
+            and last["last"] == position - 1
+            and all(last[name] == row[name] for name in ("consumer_id", "redelivery_count", "batch_size"))
+        ):
             last["last"] = position
         else:
             ranges.append(row)

@@ -1,4 +1,5 @@
 """Programs that use the client, as processes of their own: what a signal does to them, how they end, what they say."""
+
 import os
 import selectors
 import signal
@@ -13,12 +14,19 @@ DEADLINE_SECONDS = 60
 
 
 class Program:
-    """``Program(source, service_url)``: *source* runs with ``pulsar`` and ``url`` defined; what it prints is read line by line."""
+    """``Program(source, service_url)``: *source* runs with ``pulsar`` and ``url`` defined; what it prints is read line
+    by line."""
 
     def __init__(self, source: str, service_url: str, *, cwd: str | os.PathLike | None = None):
         head = "import os, sys, threading, time, signal\nimport pulsar_spark as pulsar\nurl = sys.argv[1]\n"
-        self.process = subprocess.Popen([sys.executable, "-u", "-c", head + textwrap.dedent(source), service_url], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, cwd=cwd, env=dict(os.environ, PYTHONPATH=str(ROOT)), start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", head + textwrap.dedent(source), service_url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=dict(os.environ, PYTHONPATH=str(ROOT)),
+            start_new_session=True,
+        )
         self._seen = b""
 
     def __enter__(self) -> "Program":
@@ -35,7 +43,9 @@ class Program:
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while line.encode() not in self._seen.split(b"\n")[:-1]:
-                assert selector.select(max(0.0, deadline - time.monotonic())), f"{line!r} was not printed: {self._seen!r}"
+                assert selector.select(max(0.0, deadline - time.monotonic())), (
+                    f"{line!r} was not printed: {self._seen!r}"
+                )
                 read = os.read(self.process.stdout.fileno(), 65536)
                 assert read, f"{line!r} was not printed: {self._seen!r} {self.process.communicate()[1].decode()}"
                 self._seen += read

@@ -1,4 +1,5 @@
 """What is acknowledged and how it is sent (semantics 3.1-3.6)."""
+
 import pytest
 
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
@@ -65,7 +66,10 @@ def test_only_the_largest_cumulative_counts():
     assert sent(group) == []
 
 
-@pytest.mark.parametrize("is_batch_index, expected", [(True, ("cumulative_ack", None, 5, [0b1000])), (False, ("cumulative_ack", None, 4, None))])
+@pytest.mark.parametrize(
+    "is_batch_index, expected",
+    [(True, ("cumulative_ack", None, 5, [0b1000])), (False, ("cumulative_ack", None, 4, None))],
+)
 def test_cumulative_inside_a_batch(is_batch_index, expected):
     group = AckGroup(is_batch_index)
     assert group.acknowledge_cumulative(5, 2, ALL_OF_4) == 4

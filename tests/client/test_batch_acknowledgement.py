@@ -1,4 +1,5 @@
 """Batches at the consumer: indexes acknowledged, given back, sought into."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -63,13 +64,18 @@ def test_cumulative_inside_a_batch(client, batches):
 
 
 def test_giving_one_message_back_brings_what_is_left_of_its_batch(client, batches):
-    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=150, **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", consumer_type=pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=150, **EARLIEST
+    )
     messages = [consumer.receive(5000) for _ in range(10)]
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
     consumer.negative_acknowledge(messages[1])
     again = [consumer.receive(5000) for _ in range(2)]
-    assert [(message.data(), message.redelivery_count()) for message in again] == [(b"a1", 1), (b"a3", 1)] and nothing_comes(consumer)
+    assert [(message.data(), message.redelivery_count()) for message in again] == [
+        (b"a1", 1),
+        (b"a3", 1),
+    ] and nothing_comes(consumer)
 
 
 @pytest.mark.parametrize("is_inclusive, expected", [(False, ["a3", "b0"]), (True, ["a2", "a3"])])

@@ -1,4 +1,5 @@
 """Which messages of a producer share an entry."""
+
 from pulsar_spark.protocol.batching import BatchContainer
 
 

@@ -1,4 +1,5 @@
 """The line to the broker: answers that do not come, leases that end, requests that share a commit."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -131,8 +132,16 @@ def test_closing_the_client_closes_everything(client, broker):
     consumer, reader = client.subscribe("t", "s", **EARLIEST), client.create_reader("t", pulsar.MessageId.earliest)
     consumer.acknowledge(consumer.receive(5000))
     client.close()
-    for call in (lambda: producer.send(b"x"), consumer.receive, reader.read_next, client.close, lambda: client.subscribe("t", "s"),
-                 lambda: client.create_producer("t"), lambda: client.create_reader("t", pulsar.MessageId.earliest), lambda: client.get_topic_partitions("t")):
+    for call in (
+        lambda: producer.send(b"x"),
+        consumer.receive,
+        reader.read_next,
+        client.close,
+        lambda: client.subscribe("t", "s"),
+        lambda: client.create_producer("t"),
+        lambda: client.create_reader("t", pulsar.MessageId.earliest),
+        lambda: client.get_topic_partitions("t"),
+    ):
         with pytest.raises(pulsar.AlreadyClosed):
             call()
     other = pulsar.Client(f"delta:{client._layout.root}")

@@ -1,4 +1,5 @@
 """Receiving and acknowledging through a broker."""
+
 import os
 import subprocess
 import sys
@@ -27,9 +28,14 @@ def test_messages_come_in_order_with_the_ids_they_were_sent_with(client):
     ids = send(client, "t", 4)
     messages = [consumer.receive(5000) for _ in ids]
     assert [(message.message_id(), message.data().decode(), message.redelivery_count()) for message in messages] == [
-        (message_id, f"m{number}", 0) for number, message_id in enumerate(ids)]
+        (message_id, f"m{number}", 0) for number, message_id in enumerate(ids)
+    ]
     assert consumer.get_last_message_id() == ids[-1]
-    assert (consumer.topic(), consumer.subscription_name(), consumer.is_connected()) == ("persistent://public/default/t", "s", True)
+    assert (consumer.topic(), consumer.subscription_name(), consumer.is_connected()) == (
+        "persistent://public/default/t",
+        "s",
+        True,
+    )
 
 
 def test_what_is_acknowledged_does_not_come_again(client, broker):
@@ -54,7 +60,9 @@ def test_acknowledgements_gather_into_ranges(client, broker):
         consumer.acknowledge(consumer.receive(5000))
     consumer.close()
     asked = broker.asked("ack")
-    assert ranges(position for request in asked for position in range(request["first"], request["last"] + 1)) == [(0, 49)]
+    assert ranges(position for request in asked for position in range(request["first"], request["last"] + 1)) == [
+        (0, 49)
+    ]
     assert len(asked) < 10
 
 
@@ -127,9 +135,18 @@ def test_a_closed_consumer_refuses(client):
     message = consumer.receive(5000)
     consumer.close()
     consumer.close()
-    for call in (consumer.receive, lambda: consumer.acknowledge(message), lambda: consumer.acknowledge_cumulative(message), consumer.batch_receive,
-                 lambda: consumer.negative_acknowledge(message), consumer.unsubscribe, lambda: consumer.seek(0), consumer.redeliver_unacknowledged_messages,
-                 consumer.get_last_message_id, consumer.pause_message_listener):
+    for call in (
+        consumer.receive,
+        lambda: consumer.acknowledge(message),
+        lambda: consumer.acknowledge_cumulative(message),
+        consumer.batch_receive,
+        lambda: consumer.negative_acknowledge(message),
+        consumer.unsubscribe,
+        lambda: consumer.seek(0),
+        consumer.redeliver_unacknowledged_messages,
+        consumer.get_last_message_id,
+        consumer.pause_message_listener,
+    ):
         with pytest.raises(pulsar.AlreadyClosed):
             call()
     assert not consumer.is_connected()
@@ -153,7 +170,9 @@ def test_a_refused_consumer_of_several_topics_leaves_all_of_them(client):
 def test_shared_consumers_split_the_messages(client):
     consumers = [client.subscribe("t", "s", receiver_queue_size=3, **SHARED) for _ in range(2)]
     send(client, "t", 6)
-    assert sorted(receive_values(consumers[0], 3) + receive_values(consumers[1], 3)) == [f"m{number}" for number in range(6)]
+    assert sorted(receive_values(consumers[0], 3) + receive_values(consumers[1], 3)) == [
+        f"m{number}" for number in range(6)
+    ]
 
 
 @pytest.mark.parametrize("name", ["Shared", "KeyShared"])
@@ -173,8 +192,16 @@ def test_foreign_ids_are_refused_and_nothing_is_sent(client, broker):
     messages = [consumer.receive(5000) for _ in range(2)]
     known = messages[0].message_id()
     reader_message = client.create_reader("other", pulsar.MessageId.earliest).read_next(1000)
-    for wrong in (foreign, reader_message, pulsar.MessageId.earliest, pulsar.MessageId.latest, pulsar.MessageId(-1, 99, 0), pulsar.MessageId(-1, 1, 5),
-                  pulsar.MessageId(0, known.ledger_id(), 0), pulsar.MessageId(-1, known.ledger_id(), 0, 0)):
+    for wrong in (
+        foreign,
+        reader_message,
+        pulsar.MessageId.earliest,
+        pulsar.MessageId.latest,
+        pulsar.MessageId(-1, 99, 0),
+        pulsar.MessageId(-1, 1, 5),
+        pulsar.MessageId(0, known.ledger_id(), 0),
+        pulsar.MessageId(-1, known.ledger_id(), 0, 0),
+    ):
         for call in (consumer.acknowledge, consumer.acknowledge_cumulative, consumer.negative_acknowledge):
             with pytest.raises(pulsar.InvalidMessage):
                 call(wrong)
@@ -200,9 +227,13 @@ def test_several_topics_and_partitions_are_one_consumer(client):
     send(client, "parts", 6, prefix="p")
     send(client, "plain", 3, prefix="q")
     messages = [consumer.receive(5000) for _ in range(9)]
-    assert sorted(message.data().decode() for message in messages) == [f"p{number}" for number in range(6)] + [f"q{number}" for number in range(3)]
+    assert sorted(message.data().decode() for message in messages) == [f"p{number}" for number in range(6)] + [
+        f"q{number}" for number in range(3)
+    ]
     names = {message.topic_name() for message in messages}
-    assert names == {"persistent://public/default/plain"} | {f"persistent://public/default/parts-partition-{number}" for number in range(3)}
+    assert names == {"persistent://public/default/plain"} | {
+        f"persistent://public/default/parts-partition-{number}" for number in range(3)
+    }
     for message in messages:
         if message.data() not in (b"p1", b"q2"):
             consumer.acknowledge(message.message_id() if message.data() == b"p0" else message)
@@ -241,7 +272,9 @@ def test_redelivery_of_everything_drops_what_is_queued(client, broker):
     eventually(lambda: broker.asked("ack"))
     consumer.redeliver_unacknowledged_messages()
     messages = [consumer.receive(5000) for _ in range(5)]
-    assert [(message.data().decode(), message.redelivery_count()) for message in messages] == [(f"m{number}", 1) for number in range(1, 6)]
+    assert [(message.data().decode(), message.redelivery_count()) for message in messages] == [
+        (f"m{number}", 1) for number in range(1, 6)
+    ]
     send(client, "t", 4, start=6)
     assert receive_values(consumer, 4) == ["m6", "m7", "m8", "m9"]
     assert nothing_comes(consumer)
@@ -249,7 +282,9 @@ def test_redelivery_of_everything_drops_what_is_queued(client, broker):
 
 def test_batch_receive(client):
     send(client, "t", 5)
-    consumer = client.subscribe("t", "s", batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(2, -1, 2000), **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(2, -1, 2000), **EARLIEST
+    )
     assert [message.data() for message in consumer.batch_receive()] == [b"m0", b"m1"]
     consumer.close()
     consumer = client.subscribe("t", "s", batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(-1, 6, 2000))
@@ -297,7 +332,9 @@ def test_listener(client):
 def test_while_paused_no_permits_are_asked_for(client, broker):
     """A listener that is paused hands nothing to the application, so nothing is asked for until it is resumed (4.1)."""
     got = []
-    consumer = client.subscribe("t", "s", receiver_queue_size=4, message_listener=lambda consumer, message: got.append(message.data()))
+    consumer = client.subscribe(
+        "t", "s", receiver_queue_size=4, message_listener=lambda consumer, message: got.append(message.data())
+    )
     consumer.pause_message_listener()
     send(client, "t", 12)
     eventually(lambda: consumer._subscriptions[0]._queued == 4)
@@ -365,6 +402,11 @@ consumer.acknowledge(consumer.receive(10000))
 producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60000)
 producer.send_async(b"last", None)
 """)
-    subprocess.run([sys.executable, str(script)], check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    subprocess.run(
+        [sys.executable, str(script)],
+        check=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert receive_values(client.subscribe("t", "s"), 2) == ["m1", "last"]
     assert len(ids) == 2

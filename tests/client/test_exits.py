@@ -1,4 +1,6 @@
-"""How programs that use the client end: by themselves, by a signal, in the middle of something; never with a traceback of ours, never hanging."""
+"""How programs that use the client end: by themselves, by a signal, in the middle of something; never with a traceback
+of ours, never hanging."""
+
 import os
 import signal
 
@@ -20,7 +22,9 @@ producer.flush()
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 def test_a_signal_to_the_process_group_leaves_no_traceback_of_ours(broker, service_url, how):
-    source = USE + """
+    source = (
+        USE
+        + """
 try:
     threading.Thread(target=lambda: [consumer.receive() for _ in range(1000)], daemon=True).start()
     print("runs")
@@ -28,6 +32,7 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
+    )
     with Program(source + "\n", service_url) as running:
         running.say("runs")
         os.killpg(running.process.pid, how)
@@ -38,7 +43,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_with_a_thread_of_the_applications_that_catches_it(broker, service_url):
-    source = USE + """
+    source = (
+        USE
+        + """
 done = threading.Event()
 def work():
     try:
@@ -55,28 +62,45 @@ except KeyboardInterrupt:
     done.wait(20)
     print("closed", done.is_set())
 """
+    )
     with Program(source + "\n", service_url) as running:
         running.say("runs")
         running.interrupt()
         assert running.end() == (0, ["runs", "closed True"], "")
 
 
-@pytest.mark.parametrize("handler", ["sys.exit(0)", "client.close() or sys.exit(0)", "client.shutdown() or sys.exit(0)"])
+@pytest.mark.parametrize(
+    "handler", ["sys.exit(0)", "client.close() or sys.exit(0)", "client.shutdown() or sys.exit(0)"]
+)
 def test_a_handler_of_sigterm_may_close_and_exit(broker, service_url, handler):
-    source = USE + f"""
+    source = (
+        USE
+        + f"""
 signal.signal(signal.SIGTERM, lambda *_: {handler})
 print("runs")
 while True:
     consumer.acknowledge(consumer.receive())
 """
+    )
     with Program(source + "\n", service_url) as running:
         running.say("runs")
         running.process.terminate()
         assert running.end() == (0, ["runs"], "")
 
 
-@pytest.mark.parametrize("end", ["", "client.close()", "client.shutdown()", "consumer.close(); producer.close()", "sys.exit(3)", "1 / 0",
-                                 "del client, producer, consumer, reader", "threading.Thread(target=client.close).start()"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "client.close()",
+        "client.shutdown()",
+        "consumer.close(); producer.close()",
+        "sys.exit(3)",
+        "1 / 0",
+        "del client, producer, consumer, reader",
+        "threading.Thread(target=client.close).start()",
+    ],
+)
 def test_a_program_ends_when_its_last_line_is_done(broker, service_url, end):
     code, lines, error = run(USE + f"print('ends')\n{end}\n", service_url)
     assert (code, lines) == ({"sys.exit(3)": 3, "1 / 0": 1}.get(end, 0), ["ends"])

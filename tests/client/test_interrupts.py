@@ -1,4 +1,6 @@
-"""Ctrl-C while a call waits: ``pulsar.Interrupted``, whichever thread waits, as in the examples of the ``pulsar`` package."""
+"""Ctrl-C while a call waits: ``pulsar.Interrupted``, whichever thread waits, as in the examples of the ``pulsar``
+package."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -14,18 +16,34 @@ CALLS = {
     "receive": "consumer = subscribe()\nwaiting()\nconsumer.receive()",
     "receive with a timeout": "consumer = subscribe()\nwaiting()\nconsumer.receive(50_000)",
     "receive without a queue": "consumer = subscribe(receiver_queue_size=0)\nwaiting()\nconsumer.receive()",
-    "batch_receive": "consumer = subscribe(batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(9, -1, 50_000))\nwaiting()\nconsumer.batch_receive()",
+    "batch_receive": (
+        "consumer = subscribe(batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(9, -1, 50_000))\n"
+        "waiting()\nconsumer.batch_receive()"
+    ),
     "read_next": "reader = client.create_reader('t', pulsar.MessageId.earliest)\nwaiting()\nreader.read_next()",
-    "read_next with a timeout": "reader = client.create_reader('t', pulsar.MessageId.earliest)\nwaiting()\nreader.read_next(50_000)",
+    "read_next with a timeout": (
+        "reader = client.create_reader('t', pulsar.MessageId.earliest)\nwaiting()\nreader.read_next(50_000)"
+    ),
 }
 WITHOUT_A_BROKER = {
     "subscribe": "waiting()\nsubscribe()",
-    "an administrator's request": "from pulsar_spark.admin import Admin\nclient.create_producer('t')\nwaiting()\nAdmin(url).create_subscription('t', 's')",
+    "an administrator's request": (
+        "from pulsar_spark.admin import Admin\nclient.create_producer('t')\nwaiting()\n"
+        "Admin(url).create_subscription('t', 's')"
+    ),
     "send": "producer = client.create_producer('t')\nhold('t')\nwaiting()\nproducer.send(b'x')",
-    "flush": "producer = client.create_producer('t')\nhold('t')\nproducer.send_async(b'x', None)\nwaiting()\nproducer.flush()",
-    "a full queue": "producer = client.create_producer('t', max_pending_messages=1, block_if_queue_full=True)\nhold('t')\nproducer.send_async(b'x', None)\n"
-                    "waiting()\nproducer.send_async(b'y', None)",
-    "close": "producer = client.create_producer('t')\nhold('t')\nproducer.send_async(b'x', None)\nwaiting()\nproducer.close()",
+    "flush": (
+        "producer = client.create_producer('t')\nhold('t')\nproducer.send_async(b'x', None)\n"
+        "waiting()\nproducer.flush()"
+    ),
+    "a full queue": (
+        "producer = client.create_producer('t', max_pending_messages=1, block_if_queue_full=True)\nhold('t')\n"
+        "producer.send_async(b'x', None)\nwaiting()\nproducer.send_async(b'y', None)"
+    ),
+    "close": (
+        "producer = client.create_producer('t')\nhold('t')\nproducer.send_async(b'x', "
+        "None)\nwaiting()\nproducer.close()"
+    ),
 }
 HOLD = """
 from pulsar_spark.storage.topics import read_topic
@@ -41,7 +59,10 @@ def hold(topic):
 
 def program(call: str, *, in_a_thread: bool) -> str:
     body = "\n".join("        " + line for line in call.splitlines())
-    source = SETUP + HOLD + f"""
+    source = (
+        SETUP
+        + HOLD
+        + f"""
 def waiting():
     print("waiting")
 def work():
@@ -51,9 +72,12 @@ def work():
     except pulsar.Interrupted as interrupted:
         print("Interrupted" if isinstance(interrupted, (pulsar.PulsarException, KeyboardInterrupt)) else "?")
 """
+    )
     if not in_a_thread:
         return source + "work()\nprint('ended')\nos._exit(0)"
-    return source + """
+    return (
+        source
+        + """
 done = threading.Event()
 threading.Thread(target=lambda: (work(), done.set())).start()
 try:
@@ -64,6 +88,7 @@ done.wait(50)  # an interrupted join() takes the thread for ended, in Python 3.1
 print("ended")
 os._exit(0)
 """
+    )
 
 
 @pytest.mark.parametrize("call", list(CALLS | WITHOUT_A_BROKER))
@@ -225,7 +250,7 @@ def test_an_interrupt_while_a_delivery_is_read_loses_nothing_of_it(client, broke
     for number in range(5):
         producer.send(f"m{number}".encode())
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    subscription, = consumer._subscriptions
+    (subscription,) = consumer._subscriptions
     read = subscription.read
 
     def interrupted_at_the_third(delivery):

@@ -1,4 +1,5 @@
 """Positions and message ids."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -11,9 +12,28 @@ from pulsar_spark.table_specs import LEDGERS
 TASK = 1 << 33
 
 
-def run(ledger_id: int, first_entry_id: int, first_position: int, entries: int, *, topic_id: str = "T", partition: int = -1, batch_size: int = 1) -> dict:
-    return dict(topic="t", topic_id=topic_id, partition=partition, ledger_id=ledger_id, publish_id=f"p{ledger_id}", first_entry_id=first_entry_id,
-                first_position=first_position, entries=entries, batch_size=batch_size, path=f"{ledger_id}-{first_entry_id}.parquet")
+def run(
+    ledger_id: int,
+    first_entry_id: int,
+    first_position: int,
+    entries: int,
+    *,
+    topic_id: str = "T",
+    partition: int = -1,
+    batch_size: int = 1,
+) -> dict:
+    return dict(
+        topic="t",
+        topic_id=topic_id,
+        partition=partition,
+        ledger_id=ledger_id,
+        publish_id=f"p{ledger_id}",
+        first_entry_id=first_entry_id,
+        first_position=first_position,
+        entries=entries,
+        batch_size=batch_size,
+        path=f"{ledger_id}-{first_entry_id}.parquet",
+    )
 
 
 @pytest.fixture
@@ -29,11 +49,24 @@ def ledgers(layout):
 
 
 def cut(index: LedgerIndex, first: int, last: int, topic_id: str = "T", partition: int = -1) -> list[tuple]:
-    return [(found.ledger_id, found.first_entry_id, found.first_position, found.entries) for found in index.runs(topic_id, partition, first, last)]
+    return [
+        (found.ledger_id, found.first_entry_id, found.first_position, found.entries)
+        for found in index.runs(topic_id, partition, first, last)
+    ]
 
 
 def test_runs_are_cut_to_the_positions_asked_for(layout, ledgers):
-    ledgers.append(LEDGERS.rows([run(1, 0, 0, 10), run(2, 0, 10, 5), run(2, TASK, 15, 5), run(9, 0, 0, 99, topic_id="U"), run(9, 0, 0, 99, partition=3)]))
+    ledgers.append(
+        LEDGERS.rows(
+            [
+                run(1, 0, 0, 10),
+                run(2, 0, 10, 5),
+                run(2, TASK, 15, 5),
+                run(9, 0, 0, 99, topic_id="U"),
+                run(9, 0, 0, 99, partition=3),
+            ]
+        )
+    )
     index = LedgerIndex(layout)
     assert cut(index, 8, 16) == [(1, 8, 8, 2), (2, 0, 10, 5), (2, TASK, 15, 2)]
     assert cut(index, 12, 12) == [(2, 2, 12, 1)]
@@ -61,9 +94,18 @@ def test_rows_the_broker_wrote_twice_count_once(layout, ledgers):
 def test_ids_to_positions(layout, ledgers):
     ledgers.append(LEDGERS.rows([run(1, 0, 0, 10), run(4, 0, 10, 5, batch_size=3), run(4, TASK, 15, 5)]))
     index = LedgerIndex(layout)
-    found = [index.find("T", -1, *entry) for entry in ((1, 9), (1, 10), (2, 0), (4, 4), (4, 5), (4, TASK + 1), (5, 0), (0, 0), (-1, -1))]
+    found = [
+        index.find("T", -1, *entry)
+        for entry in ((1, 9), (1, 10), (2, 0), (4, 4), (4, 5), (4, TASK + 1), (5, 0), (0, 0), (-1, -1))
+    ]
     assert found == [(9, 1), None, None, (14, 3), None, (16, 1), None, None, None]
-    assert [index.next_position("T", -1, *entry) for entry in ((0, 0), (1, 10), (2, 0), (4, 5), (5, 0))] == [0, 10, 10, 15, 20]
+    assert [index.next_position("T", -1, *entry) for entry in ((0, 0), (1, 10), (2, 0), (4, 5), (5, 0))] == [
+        0,
+        10,
+        10,
+        15,
+        20,
+    ]
     assert (index.end("T", -1), index.last_ledger_id("T", -1)) == (20, 4)
     assert (index.end("T", 7), index.last_ledger_id("T", 7), index.find("T", 7, 1, 0)) == (0, -1, None)
 

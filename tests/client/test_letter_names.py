@@ -1,4 +1,5 @@
 """Letter topics that cannot exist: refused when a consumer or a producer asks, before anything is made."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -19,15 +20,29 @@ def policy(**names) -> pulsar.ConsumerDeadLetterPolicy:
     return pulsar.ConsumerDeadLetterPolicy(1, **names)
 
 
-@pytest.mark.parametrize("asked, what", [
-    ({"subscription_name": SUBSCRIPTION, "dead_letter_policy": policy()}, "dead letter topic .* 15 too many"),
-    ({"subscription_name": "s", "dead_letter_policy": policy(dead_letter_topic=CAPITALS)},
-     "dead letter topic .* 5 too many"),
-    ({"subscription_name": SUBSCRIPTION, "retry_enable": True}, "retry letter topic .* 17 too many"),
-    ({"subscription_name": SUBSCRIPTION, "retry_enable": True, "dead_letter_policy": policy(retry_letter_topic="r")},
-     "dead letter topic .* 15"),
-    ({"subscription_name": "s", "retry_enable": True, "dead_letter_policy": policy(retry_letter_topic=CAPITALS)},
-     "retry letter topic .* 5 too")])
+@pytest.mark.parametrize(
+    "asked, what",
+    [
+        ({"subscription_name": SUBSCRIPTION, "dead_letter_policy": policy()}, "dead letter topic .* 15 too many"),
+        (
+            {"subscription_name": "s", "dead_letter_policy": policy(dead_letter_topic=CAPITALS)},
+            "dead letter topic .* 5 too many",
+        ),
+        ({"subscription_name": SUBSCRIPTION, "retry_enable": True}, "retry letter topic .* 17 too many"),
+        (
+            {
+                "subscription_name": SUBSCRIPTION,
+                "retry_enable": True,
+                "dead_letter_policy": policy(retry_letter_topic="r"),
+            },
+            "dead letter topic .* 15",
+        ),
+        (
+            {"subscription_name": "s", "retry_enable": True, "dead_letter_policy": policy(retry_letter_topic=CAPITALS)},
+            "retry letter topic .* 5 too",
+        ),
+    ],
+)
 def test_a_subscription_is_refused_by_name(client, layout, asked, what):
     with pytest.raises(pulsar.InvalidTopicName, match=what):
         client.subscribe(TOPIC, **asked)

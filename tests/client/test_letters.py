@@ -1,4 +1,5 @@
 """Retry letters and the dead letters that follow from them (semantics 4.22-4.31)."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -20,13 +21,20 @@ def short(topic: str) -> str:
 
 @pytest.fixture
 def consumer(client):
-    return client.subscribe("orders", "my-sub", retry_enable=True, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), **SHARED, **EARLIEST)
+    return client.subscribe(
+        "orders",
+        "my-sub",
+        retry_enable=True,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
+        **SHARED,
+        **EARLIEST,
+    )
 
 
 def read_rows(broker, version: int) -> list[dict]:
     """The requests of a commit."""
     path = broker.layout.broker_table("requests")
-    file, = TableLog(path).commit(version).added
+    (file,) = TableLog(path).commit(version).added
     return read_file(path, file, REQUESTS.schema).to_pylist()
 
 
@@ -35,26 +43,45 @@ def letter(client, topic: str) -> pulsar.Message:
 
 
 def test_a_message_is_put_off_twice_and_then_dead(client, broker, consumer):
-    """The outcome of the reference scenario retry_letter_topic, but for the cause and attempts that a dead letter carries here (0.27)."""
-    sent = client.create_producer("orders").send(b"m0", properties={"p": "v"}, partition_key="k", ordering_key="o", event_timestamp=99)
-    origin = {"p": "v", "REAL_TOPIC": ORDERS, "REAL_SUBSCRIPTION": "my-sub", "ORIGIN_MESSAGE_ID": str(sent), "ORIGIN_MESSAGE_IDY_TIME": str(sent),
-              "DELAY_TIME": "2000"}
+    """The outcome of the reference scenario retry_letter_topic, but for the cause and attempts that a dead letter
+    carries here (0.27)."""
+    sent = client.create_producer("orders").send(
+        b"m0", properties={"p": "v"}, partition_key="k", ordering_key="o", event_timestamp=99
+    )
+    origin = {
+        "p": "v",
+        "REAL_TOPIC": ORDERS,
+        "REAL_SUBSCRIPTION": "my-sub",
+        "ORIGIN_MESSAGE_ID": str(sent),
+        "ORIGIN_MESSAGE_IDY_TIME": str(sent),
+        "DELAY_TIME": "2000",
+    }
     seen = []
     for _ in range(3):
         message = consumer.receive(5000)
         seen.append((short(message.topic_name()), message.properties(), message.redelivery_count()))
         consumer.reconsume_later(message, delay_millis=2000)
-    assert seen == [("orders", {"p": "v"}, 0), ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "1"}, 0),
-                    ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "2"}, 0)]
+    assert seen == [
+        ("orders", {"p": "v"}, 0),
+        ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "1"}, 0),
+        ("orders-my-sub-RETRY", {**origin, "RECONSUMETIMES": "2"}, 0),
+    ]
     dead = letter(client, "orders-my-sub-DLQ")
-    assert dead.properties() == {**origin, "RECONSUMETIMES": "3", "DEAD_LETTER_CAUSE": "max_reconsume_times", "DEAD_LETTER_ATTEMPTS": "3"}
+    assert dead.properties() == {
+        **origin,
+        "RECONSUMETIMES": "3",
+        "DEAD_LETTER_CAUSE": "max_reconsume_times",
+        "DEAD_LETTER_ATTEMPTS": "3",
+    }
     assert (dead.data(), dead.partition_key(), dead.ordering_key(), dead.event_timestamp()) == (b"m0", "k", "o", 99)
     assert dead._field("deliver_at_time") is None
     consumer.close()
     assert nothing_comes(client.subscribe(["orders", "orders-my-sub-RETRY"], "my-sub", **SHARED))
 
 
-@pytest.mark.parametrize("delay, written, is_delayed", [(None, "0", False), (0, "0", False), (-5, "0", False), (60_000, "60000", True)])
+@pytest.mark.parametrize(
+    "delay, written, is_delayed", [(None, "0", False), (0, "0", False), (-5, "0", False), (60_000, "60000", True)]
+)
 def test_the_letter_is_delivered_after_the_delay(client, consumer, delay, written, is_delayed):
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
@@ -76,21 +103,31 @@ def test_a_copy_of_nothing_is_nothing(client, consumer):
 
 def test_own_properties_may_name_another_origin_and_seed_the_counter(client, consumer):
     client.create_producer("orders").send(b"m0", properties={"a": "1", "b": "1"})
-    consumer.reconsume_later(consumer.receive(5000), properties={"b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "1", "DELAY_TIME": "7"})
+    consumer.reconsume_later(
+        consumer.receive(5000), properties={"b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "1", "DELAY_TIME": "7"}
+    )
     properties = letter(client, "orders-my-sub-RETRY").properties()
     assert {name: properties[name] for name in ("a", "b", "REAL_TOPIC", "RECONSUMETIMES", "DELAY_TIME")} == {
-        "a": "1", "b": "2", "REAL_TOPIC": "mine", "RECONSUMETIMES": "2", "DELAY_TIME": "0"}
+        "a": "1",
+        "b": "2",
+        "REAL_TOPIC": "mine",
+        "RECONSUMETIMES": "2",
+        "DELAY_TIME": "0",
+    }
 
 
 def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consumer):
-    """So it is both or neither, and when the call returns it is stored: nothing that crashes afterwards undoes or repeats it."""
+    """So it is both or neither, and when the call returns it is stored: nothing that crashes afterwards undoes or
+    repeats it."""
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
     with broker.held:
         consumer.reconsume_later(message, 60_000)
         version = TableLog(broker.layout.broker_table("requests")).latest()
         rows = read_rows(broker, version)
-    assert [(row["kind"], row["first"], row["last"], row["ack_set"]) for row in rows] == [("reconsume_later", 0, 0, None)]
+    assert [(row["kind"], row["first"], row["last"], row["ack_set"]) for row in rows] == [
+        ("reconsume_later", 0, 0, None)
+    ]
     consumer.close()
     assert broker.asked("ack") == []
 
@@ -100,7 +137,10 @@ def test_a_request_that_cannot_be_stored_is_an_error(broker, service_url):
     consumer = client.subscribe("orders", "my-sub", retry_enable=True, **SHARED, **EARLIEST)
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
-    with append_lock(broker.layout.broker_table("requests")), pytest.raises(pulsar.Timeout, match="could not be written"):
+    with (
+        append_lock(broker.layout.broker_table("requests")),
+        pytest.raises(pulsar.Timeout, match="could not be written"),
+    ):
         consumer.reconsume_later(message)
     assert eventually(lambda: broker.asked("reconsume_later")), "it may still take effect"
     client.close()
@@ -115,9 +155,16 @@ def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
     with broker.held:
         consumer.reconsume_later(messages[:3], properties={"why": "later"})
         rows = read_rows(broker, TableLog(broker.layout.broker_table("requests")).latest())
-    assert [(row["kind"], row["first"]) for row in rows] == [("ack", 3), *(("reconsume_later", position) for position in range(3))]
+    assert [(row["kind"], row["first"]) for row in rows] == [
+        ("ack", 3),
+        *(("reconsume_later", position) for position in range(3)),
+    ]
     letters = [consumer.receive(5000) for _ in range(3)]
-    assert sorted((copy.data(), copy.properties()["why"]) for copy in letters) == [(b"m0", "later"), (b"m1", "later"), (b"m2", "later")]
+    assert sorted((copy.data(), copy.properties()["why"]) for copy in letters) == [
+        (b"m0", "later"),
+        (b"m1", "later"),
+        (b"m2", "later"),
+    ]
     consumer.reconsume_later([])
     with pytest.raises(ValueError):
         consumer.reconsume_later([letters[0], letters[1].message_id()])
@@ -157,8 +204,16 @@ def test_with_receipts_it_returns_when_the_broker_has_done_it(client, broker):
 
 @pytest.mark.parametrize("is_batch_index", [True, False])
 def test_what_is_put_off_is_not_waited_for_any_more(client, broker, is_batch_index):
-    """The acknowledgement timeout forgets it, of a batch when nothing is left; the letter is of one message of a batch in any case."""
-    consumer = client.subscribe("orders", "s", retry_enable=True, unacked_messages_timeout_ms=10_000, batch_index_ack_enabled=is_batch_index, **EARLIEST)
+    """The acknowledgement timeout forgets it, of a batch when nothing is left; the letter is of one message of a batch
+    in any case."""
+    consumer = client.subscribe(
+        "orders",
+        "s",
+        retry_enable=True,
+        unacked_messages_timeout_ms=10_000,
+        batch_index_ack_enabled=is_batch_index,
+        **EARLIEST,
+    )
     producer = client.create_producer("orders", batching_enabled=True, batching_max_publish_delay_ms=60_000)
     for entry in ([b"b0", b"b1"], [b"m1"], [b"m2"]):
         for content in entry:
@@ -189,7 +244,11 @@ def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.reconsume_later(messages[1])
     copy = consumer.receive(5000)
-    assert (copy.data(), copy.partition_key(), copy.properties()["ORIGIN_MESSAGE_ID"]) == (b"b1", "k1", str(messages[1].message_id()))
+    assert (copy.data(), copy.partition_key(), copy.properties()["ORIGIN_MESSAGE_ID"]) == (
+        b"b1",
+        "k1",
+        str(messages[1].message_id()),
+    )
     consumer.close()
     assert [list(request["ack_set"]) for request in broker.asked("reconsume_later")] == [[0b101]]
 
@@ -230,9 +289,14 @@ def test_without_retry_letters_nothing_can_be_put_off(client):
 def test_what_cannot_be_put_off(client, broker, consumer):
     client.create_producer("orders").send(b"m0"), client.create_producer("other").send(b"x")
     message = consumer.receive(5000)
-    for wrong, options, error in ((message.message_id(), {}, ValueError), ("m0", {}, ValueError), (message, {"delay_millis": "1"}, ValueError),
-                                  (message, {"delay_millis": 1 << 62}, ValueError), (message, {"properties": {"a": 1}}, ValueError),
-                                  (letter(client, "other"), {}, pulsar.InvalidMessage)):
+    for wrong, options, error in (
+        (message.message_id(), {}, ValueError),
+        ("m0", {}, ValueError),
+        (message, {"delay_millis": "1"}, ValueError),
+        (message, {"delay_millis": 1 << 62}, ValueError),
+        (message, {"properties": {"a": 1}}, ValueError),
+        (letter(client, "other"), {}, pulsar.InvalidMessage),
+    ):
         with pytest.raises(error):
             consumer.reconsume_later(wrong, **options)
     consumer.close()
@@ -252,9 +316,20 @@ def test_the_consumer_joins_the_retry_topic_with_the_same_subscription_and_dead_
     consumer = client.subscribe(["z", "p2"], "s", retry_enable=True, **SHARED)
     assert consumer.topic() == "persistent://public/default/z,persistent://public/default/p2"
     asked = broker.asked("subscribe")
-    assert sorted((short(request["topic"]), request["partition"]) for request in asked) == [("p2", 0), ("p2", 1), ("p2-s-RETRY", -1), ("z", -1)]
-    assert {(request["subscription"], dict(request["properties"])["dead_letter_topic"], dict(request["properties"])["max_redeliver_count"])
-            for request in asked} == {("s", "persistent://public/default/p2-s-DLQ", "16")}
+    assert sorted((short(request["topic"]), request["partition"]) for request in asked) == [
+        ("p2", 0),
+        ("p2", 1),
+        ("p2-s-RETRY", -1),
+        ("z", -1),
+    ]
+    assert {
+        (
+            request["subscription"],
+            dict(request["properties"])["dead_letter_topic"],
+            dict(request["properties"])["max_redeliver_count"],
+        )
+        for request in asked
+    } == {("s", "persistent://public/default/p2-s-DLQ", "16")}
 
 
 def test_the_origin_of_a_message_of_a_partition_is_the_topic(client):
@@ -278,7 +353,9 @@ def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
         producer.send(b"m0", properties={"RECONSUMETIMES": "1"})
         consumer.reconsume_later(consumer.receive(5000))
         consumer.close()
-    assert [dict(request["properties"])["initial_subscription_name"] for request in broker.asked("reconsume_later")] == ["repair"] * 2
+    assert [
+        dict(request["properties"])["initial_subscription_name"] for request in broker.asked("reconsume_later")
+    ] == ["repair"] * 2
     assert receive_values(client.subscribe("dead", "repair"), 2) == ["m0", "m0"]
 
 
@@ -286,7 +363,10 @@ def test_the_letter_names_its_consumer_as_its_producer(client, broker, consumer)
     client.create_producer("orders").send(b"m0", properties={"RECONSUMETIMES": "1"})
     for suffix in ("RETRY", "DLQ"):
         consumer.reconsume_later(consumer.receive(5000))
-        assert letter(client, f"orders-my-sub-{suffix}").producer_name() == f"{ORDERS}-my-sub-{consumer.consumer_name()}-{suffix}"
+        assert (
+            letter(client, f"orders-my-sub-{suffix}").producer_name()
+            == f"{ORDERS}-my-sub-{consumer.consumer_name()}-{suffix}"
+        )
 
 
 def test_a_client_closes_with_letters_about(client, broker, consumer):

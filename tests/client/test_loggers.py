@@ -1,4 +1,5 @@
 """What a client says of itself, through each of the loggers it may be given; and whether a broker is there."""
+
 import io
 import json
 import logging
@@ -30,10 +31,16 @@ def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(tmp_path, 
     said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "my"]
     root, subscription = str(tmp_path / "root"), "subscription 's' of 'persistent://public/default/t'"
     assert said[:4] == [
-        ("INFO", f"connected to broker {first.lease.broker_id} of root {root!r}"), ("INFO", f"{subscription}: consumer 'c' subscribed"),
-        ("WARNING", f"the broker {first.lease.broker_id} of root {root!r} is gone: nothing is delivered and nothing is answered until one is back; requests "
-                    f"wait; start one with pulsar-spark broker --root {root}"),
-        ("INFO", f"connected again to broker {second.lease.broker_id} of root {root!r}")]
+        ("INFO", f"connected to broker {first.lease.broker_id} of root {root!r}"),
+        ("INFO", f"{subscription}: consumer 'c' subscribed"),
+        (
+            "WARNING",
+            f"the broker {first.lease.broker_id} of root {root!r} is gone: nothing is delivered and nothing is "
+            "answered until one is back; requests "
+            f"wait; start one with pulsar-spark broker --root {root}",
+        ),
+        ("INFO", f"connected again to broker {second.lease.broker_id} of root {root!r}"),
+    ]
 
 
 def test_a_broker_that_takes_over_is_said(tmp_path, caplog):
@@ -52,7 +59,9 @@ def test_a_broker_that_takes_over_is_said(tmp_path, caplog):
     assert "no broker serves root" in caplog.messages[0] and "took over from a" in caplog.messages[2]
 
 
-@pytest.mark.parametrize("level, lines", [(pulsar.LoggerLevel.Info, ["INFO", "INFO", "ERROR", "INFO"]), (pulsar.LoggerLevel.Warn, ["ERROR"])])
+@pytest.mark.parametrize(
+    "level, lines", [(pulsar.LoggerLevel.Info, ["INFO", "INFO", "ERROR", "INFO"]), (pulsar.LoggerLevel.Warn, ["ERROR"])]
+)
 @pytest.mark.parametrize("kind", ["console", "file"])
 def test_the_packages_loggers_write(client, broker, service_url, tmp_path, kind, level, lines):
     out, path = io.StringIO(), tmp_path / "client.log"
@@ -92,8 +101,14 @@ def test_a_log_file_that_cannot_be_written_is_refused_by_name(service_url, tmp_p
 
 def test_a_file_with_settings_for_pythons_logging(tmp_path, service_url):
     conf, log = tmp_path / "logging.json", tmp_path / "client.log"
-    conf.write_text(json.dumps({"handlers": {"file": {"class": "logging.FileHandler", "filename": str(log)}},
-                                "loggers": {"pulsar_spark": {"level": "INFO", "handlers": ["file"]}}}))
+    conf.write_text(
+        json.dumps(
+            {
+                "handlers": {"file": {"class": "logging.FileHandler", "filename": str(log)}},
+                "loggers": {"pulsar_spark": {"level": "INFO", "handlers": ["file"]}},
+            }
+        )
+    )
     source = f"""
     client = pulsar.Client(url, log_conf_file_path={str(conf)!r}, operation_timeout_seconds=1)
     try:
@@ -106,7 +121,9 @@ def test_a_file_with_settings_for_pythons_logging(tmp_path, service_url):
     assert "no broker serves root" in log.read_text()
 
 
-@pytest.mark.parametrize("content", [None, "log4j.rootLogger=INFO", "[]", "{\"handlers\": {\"x\": {\"class\": \"no.such\"}}}", "5"])
+@pytest.mark.parametrize(
+    "content", [None, "log4j.rootLogger=INFO", "[]", '{"handlers": {"x": {"class": "no.such"}}}', "5"]
+)
 def test_a_file_that_is_no_such_settings_is_refused_by_name(tmp_path, service_url, content):
     conf = tmp_path / "conf"
     if content is not None:

@@ -1,4 +1,5 @@
 """Reading runs of entries from a topic's files."""
+
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -19,8 +20,20 @@ from pulsar_spark.table_specs import MESSAGES
 def rows(entries: list[tuple[int, int | None]], publish_id: str = "p", partition: int = -1) -> pa.Table:
     """Messages of (entry id, batch index); the payload says both."""
     sizes = {entry: sum(entry == other for other, _ in entries) for entry, _ in entries}
-    return MESSAGES.rows([dict(publish_id=publish_id, entry_id=entry, batch_index=index, batch_size=sizes[entry], partition=partition,
-                               payload=f"{entry}/{index}".encode(), publish_time=datetime(2024, 1, 1, tzinfo=timezone.utc)) for entry, index in entries])
+    return MESSAGES.rows(
+        [
+            dict(
+                publish_id=publish_id,
+                entry_id=entry,
+                batch_index=index,
+                batch_size=sizes[entry],
+                partition=partition,
+                payload=f"{entry}/{index}".encode(),
+                publish_time=datetime(2024, 1, 1, tzinfo=timezone.utc),
+            )
+            for entry, index in entries
+        ]
+    )
 
 
 def published(topic: Topic, table: pa.Table) -> tuple[int, str]:
@@ -67,7 +80,12 @@ def test_only_row_groups_that_hold_the_entries_are_read(topic, monkeypatch):
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
     files = MessageFiles()
     for _ in range(2):
-        assert payloads(files.read(topic.path, -1, Run(version, "p", 3, 3, 4, 1, path))) == ["3/None", "4/None", "5/None", "6/None"]
+        assert payloads(files.read(topic.path, -1, Run(version, "p", 3, 3, 4, 1, path))) == [
+            "3/None",
+            "4/None",
+            "5/None",
+            "6/None",
+        ]
     assert read == [1, 2, 3]
 
 
@@ -111,7 +129,12 @@ def test_a_deleted_topic(topic):
 
 def test_columns_that_another_writer_left_out_or_typed_otherwise(topic):
     table = rows([(0, None)]).drop_columns(["properties", "uuid"])
-    write_deltalake(str(topic.path), table.set_column(0, "publish_id", pa.array(["p"], pa.large_string())), mode="append", schema_mode="merge")
+    write_deltalake(
+        str(topic.path),
+        table.set_column(0, "publish_id", pa.array(["p"], pa.large_string())),
+        mode="append",
+        schema_mode="merge",
+    )
     path = TableLog(topic.path).commit(1).added[0].path
-    block, = MessageFiles().read(topic.path, -1, Run(1, "p", 0, 0, 1, 1, path))
+    (block,) = MessageFiles().read(topic.path, -1, Run(1, "p", 0, 0, 1, 1, path))
     assert block.column("properties").to_pylist() == [None] and block.column("payload").to_pylist() == [b"0/None"]

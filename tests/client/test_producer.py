@@ -1,4 +1,5 @@
 """Sending: ids, batches, routing, sequence ids, limits, and what bad input gets."""
+
 import os
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def test_send_returns_the_id_of_the_message(lonely_client):
     producer = lonely_client.create_producer("t")
     ids = [producer.send(f"m{number}".encode()) for number in range(3)]
     assert [str(message_id) for message_id in ids] == ["(1,0,-1,-1)", "(2,0,-1,-1)", "(3,0,-1,-1)"]
-    assert [(message.message_id(), message.data()) for message in read_all(lonely_client, "t", 3)] == list(zip(ids, [b"m0", b"m1", b"m2"]))
+    assert [(message.message_id(), message.data()) for message in read_all(lonely_client, "t", 3)] == list(
+        zip(ids, [b"m0", b"m1", b"m2"])
+    )
 
 
 def test_everything_sent_along_comes_back(lonely_client):
@@ -39,10 +42,26 @@ def test_everything_sent_along_comes_back(lonely_client):
     producer.send(None)
     producer.send(b"")
     full, null, empty = read_all(lonely_client, "t", 3)
-    assert (full.properties(), full.partition_key(), full.ordering_key(), full.event_timestamp(), full.sequence_id(), full.producer_name()) == (
-        {"p": "v"}, "k", "o", 99, 7, "me")
-    assert (full.topic_name(), full.redelivery_count(), full.has_null_value()) == ("persistent://public/default/t", 0, False)
-    assert null.has_null_value() and null.data() == b"" and null.properties() == {} and null.partition_key() == "" and null.event_timestamp() == 0
+    assert (
+        full.properties(),
+        full.partition_key(),
+        full.ordering_key(),
+        full.event_timestamp(),
+        full.sequence_id(),
+        full.producer_name(),
+    ) == ({"p": "v"}, "k", "o", 99, 7, "me")
+    assert (full.topic_name(), full.redelivery_count(), full.has_null_value()) == (
+        "persistent://public/default/t",
+        0,
+        False,
+    )
+    assert (
+        null.has_null_value()
+        and null.data() == b""
+        and null.properties() == {}
+        and null.partition_key() == ""
+        and null.event_timestamp() == 0
+    )
     assert not empty.has_null_value() and empty.data() == b""
     assert abs(full.publish_timestamp() - null.publish_timestamp()) < 60_000
 
@@ -106,7 +125,13 @@ def test_key_based_batching(lonely_client):
     producer.flush()
     messages = read_all(lonely_client, "t", 6)
     assert [(message.message_id().entry_id(), message.data()) for message in messages] == [
-        (0, b"0"), (0, b"2"), (0, b"4"), (1, b"1"), (1, b"3"), (1, b"5")]
+        (0, b"0"),
+        (0, b"2"),
+        (0, b"4"),
+        (1, b"1"),
+        (1, b"3"),
+        (1, b"5"),
+    ]
 
 
 def test_routing(lonely_client):
@@ -123,9 +148,13 @@ def test_routing(lonely_client):
     assert len(set(partitions(5, message_routing_mode=mode.UseSinglePartition))) == 1
     assert set(partitions(3, send={"partition_key": "key-10"})) == {3}
     java = pulsar.HashingScheme.JavaStringHash
-    assert set(partitions(3, send={"partition_key": "key-1"}, hashing_scheme=java)) == {partition_for_key("key-1", 4, java)}
+    assert set(partitions(3, send={"partition_key": "key-1"}, hashing_scheme=java)) == {
+        partition_for_key("key-1", 4, java)
+    }
     assert partitions(5, message_router=lambda message, count: message.length() % count) == [0, 1, 2, 3, 0]
-    assert lonely_client.get_topic_partitions("p4") == [f"persistent://public/default/p4-partition-{number}" for number in range(4)]
+    assert lonely_client.get_topic_partitions("p4") == [
+        f"persistent://public/default/p4-partition-{number}" for number in range(4)
+    ]
 
 
 def test_one_partition_by_its_name(lonely_client):
@@ -265,14 +294,27 @@ def test_a_deleted_topic_is_not_written_to(lonely_client):
     assert TableLog(topic.path).latest() == 0
 
 
-@pytest.mark.parametrize("content, options, error", [
-    ("text", {}, TypeError), (bytearray(b"x"), {}, TypeError), (5, {}, TypeError),
-    (b"x" * (5 * 1024 * 1024 + 1), {}, pulsar.MessageTooBig),
-    (b"x", {"properties": {"a": 1}}, ValueError), (b"x", {"properties": [("a", "b")]}, ValueError), (b"x", {"partition_key": b"k"}, ValueError),
-    (b"x", {"partition_key": "\ud800"}, ValueError), (b"x", {"event_timestamp": -1}, ValueError), (b"x", {"event_timestamp": 1 << 62}, ValueError),
-    (b"x", {"event_timestamp": 1.5}, ValueError), (b"x", {"sequence_id": 1 << 63}, ValueError), (b"x", {"sequence_id": -1}, ValueError),
-    (b"x", {"deliver_at": "soon"}, ValueError), (b"x", {"deliver_after": 5}, ValueError), (b"x", {"disable_replication": 1}, ValueError),
-])
+@pytest.mark.parametrize(
+    "content, options, error",
+    [
+        ("text", {}, TypeError),
+        (bytearray(b"x"), {}, TypeError),
+        (5, {}, TypeError),
+        (b"x" * (5 * 1024 * 1024 + 1), {}, pulsar.MessageTooBig),
+        (b"x", {"properties": {"a": 1}}, ValueError),
+        (b"x", {"properties": [("a", "b")]}, ValueError),
+        (b"x", {"partition_key": b"k"}, ValueError),
+        (b"x", {"partition_key": "\ud800"}, ValueError),
+        (b"x", {"event_timestamp": -1}, ValueError),
+        (b"x", {"event_timestamp": 1 << 62}, ValueError),
+        (b"x", {"event_timestamp": 1.5}, ValueError),
+        (b"x", {"sequence_id": 1 << 63}, ValueError),
+        (b"x", {"sequence_id": -1}, ValueError),
+        (b"x", {"deliver_at": "soon"}, ValueError),
+        (b"x", {"deliver_after": 5}, ValueError),
+        (b"x", {"disable_replication": 1}, ValueError),
+    ],
+)
 def test_bad_input_is_refused_and_harms_nobody(lonely_client, content, options, error):
     producer = lonely_client.create_producer("t")
     with pytest.raises(error):
@@ -318,11 +360,15 @@ for number in range(200):
 client.close()
 """)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    processes = [subprocess.Popen([sys.executable, str(script), service_url, str(name)], env=environment) for name in range(2)]
+    processes = [
+        subprocess.Popen([sys.executable, str(script), service_url, str(name)], env=environment) for name in range(2)
+    ]
     assert [process.wait(60) for process in processes] == [0, 0]
     values = [message.data().decode() for message in read_all(lonely_client, "t", 400)]
     for name in range(2):
-        assert [value for value in values if value.startswith(f"{name}-")] == [f"{name}-{number}" for number in range(200)]
+        assert [value for value in values if value.startswith(f"{name}-")] == [
+            f"{name}-{number}" for number in range(200)
+        ]
 
 
 def test_a_message_that_is_too_big_is_told_to_the_callback(lonely_client):

@@ -1,4 +1,6 @@
-"""A producer whose topic's backlog is above its quota: refused, or held until subscriptions have caught up or its send timeout has passed."""
+"""A producer whose topic's backlog is above its quota: refused, or held until subscriptions have caught up or its send
+timeout has passed."""
+
 import threading
 
 import pytest
@@ -71,7 +73,12 @@ def test_it_is_held_until_its_send_timeout(engine, client):
 def test_the_time_it_is_held_is_its_clock_s(engine):
     exceed(engine, "producer_request_hold")
     now = [1000.0]
-    held = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC), clock=lambda: now[0], wait=lambda seconds: now.append(now.pop() + seconds))
+    held = BacklogQuota(
+        engine.layout,
+        read_topic(engine.layout, TOPIC),
+        clock=lambda: now[0],
+        wait=lambda seconds: now.append(now.pop() + seconds),
+    )
     assert isinstance(held.refusal(30), ProducerBlockedQuotaExceededError)
     assert 1030 <= now[0] < 1031
 

@@ -1,4 +1,5 @@
 """Readers: from the log, without a broker."""
+
 import time
 
 import pytest
@@ -106,7 +107,9 @@ def test_partitions_are_read_together_or_alone(lonely_client):
 
 def test_listener(lonely_client, ids):
     got = []
-    reader = lonely_client.create_reader("t", EARLIEST, reader_listener=lambda reader, message: got.append(message.data()))
+    reader = lonely_client.create_reader(
+        "t", EARLIEST, reader_listener=lambda reader, message: got.append(message.data())
+    )
     eventually(lambda: len(got) == 4)
     with pytest.raises(pulsar.InvalidConfiguration):
         reader.read_next(10)

@@ -1,4 +1,5 @@
 """Receipts, grouping, acknowledgements with properties and lists of them (semantics 3.1, 3.6, 3.8, 3.9)."""
+
 import threading
 
 import pytest
@@ -25,8 +26,11 @@ def receive(consumer, count: int = 5) -> list:
 
 
 def acks(broker) -> list[tuple]:
-    return [(request["kind"], request["first"], request["last"], dict(request["properties"] or ())) for request in broker.requests
-            if request["kind"] in ("ack", "cumulative_ack")]
+    return [
+        (request["kind"], request["first"], request["last"], dict(request["properties"] or ()))
+        for request in broker.requests
+        if request["kind"] in ("ack", "cumulative_ack")
+    ]
 
 
 def test_with_receipts_acknowledging_ends_when_the_broker_has_committed_it(client, broker, sent):
@@ -118,7 +122,10 @@ def test_acknowledgements_wait_for_the_group(client, broker, sent):
     assert eventually(lambda: acks(broker)) == [("ack", 0, 2, {})]
 
 
-@pytest.mark.parametrize("options", [{"ack_group_time_ms": 0}, {"max_ack_group_size": 0, "ack_group_time_ms": 60_000}, {"max_ack_group_size": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [{"ack_group_time_ms": 0}, {"max_ack_group_size": 0, "ack_group_time_ms": 60_000}, {"max_ack_group_size": 1}],
+)
 def test_without_a_group_each_is_sent_at_once(client, broker, sent, options):
     consumer = client.subscribe("t", "s", **options, **EARLIEST)
     messages = receive(consumer)
@@ -136,7 +143,12 @@ def test_acknowledgements_with_properties_go_at_once_and_alone(client, broker, s
     expected = [("ack", 2, 2, {}), ("ack", 3, 3, {"property.by": "me"})]
     assert eventually(lambda: len(acks(broker)) == 2) and acks(broker) == expected
     consumer.acknowledge_cumulative(messages[1], properties={"by": "you"})
-    assert eventually(lambda: len(acks(broker)) == 3) and acks(broker)[2] == ("cumulative_ack", None, 1, {"property.by": "you"})
+    assert eventually(lambda: len(acks(broker)) == 3) and acks(broker)[2] == (
+        "cumulative_ack",
+        None,
+        1,
+        {"property.by": "you"},
+    )
     with pytest.raises(ValueError):
         consumer.acknowledge(messages[0], properties={"by": 5})
 

@@ -1,4 +1,6 @@
-"""Giving back: negative acknowledgements, timeouts, the limit of the dead letter policy (semantics 4.10-4.18, 4.26, 0.6)."""
+"""Giving back: negative acknowledgements, timeouts, the limit of the dead letter policy (semantics 4.10-4.18, 4.26,
+0.6)."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -70,7 +72,9 @@ def stopped_clock(consumer) -> list[float]:
 @pytest.mark.parametrize("topics", ["t", ["t", "u"]])
 def test_what_is_given_back_or_acknowledged_does_not_time_out(client, broker, topics):
     send(client, "t", "m0", "m1", "m2")
-    consumer = client.subscribe(topics, "s", unacked_messages_timeout_ms=10_000, negative_ack_redelivery_delay_ms=60_000, **SHARED, **EARLIEST)
+    consumer = client.subscribe(
+        topics, "s", unacked_messages_timeout_ms=10_000, negative_ack_redelivery_delay_ms=60_000, **SHARED, **EARLIEST
+    )
     now = stopped_clock(consumer)
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.negative_acknowledge(messages[0])
@@ -84,7 +88,9 @@ def test_what_is_given_back_or_acknowledged_does_not_time_out(client, broker, to
 @pytest.mark.parametrize("name", ["Shared", "Exclusive"])
 def test_what_is_not_acknowledged_in_time_comes_again(client, broker, name):
     send(client, "t", "m0", "m1", "m2")
-    consumer = client.subscribe("t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", consumer_type=pulsar.ConsumerType[name], unacked_messages_timeout_ms=10_000, **EARLIEST
+    )
     now = stopped_clock(consumer)
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.acknowledge(messages[1])
@@ -139,7 +145,9 @@ def test_giving_back_takes_no_acknowledgement_back(client, broker):
         producer.send_async(value, None)
     producer.flush()
     send(client, "t", "m1")
-    consumer = client.subscribe("t", "s", ack_group_time_ms=60_000, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", ack_group_time_ms=60_000, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST
+    )
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
@@ -152,7 +160,9 @@ def test_giving_back_takes_no_acknowledgement_back(client, broker):
 def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
     send(client, "t", "m0")
     backoff = pulsar.MultiplierRedeliveryBackoff(min_delay_ms=1000, max_delay_ms=5000, multiplier=3)
-    consumer = client.subscribe("t", "s", unacked_messages_timeout_ms=10_000, ack_timeout_redelivery_backoff=backoff, **SHARED, **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", unacked_messages_timeout_ms=10_000, ack_timeout_redelivery_backoff=backoff, **SHARED, **EARLIEST
+    )
     now = stopped_clock(consumer)
     for count, seconds in ((0, 11.0), (1, 13.0), (2, 15.0)):
         assert consumer.receive(5000).redelivery_count() == count
@@ -165,15 +175,24 @@ def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
 
 
 def test_on_exclusive_everything_behind_what_comes_back_is_dropped_and_comes_again(client, broker):
-    """The queue holds m3..m5 when m1 comes back: they are delivered anew behind it, and the permits of the dropped ones are given again."""
+    """The queue holds m3..m5 when m1 comes back: they are delivered anew behind it, and the permits of the dropped ones
+    are given again."""
     send(client, "t", *(f"m{number}" for number in range(6)))
     consumer = client.subscribe("t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **EARLIEST)
     messages = [consumer.receive(5000) for _ in range(3)]
     consumer.acknowledge(messages[0])
     consumer.negative_acknowledge(messages[1])
-    eventually(lambda: broker.asked("negative_ack") and not broker.cursors["persistent://public/default/t", -1, "s"].due)
+    eventually(
+        lambda: broker.asked("negative_ack") and not broker.cursors["persistent://public/default/t", -1, "s"].due
+    )
     eventually(lambda: consumer._subscriptions[0].generation)
-    assert counted([consumer.receive(5000) for _ in range(5)]) == [("m1", 1), ("m2", 0), ("m3", 0), ("m4", 0), ("m5", 0)]
+    assert counted([consumer.receive(5000) for _ in range(5)]) == [
+        ("m1", 1),
+        ("m2", 0),
+        ("m3", 0),
+        ("m4", 0),
+        ("m5", 0),
+    ]
     assert nothing_comes(consumer)
     consumer.close()
     assert sum(request["permits"] for request in broker.asked("flow")) == 10 + 3 + 5
@@ -184,7 +203,9 @@ def test_what_is_queued_of_an_entry_that_comes_again_is_dropped(client, broker):
     for number in range(3):
         producer.send_async(f"a{number}".encode(), None)
     producer.flush()
-    consumer = client.subscribe("t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
+    consumer = client.subscribe(
+        "t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST
+    )
     first = consumer.receive(5000)
     consumer.acknowledge(first)
     consumer.negative_acknowledge(first)
@@ -197,7 +218,14 @@ def test_what_is_queued_of_an_entry_that_comes_again_is_dropped(client, broker):
 
 def test_a_message_is_shown_once_more_than_it_may_be_given_back(client, broker):
     send(client, "t", "m0", "m1")
-    consumer = client.subscribe("t", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
+    consumer = client.subscribe(
+        "t",
+        "s",
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
+        negative_ack_redelivery_delay_ms=100,
+        **SHARED,
+        **EARLIEST,
+    )
     seen = []
     for _ in range(4):
         seen.append(consumer.receive(5000))
@@ -212,22 +240,31 @@ def test_a_message_above_the_limit_is_not_shown_but_given_back(client, broker):
     send(client, "t", "m0", "m1")
     lenient = client.subscribe("t", "s", negative_ack_redelivery_delay_ms=100, **SHARED, **EARLIEST)
     for count in range(3):
-        message = [message for message in (lenient.receive(5000) for _ in range(1 if count else 2)) if message.data() == b"m0"][0]
+        message = [
+            message for message in (lenient.receive(5000) for _ in range(1 if count else 2)) if message.data() == b"m0"
+        ][0]
         lenient.negative_acknowledge(message)
     assert lenient.receive(5000).redelivery_count() == 3
     lenient.close()
-    strict = client.subscribe("t", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), receiver_queue_size=1, **SHARED)
+    strict = client.subscribe(
+        "t", "s", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2), receiver_queue_size=1, **SHARED
+    )
     assert receive_values(strict, 1) == ["m1"]
     eventually(lambda: broker.cursors["persistent://public/default/t", -1, "s"].dead == [0])
     send(client, "t", "m2", "m3")
     assert receive_values(strict, 2) == ["m2", "m3"]
 
 
-@pytest.mark.parametrize("options, expected", [
-    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3)}, 30_000),
-    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3), "unacked_messages_timeout_ms": 0}, 0),
-    ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3), "unacked_messages_timeout_ms": 10_000}, 10_000),
-    ({"retry_enable": True}, 0), ({}, 0)])
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3)}, 30_000),
+        ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3), "unacked_messages_timeout_ms": 0}, 0),
+        ({"dead_letter_policy": pulsar.ConsumerDeadLetterPolicy(3), "unacked_messages_timeout_ms": 10_000}, 10_000),
+        ({"retry_enable": True}, 0),
+        ({}, 0),
+    ],
+)
 def test_a_dead_letter_policy_brings_a_timeout(client, options, expected):
     consumer = client.subscribe("t", "s", **options)
     assert consumer._settings.unacked_timeout_ms == expected and (consumer._unacked is not None) == (expected > 0)

@@ -1,4 +1,5 @@
 """Roots that are none: refused by name at every entrance, and nothing is made anywhere."""
+
 import logging
 import os
 from pathlib import Path
@@ -11,16 +12,55 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.storage.layout import Layout, parse_service_url
 
 NO_FOLDERS = [
-    "s3://bucket/x", "S3://bucket", "s3a://b", "s3:bucket", "s3:/bucket", "abfss://c@a.dfs.core.windows.net/x", "gs://b/x", "az://b", "dbfs:/x", "dbfs:x",
-    "hdfs://n:8020/x", "hdfs:/x", "http://h/x", "uc://a.b", "memory:", "x+y-z.1:q", "C:\\data", "c:/data", "//host/x", "//bucket", " s3://b", "a/b://c",
-    "file://host/x", "file:x", "file:", "", " ", "\t", "a\0b", "/tmp/a\nb", "/tmp/a ", " /tmp/a", "~nobody-of-that-name/x", "x" * 256,
-    "/tmp/" + "é" * 128, "/" + "a/" * 2000, "/tmp/\ud800"]
+    "s3://bucket/x",
+    "S3://bucket",
+    "s3a://b",
+    "s3:bucket",
+    "s3:/bucket",
+    "abfss://c@a.dfs.core.windows.net/x",
+    "gs://b/x",
+    "az://b",
+    "dbfs:/x",
+    "dbfs:x",
+    "hdfs://n:8020/x",
+    "hdfs:/x",
+    "http://h/x",
+    "uc://a.b",
+    "memory:",
+    "x+y-z.1:q",
+    "C:\\data",
+    "c:/data",
+    "//host/x",
+    "//bucket",
+    " s3://b",
+    "a/b://c",
+    "file://host/x",
+    "file:x",
+    "file:",
+    "",
+    " ",
+    "\t",
+    "a\0b",
+    "/tmp/a\nb",
+    "/tmp/a ",
+    " /tmp/a",
+    "~nobody-of-that-name/x",
+    "x" * 256,
+    "/tmp/" + "é" * 128,
+    "/" + "a/" * 2000,
+    "/tmp/\ud800",
+]
 
 
 @pytest.mark.parametrize("root", NO_FOLDERS)
 def test_what_is_no_local_folder_is_refused_by_name(tmp_path, monkeypatch, root):
     monkeypatch.chdir(tmp_path)
-    for enter in (lambda: pulsar.Client(f"delta:{root}"), lambda: Admin(f"delta:{root}"), lambda: Broker(None, root), lambda: Layout(root)):
+    for enter in (
+        lambda: pulsar.Client(f"delta:{root}"),
+        lambda: Admin(f"delta:{root}"),
+        lambda: Broker(None, root),
+        lambda: Layout(root),
+    ):
         with pytest.raises(pulsar.InvalidUrl) as refused:
             enter()
         assert repr(root[:20])[1:-1] in str(refused.value), "the value in quotes"
@@ -35,9 +75,20 @@ def test_what_is_no_text_is_refused_by_name(root):
         pulsar.Client(root)
 
 
-@pytest.mark.parametrize("given, meant", [("delta:/data/x", "/data/x"), ("delta:///data/x", "/data/x"), ("delta:file:///data/x", "/data/x"),
-                                          ("delta:file:/data/x", "/data/x"), ("delta:file:///data/a%20b", "/data/a b"), ("delta:./s3:x", "{cwd}/s3:x"),
-                                          ("delta:x", "{cwd}/x"), ("delta:/data/a:b/c d", "/data/a:b/c d"), ("delta:/data/été", "/data/été")])
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ("delta:/data/x", "/data/x"),
+        ("delta:///data/x", "/data/x"),
+        ("delta:file:///data/x", "/data/x"),
+        ("delta:file:/data/x", "/data/x"),
+        ("delta:file:///data/a%20b", "/data/a b"),
+        ("delta:./s3:x", "{cwd}/s3:x"),
+        ("delta:x", "{cwd}/x"),
+        ("delta:/data/a:b/c d", "/data/a:b/c d"),
+        ("delta:/data/été", "/data/été"),
+    ],
+)
 def test_what_a_folder_is(tmp_path, monkeypatch, given, meant):
     monkeypatch.chdir(tmp_path)
     assert parse_service_url(given) == meant.format(cwd=tmp_path)
@@ -53,14 +104,19 @@ def test_a_relative_root_is_made_absolute_and_said(tmp_path, monkeypatch, caplog
     client.create_producer("t").send(b"x")
     client.close()
     assert (tmp_path / "some" / "root" / "public" / "default" / "t").is_dir()
-    assert [record.getMessage() for record in caplog.records if record.name == "mine"] == [f"root 'some/root' is relative: it is {tmp_path / 'some' / 'root'}"]
+    assert [record.getMessage() for record in caplog.records if record.name == "mine"] == [
+        f"root 'some/root' is relative: it is {tmp_path / 'some' / 'root'}"
+    ]
     caplog.clear()
     monkeypatch.chdir(tmp_path)
     Broker(None, "other")
     assert caplog.messages == [f"root 'other' is relative: it is {tmp_path / 'other'}"]
 
 
-@pytest.mark.parametrize("below", ["file/root", "file", "file/a/b", "loop/root", "/proc/pulsar", "/sys/pulsar/root", "/dev/null", "/dev/null/x"])
+@pytest.mark.parametrize(
+    "below",
+    ["file/root", "file", "file/a/b", "loop/root", "/proc/pulsar", "/sys/pulsar/root", "/dev/null", "/dev/null/x"],
+)
 def test_a_root_that_cannot_be_made_is_refused_by_name(tmp_path, below):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -1,4 +1,5 @@
 """Values to bytes and back."""
+
 import enum
 from dataclasses import dataclass, field
 
@@ -91,13 +92,36 @@ class Plain:
 
 def test_nested_values_come_back_as_what_they_were():
     leg = Leg("JFK", [1, 2])
-    trip = Trip("t", leg, Leg("LGA"), [leg, leg], {"mon": leg}, {5: [leg]}, (leg, 3), {3, 1}, Stop("BOS", 5), Carrier.UA, "grüße".encode(), Trip("p", leg))
+    trip = Trip(
+        "t",
+        leg,
+        Leg("LGA"),
+        [leg, leg],
+        {"mon": leg},
+        {5: [leg]},
+        (leg, 3),
+        {3, 1},
+        Stop("BOS", 5),
+        Carrier.UA,
+        "grüße".encode(),
+        Trip("p", leg),
+    )
     trip.number = 7
     schema = JsonSchema(Trip)
     back = schema.decode(schema.encode(trip))
     assert back == trip
-    assert [type(each) for each in (back.others[0], back.by_day["mon"], back.by_number[5][0], back.pair[0], back.what, back.parent.first, back.carrier)] == [
-        Leg, Leg, Leg, Leg, Stop, Leg, Carrier]
+    assert [
+        type(each)
+        for each in (
+            back.others[0],
+            back.by_day["mon"],
+            back.by_number[5][0],
+            back.pair[0],
+            back.what,
+            back.parent.first,
+            back.carrier,
+        )
+    ] == [Leg, Leg, Leg, Leg, Stop, Leg, Carrier]
     journeys = JsonSchema(Journey)
     journey = Journey(title="x", start=Place(name="NYC"), stops=[Place(name="BOS")], leg=leg)
     assert journeys.decode(journeys.encode(journey)) == journey
@@ -107,12 +131,24 @@ def test_nested_values_come_back_as_what_they_were():
 def test_fields_that_the_class_does_not_have_are_passed_over():
     data = b'{"name": "t", "colour": 5, "first": {"origin": "JFK", "terminal": {"x": [1]}}, "others": [{"origin": "LGA", "new": null}]}'
     assert JsonSchema(Trip).decode(data) == Trip("t", Leg("JFK"), others=[Leg("LGA")])
-    assert JsonSchema(Journey).decode(b'{"title": "x", "colour": "red", "start": {"name": "a", "b": 1}}') == Journey(title="x", start=Place(name="a"))
+    assert JsonSchema(Journey).decode(b'{"title": "x", "colour": "red", "start": {"name": "a", "b": 1}}') == Journey(
+        title="x", start=Place(name="a")
+    )
     assert vars(JsonSchema(Plain).decode(b'{"a": 1, "c": 3}')) == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("data, error", [(b"[]", TypeError), (b"5", TypeError), (b"null", TypeError), (b"{}", TypeError), (b"{", ValueError),
-                                         (b"\xff", ValueError), (b'{"name": "t", "first": {"origin": "a"}, "carrier": "none such"}', ValueError)])
+@pytest.mark.parametrize(
+    "data, error",
+    [
+        (b"[]", TypeError),
+        (b"5", TypeError),
+        (b"null", TypeError),
+        (b"{}", TypeError),
+        (b"{", ValueError),
+        (b"\xff", ValueError),
+        (b'{"name": "t", "first": {"origin": "a"}, "carrier": "none such"}', ValueError),
+    ],
+)
 def test_payloads_that_are_no_such_record(data, error):
     with pytest.raises(error):
         JsonSchema(Trip).decode(data)

@@ -1,4 +1,5 @@
 """Moving the cursor."""
+
 import pytest
 
 import pulsar_spark as pulsar
@@ -67,7 +68,10 @@ def test_to_a_time_is_asked_of_the_broker(client, broker, ids):
         broker._seek = lambda *arguments: None
         broker.held.release()
     consumer.seek(1_700_000_000_001)
-    assert [dict(request["properties"])["publish_time_ms"] for request in broker.asked("seek")] == ["1700000000000", "1700000000001"]
+    assert [dict(request["properties"])["publish_time_ms"] for request in broker.asked("seek")] == [
+        "1700000000000",
+        "1700000000001",
+    ]
 
 
 def test_ids_of_other_partitions_are_refused(client, broker):
@@ -87,8 +91,11 @@ def test_ids_of_other_partitions_are_refused(client, broker):
 @pytest.mark.parametrize("is_inclusive", [False, True])
 @pytest.mark.parametrize("consumer_type", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared])
 def test_the_cursor_is_left_on_the_sought_id(client, broker, ids, is_inclusive, consumer_type):
-    """Mark-delete is the position before it (3.26); a message that is not to be shown is neither acknowledged nor shown, also when it comes again."""
-    consumer = client.subscribe("t", "s", consumer_type=consumer_type, start_message_id_inclusive=is_inclusive, **EARLIEST)
+    """Mark-delete is the position before it (3.26); a message that is not to be shown is neither acknowledged nor
+    shown, also when it comes again."""
+    consumer = client.subscribe(
+        "t", "s", consumer_type=consumer_type, start_message_id_inclusive=is_inclusive, **EARLIEST
+    )
     for _ in range(6):
         consumer.acknowledge(consumer.receive(5000))
     consumer.seek(ids[3])
@@ -103,8 +110,16 @@ def test_the_cursor_is_left_on_the_sought_id(client, broker, ids, is_inclusive, 
     assert receive_values(client.subscribe("t", "s"), 3) == ["m3", "m4", "m5"]
 
 
-@pytest.mark.parametrize("index, is_inclusive, shown", [(2, False, ["b3", "c"]), (2, True, ["b2", "b3", "c"]), (3, False, ["c"]), (-1, False, ["c"]),
-                                                        (-1, True, ["b0", "b1", "b2", "b3", "c"])])
+@pytest.mark.parametrize(
+    "index, is_inclusive, shown",
+    [
+        (2, False, ["b3", "c"]),
+        (2, True, ["b2", "b3", "c"]),
+        (3, False, ["c"]),
+        (-1, False, ["c"]),
+        (-1, True, ["b0", "b1", "b2", "b3", "c"]),
+    ],
+)
 def test_the_cursor_is_left_on_the_sought_batch(client, broker, index, is_inclusive, shown):
     producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=60_000)
     for number in range(4):

@@ -1,4 +1,5 @@
 """Acknowledgement timeouts, with a clock that is set."""
+
 from pulsar_spark.client.unacked import UnackedTracker
 
 

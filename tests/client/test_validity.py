@@ -1,4 +1,5 @@
 """Requests whose answer somebody waits for say until when they hold; those about what was delivered never do."""
+
 import time
 
 import pytest
@@ -19,7 +20,11 @@ SECONDS = 0.2
 
 def asked(layout) -> list[dict]:
     path = layout.broker_table("requests")
-    return [row for commit in TableLog(path).commits(after=0) for row in read_added(path, commit, REQUESTS.schema).to_pylist()]
+    return [
+        row
+        for commit in TableLog(path).commits(after=0)
+        for row in read_added(path, commit, REQUESTS.schema).to_pylist()
+    ]
 
 
 def until_of(row: dict) -> int | None:
@@ -28,10 +33,16 @@ def until_of(row: dict) -> int | None:
 
 
 COMMANDS = [
-    lambda admin: admin.create_subscription("t", "s"), lambda admin: admin.unsubscribe("t", "s"), lambda admin: admin.skip_messages("t", "s", 10),
-    lambda admin: admin.clear_backlog("t", "s"), lambda admin: admin.expire_messages("t", "s", 1), lambda admin: admin.unload("t"),
-    lambda admin: admin.reset_cursor("t", "s", "earliest"), lambda admin: admin.set_message_ttl("public/default", 5),
-    lambda admin: admin.remove_retention("persistent://public/default/t")]
+    lambda admin: admin.create_subscription("t", "s"),
+    lambda admin: admin.unsubscribe("t", "s"),
+    lambda admin: admin.skip_messages("t", "s", 10),
+    lambda admin: admin.clear_backlog("t", "s"),
+    lambda admin: admin.expire_messages("t", "s", 1),
+    lambda admin: admin.unload("t"),
+    lambda admin: admin.reset_cursor("t", "s", "earliest"),
+    lambda admin: admin.set_message_ttl("public/default", 5),
+    lambda admin: admin.remove_retention("persistent://public/default/t"),
+]
 
 
 @pytest.mark.parametrize("command", range(len(COMMANDS)))
@@ -48,7 +59,9 @@ def test_an_administrators_request_says_until_when_it_holds(layout, command):
 
 def test_what_a_client_waits_for_says_until_when_it_holds_and_nothing_else_does(client, broker):
     client.create_producer("t").send_async(b"x", None)
-    consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest, ack_receipt_enabled=True, retry_enable=True)
+    consumer = client.subscribe(
+        "t", "s", initial_position=pulsar.InitialPosition.Earliest, ack_receipt_enabled=True, retry_enable=True
+    )
     consumer.acknowledge(consumer.receive(10_000))
     consumer.negative_acknowledge(pulsar.MessageId(-1, 1, 0).of_topic("persistent://public/default/t"))
     consumer.redeliver_unacknowledged_messages()
@@ -67,20 +80,30 @@ def test_a_dataframes_consumer_says_it_too(lonely_client):
     topic = lonely_client.create_producer("t")._publisher._topic
     options = SubscribeOptions.checked("s", "Exclusive", None, "Latest", 0)
     with pytest.raises(pulsar.Timeout):
-        Membership(lonely_client._channel, read_topic(lonely_client._layout, topic.name), [-1], options, lambda *_: None).join(0.05)
+        Membership(
+            lonely_client._channel, read_topic(lonely_client._layout, topic.name), [-1], options, lambda *_: None
+        ).join(0.05)
     eventually(lambda: [row for row in asked(lonely_client._layout) if row["kind"] == "close"])
-    assert [until_of(row) is not None for row in asked(lonely_client._layout) if row["kind"] in ("subscribe", "close")] == [True, False]
+    assert [
+        until_of(row) is not None for row in asked(lonely_client._layout) if row["kind"] in ("subscribe", "close")
+    ] == [True, False]
 
 
 def test_a_timeout_of_years_is_none():
-    row, = valid_for([{"kind": "skip", "properties": None}], 1e12)
+    (row,) = valid_for([{"kind": "skip", "properties": None}], 1e12)
     assert row == {"kind": "skip", "properties": None}
-    row, = valid_for([{"kind": "skip", "properties": {"messages": "1"}}], 100)
-    assert row["properties"]["messages"] == "1" and 98_000 < int(row["properties"]["valid_until_ms"]) - time.time() * 1000 <= 99_000
+    (row,) = valid_for([{"kind": "skip", "properties": {"messages": "1"}}], 100)
+    assert (
+        row["properties"]["messages"] == "1"
+        and 98_000 < int(row["properties"]["valid_until_ms"]) - time.time() * 1000 <= 99_000
+    )
 
 
 def test_an_answer_of_the_broker_that_it_came_too_late_is_a_timeout(layout):
     admin = Admin(f"delta:{layout.root}", timeout_seconds=20)
     admin.create_topic("t")
-    with BrokerDouble(layout, lambda request: {"error": "Timeout", "text": "too late"}), pytest.raises(pulsar.Timeout, match="too late"):
+    with (
+        BrokerDouble(layout, lambda request: {"error": "Timeout", "text": "too late"}),
+        pytest.raises(pulsar.Timeout, match="too late"),
+    ):
         admin.skip_messages("t", "s", 1)

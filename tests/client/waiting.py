@@ -1,4 +1,5 @@
 """Waiting for another thread, with a deadline."""
+
 import time
 from collections.abc import Callable
 

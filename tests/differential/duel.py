@@ -1,4 +1,5 @@
 """One history on both: the reference broker and the real one, compared after every round."""
+
 from pathlib import Path
 
 from pulsar_spark.broker.gather import next_due
@@ -16,7 +17,8 @@ PARTITIONS = {f"{NAMESPACE}/t": 0, f"{NAMESPACE}/p": 2}
 
 
 class Duel:
-    """Plays turns on the model and on an engine at *root*, without Spark if *spark* is None; *options* are both brokers'. AssertionError where they differ."""
+    """Plays turns on the model and on an engine at *root*, without Spark if *spark* is None; *options* are both
+    brokers'. AssertionError where they differ."""
 
     def __init__(self, spark, root: Path, **options):
         self.model, self.engine = Model(**options), new_engine(spark, root, **options)
@@ -48,23 +50,37 @@ class Duel:
         self._compare(found, expected, where)
 
     def _compare(self, found: dict, expected: dict, where: str) -> None:
-        same(f"{where}, deliveries", *({tuple(delivery) for delivery in each["deliveries"]} for each in (found, expected)))
+        same(
+            f"{where}, deliveries",
+            *({tuple(delivery) for delivery in each["deliveries"]} for each in (found, expected)),
+        )
         same(f"{where}, replies", *(sorted(map(_said, each["replies"])) for each in (found, expected)))
         for topic in PARTITIONS:
-            same(f"{where}, subscriptions of {topic}", self.engine.subscriptions(topic), self.model.subscriptions(topic))
+            same(
+                f"{where}, subscriptions of {topic}", self.engine.subscriptions(topic), self.model.subscriptions(topic)
+            )
         for place in self.model.cursors:
             state, expected = self.engine.state(*place), self.model.state(*place)
             for name in expected:
                 same(f"{where}, {name} of {place}", state[name], expected[name])
         for topic, subscription in {(place[0], place[2]) for place in self.model.cursors}:
             for read in ("letters", "letters_put_off"):
-                found, expected = (self._letters(broker, read, topic, subscription) for broker in (self.engine, self.model))
+                found, expected = (
+                    self._letters(broker, read, topic, subscription) for broker in (self.engine, self.model)
+                )
                 same(f"{where}, {read} of {topic} {subscription}", found, expected)
 
     def _letters(self, broker, read: str, topic: str, subscription: str) -> list:
-        """A message outside a batch may be put off by any index, and its letter says so in the test's own words: here all of these are -1."""
-        return sorted(letter._replace(batch_index=letter.batch_index if self.model.batches[topic, letter.partition][letter.position] > 1 else -1)
-                      for letter in getattr(broker, read)(topic, subscription))
+        """A message outside a batch may be put off by any index, and its letter says so in the test's own words: here
+        all of these are -1."""
+        return sorted(
+            letter._replace(
+                batch_index=letter.batch_index
+                if self.model.batches[topic, letter.partition][letter.position] > 1
+                else -1
+            )
+            for letter in getattr(broker, read)(topic, subscription)
+        )
 
     def _take(self, step: str) -> dict | None:
         """Publish, or give the request."""

@@ -1,9 +1,12 @@
-"""Random histories, the reference broker against real rounds: the same deliveries, replies, states and letters, round by round, also over restarts.
+"""Random histories, the reference broker against real rounds: the same deliveries, replies, states and letters, round
+by round, also over restarts.
 
-Few histories run on Spark, a round after the other; many more on the plan's twin without Spark. What the twin was given in them is then planned by Spark as
-well, the cursors of many rounds in one plan. ``PULSAR_SPARK_HISTORIES=n`` runs n of each, ``PULSAR_SPARK_SEED=s`` others than usual. What fails is shrunk
-and printed as the turns of one history; the same seed finds it again.
+Few histories run on Spark, a round after the other; many more on the plan's twin without Spark. What the twin was given
+in them is then planned by Spark as well, the cursors of many rounds in one plan. ``PULSAR_SPARK_HISTORIES=n`` runs n of
+each, ``PULSAR_SPARK_SEED=s`` others than usual. What fails is shrunk and printed as the turns of one history; the same
+seed finds it again.
 """
+
 import os
 import tempfile
 from functools import cache
@@ -36,8 +39,14 @@ def close_borders(monkeypatch):
 
 def duels(spark, examples: int) -> None:
     @seed(SEED)
-    @settings(max_examples=HISTORIES or examples, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], report_multiple_bugs=False,
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=HISTORIES or examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(histories(), st.sampled_from([0, 0, 6, 14]))
     def play(history, limit):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
@@ -54,7 +63,9 @@ def planned_without_spark() -> list[tuple[list[dict], list[Range]]]:
     def plan_and_note(self, work):
         result = plan(self, work)
         rows = [{name: value for name, value in row.items() if value is not None} for row in work.rows]
-        planned.extend(([row for row in rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result))
+        planned.extend(
+            ([row for row in rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result)
+        )
         return result
 
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +85,7 @@ def test_spark_does_what_the_reference_broker_does(spark, close_borders):
 def test_spark_plans_what_its_twin_plans(spark, close_borders):
     planned = planned_without_spark()
     for first in range(0, len(planned), CURSORS_A_PLAN):
-        several = planned[first:first + CURSORS_A_PLAN]
+        several = planned[first : first + CURSORS_A_PLAN]
         rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(several) for row in cursor_rows]
         found = planner_of(spark).run(Work(rows, [None] * len(several)))
         for (cursor_rows, expected), ranges in zip(several, found, strict=True):
@@ -83,7 +94,11 @@ def test_spark_plans_what_its_twin_plans(spark, close_borders):
 
 
 def _by_position(ranges: list[Range]) -> dict[int, Range]:
-    return {position: held._replace(first=position, last=position) for held in ranges for position in range(held.first, held.last + 1)}
+    return {
+        position: held._replace(first=position, last=position)
+        for held in ranges
+        for position in range(held.first, held.last + 1)
+    }
 
 
 def _adjoin(one: Range, other: Range) -> bool:

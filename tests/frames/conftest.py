@@ -1,4 +1,5 @@
 """A DataFrame consumer without Spark (see ``plain``)."""
+
 import pytest
 
 from pulsar_spark.frames import call, consumer

@@ -1,5 +1,6 @@
 """Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the
 place of its frame."""
+
 from tests.client.fake_broker import FakeBroker
 
 
@@ -25,5 +26,8 @@ class EagerBroker(FakeBroker):
 
 def positions(delivery) -> list[tuple[int, int, int]]:
     """Partition, position and redelivery count of what was delivered."""
-    return [(held.partition, position, held.redelivery_count) for held in delivery.ranges
-            for position in range(held.first, held.last + 1)]
+    return [
+        (held.partition, position, held.redelivery_count)
+        for held in delivery.ranges
+        for position in range(held.first, held.last + 1)
+    ]

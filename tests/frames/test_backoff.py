@@ -1,5 +1,6 @@
 """A function that raises: told in the log, by exception() and last_progress, called again after growing pauses; nothing
 is lost meanwhile."""
+
 import logging
 import threading
 
@@ -29,12 +30,14 @@ class Flaky:
 @pytest.fixture
 def publish(eager):
     """Publish so many messages to "t"."""
+
     def publish(count: int) -> None:
         client = pulsar.Client(f"delta:{eager.layout.root}")
         producer = client.create_producer("t")
         for number in range(count):
             producer.send(str(number).encode())
         client.close()
+
     return publish
 
 
@@ -43,11 +46,16 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, 
     caplog.set_level(logging.INFO, LOGGER)
     publish(3)
     clock, function = Seconds(), Flaky()
-    with consume(None, eager.layout.root, "t", "s", function, clock=clock,
-                 subscription_type=subscription_type) as consumption:
+    with consume(
+        None, eager.layout.root, "t", "s", function, clock=clock, subscription_type=subscription_type
+    ) as consumption:
         for number, pause in enumerate([1, 2, 4, 8, 16, 32, 60, 60]):
-            eventually(lambda: (len(function.calls) == number + 1
-                                and (consumption.last_progress or {}).get("failures") == number + 1))
+            eventually(
+                lambda: (
+                    len(function.calls) == number + 1
+                    and (consumption.last_progress or {}).get("failures") == number + 1
+                )
+            )
             assert (consumption.last_progress["pause_seconds"], consumption.last_progress["error"]) == (
                 pause,
                 "RuntimeError('the database is gone')",
@@ -71,7 +79,9 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(eager, 
     told = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(told) == 10
     assert {(type(record.exc_info[1]), str(record.exc_info[1])) for record in told} == {
-        (RuntimeError, "the database is gone"), (ValueError, "another one")}
+        (RuntimeError, "the database is gone"),
+        (ValueError, "another one"),
+    }
     assert "the function raised, 3 messages" in told[8].getMessage() and "called again in 60 s" in told[8].getMessage()
 
 
@@ -96,8 +106,14 @@ def test_what_ends_the_function_by_force_is_an_error_like_others(eager, publish)
         function.error = None
         clock.advance(1)
         eventually(lambda: consumption.last_progress["error"] is None)
-        assert consumption.totals == {"deliveries": 2, "messages": 2, "acknowledged": 1, "given_back": 1, "put_off": 0,
-                                      "failures": 1}
+        assert consumption.totals == {
+            "deliveries": 2,
+            "messages": 2,
+            "acknowledged": 1,
+            "given_back": 1,
+            "put_off": 0,
+            "failures": 1,
+        }
 
 
 def test_a_line_a_minute_says_what_was_done(eager, publish, caplog):

@@ -1,4 +1,5 @@
 """Topics and broker tables under names of a catalog."""
+
 import pytest
 from chispa import assert_df_equality
 
@@ -29,7 +30,10 @@ def test_registering_again_follows_the_root(spark, root, layout):
     delete_topic(layout, "x/y/old")
     create_topic(layout, "x/y/new")
     registered = register(spark, layout, prefix="again_")
-    assert [name for name in registered if "x_ns_y" in name] == [topic_table("x/y/kept", prefix="again_"), topic_table("x/y/new", prefix="again_")]
+    assert [name for name in registered if "x_ns_y" in name] == [
+        topic_table("x/y/kept", prefix="again_"),
+        topic_table("x/y/new", prefix="again_"),
+    ]
     tables = spark.sql("show tables in again_x_ns_y").select("tableName")
     assert_df_equality(tables, spark.createDataFrame([("kept",), ("new",)], tables.schema), ignore_row_order=True)
 

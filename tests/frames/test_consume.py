@@ -1,4 +1,6 @@
-"""Consuming subscriptions as frames, with a broker in the same session. Topics differ from test to test; the root and the broker are shared."""
+"""Consuming subscriptions as frames, with a broker in the same session. Topics differ from test to test; the root and
+the broker are shared."""
+
 import threading
 import time
 
@@ -49,7 +51,11 @@ class Collected:
 
     def __call__(self, messages, delivery):
         self.deliveries.append(delivery)
-        self.tables.append(messages.withColumn("payload", F.col("payload").cast("string")).select("payload", "redelivery_count").toArrow())
+        self.tables.append(
+            messages.withColumn("payload", F.col("payload").cast("string"))
+            .select("payload", "redelivery_count")
+            .toArrow()
+        )
         self.arrived.set()
         return self.then(messages, delivery)
 
@@ -57,11 +63,18 @@ class Collected:
         """Exactly these (number of the message, redelivery count), each once."""
         got = spark.createDataFrame(pa.concat_tables(self.tables))
         rows = [(str(number), count) for number, count in expected]
-        assert_df_equality(got, spark.createDataFrame(rows, "payload string, redelivery_count int"), ignore_row_order=True, ignore_nullable=True)
+        assert_df_equality(
+            got,
+            spark.createDataFrame(rows, "payload string, redelivery_count int"),
+            ignore_row_order=True,
+            ignore_nullable=True,
+        )
 
 
 def run_to_end(spark, served, topic, subscription, function, **options):
-    with consume(spark, served, topic, subscription, function, available_now=True, **{**EARLIEST, **options}) as consumption:
+    with consume(
+        spark, served, topic, subscription, function, available_now=True, **{**EARLIEST, **options}
+    ) as consumption:
         assert consumption.await_termination(WAIT)
     return consumption
 
@@ -80,7 +93,9 @@ def test_a_run_gets_everything_once_and_the_next_one_nothing(spark, served, topi
 def test_rows_given_back_come_again_in_the_next_run(spark, served, topic):
     def odd_ones_back(messages, delivery):
         is_odd = F.col("payload").cast("string").cast("int") % 2 == 1
-        return messages.select("partition", "position", F.when(is_odd, "negative_acknowledge").otherwise("acknowledge").alias("outcome"))
+        return messages.select(
+            "partition", "position", F.when(is_odd, "negative_acknowledge").otherwise("acknowledge").alias("outcome")
+        )
 
     first, second = Collected(odd_ones_back), Collected()
     consumption = run_to_end(spark, served, topic, "s", first, subscription_type="Shared")
@@ -93,7 +108,9 @@ def test_rows_given_back_come_again_in_the_next_run(spark, served, topic):
 def test_messages_put_off_come_from_the_retry_topic_and_end_as_dead_letters(spark, served, topic):
     def every_tenth_later(messages, delivery):
         is_tenth = F.col("payload").cast("string").cast("int") % 10 == 0
-        return messages.select("partition", "position", F.when(is_tenth, "reconsume_later").otherwise("acknowledge").alias("outcome"))
+        return messages.select(
+            "partition", "position", F.when(is_tenth, "reconsume_later").otherwise("acknowledge").alias("outcome")
+        )
 
     options = {"subscription_type": "Shared", "retry_enable": True, "dead_letter_policy": ConsumerDeadLetterPolicy(1)}
     first, again, last = Collected(every_tenth_later), Collected(every_tenth_later), Collected()
@@ -110,15 +127,19 @@ def test_messages_put_off_come_from_the_retry_topic_and_end_as_dead_letters(spar
     letters = dead_letters(spark, served, topic, subscription="s")
     found = letters.select(F.col("payload").cast("string").alias("payload"), "cause", "attempts")
     expected = [(str(number), "max_reconsume_times", 2) for number in range(0, 100, 10)]
-    assert_df_equality(found, spark.createDataFrame(expected, found.schema), ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        found, spark.createDataFrame(expected, found.schema), ignore_row_order=True, ignore_nullable=True
+    )
 
 
 def test_putting_off_without_a_retry_topic_gives_back_and_says_so(spark, served, topic):
     def later(messages, delivery):
         return messages.selectExpr("partition", "position", "'reconsume_later' outcome")
 
-    with (consume(spark, served, topic, "s", later, available_now=True, **EARLIEST) as consumption,
-          pytest.raises(InvalidConfiguration, match="retry_enable=True")):
+    with (
+        consume(spark, served, topic, "s", later, available_now=True, **EARLIEST) as consumption,
+        pytest.raises(InvalidConfiguration, match="retry_enable=True"),
+    ):
         consumption.await_termination(WAIT)
 
 
@@ -134,7 +155,10 @@ def test_an_error_gives_back_and_is_raised_at_the_end(spark, served, topic):
     def fail(messages, delivery):
         raise ValueError("no")
 
-    with consume(spark, served, topic, "s", fail, available_now=True, **EARLIEST) as consumption, pytest.raises(ValueError, match="no"):
+    with (
+        consume(spark, served, topic, "s", fail, available_now=True, **EARLIEST) as consumption,
+        pytest.raises(ValueError, match="no"),
+    ):
         consumption.await_termination(WAIT)
     assert not consumption.is_active
     again = Collected()
@@ -176,7 +200,10 @@ def test_on_error_stop_ends_at_the_first_error(spark, served, topic):
         calls.append(delivery)
         raise KeyError("first")
 
-    with consume(spark, served, topic, "s", fail, on_error="stop", max_messages=10, **EARLIEST) as consumption, pytest.raises(KeyError, match="first"):
+    with (
+        consume(spark, served, topic, "s", fail, on_error="stop", max_messages=10, **EARLIEST) as consumption,
+        pytest.raises(KeyError, match="first"),
+    ):
         consumption.await_termination(WAIT)
     assert len(calls) == 1
 
@@ -190,25 +217,44 @@ def test_into_delta_each_message_once(spark, served, topic, tmp_path):
 
     def write_and_crash(sink):
         """The worst moment: the delivery is in the table and its acknowledgement was never sent."""
+
         def function(messages, delivery):
             sink(messages, delivery)
             raise Crash
+
         function.is_exactly_once, function.open = True, sink.open
         return function
 
-    with consume(spark, served, topic, "s", write_and_crash(to_delta(tmp_path / "sink", transform=payloads)), max_messages=40, **EARLIEST) as consumption:
+    with consume(
+        spark,
+        served,
+        topic,
+        "s",
+        write_and_crash(to_delta(tmp_path / "sink", transform=payloads)),
+        max_messages=40,
+        **EARLIEST,
+    ) as consumption:
         with pytest.raises(Crash):
             consumption.await_termination(WAIT)
     assert 0 < spark.read.format("delta").load(str(tmp_path / "sink")).count() < 100
     run_to_end(spark, served, topic, "s", to_delta(tmp_path / "sink", transform=payloads), max_messages=40)
     written = spark.read.format("delta").load(str(tmp_path / "sink")).select("payload")
-    assert_df_equality(written, spark.createDataFrame([(str(number),) for number in range(100)], written.schema), ignore_row_order=True)
+    assert_df_equality(
+        written, spark.createDataFrame([(str(number),) for number in range(100)], written.schema), ignore_row_order=True
+    )
 
 
-@pytest.mark.parametrize(("options", "error"), [
-    ({"subscription_type": "Sole"}, InvalidConfiguration), ({"initial_position": "Middle"}, InvalidConfiguration),
-    ({"on_error": "ignore"}, InvalidConfiguration), ({"max_messages": 0}, InvalidConfiguration),
-    ({"subscription": "a/b"}, InvalidTopicName), ({"topic": "none", "create": False}, TopicNotFound)])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"subscription_type": "Sole"}, InvalidConfiguration),
+        ({"initial_position": "Middle"}, InvalidConfiguration),
+        ({"on_error": "ignore"}, InvalidConfiguration),
+        ({"max_messages": 0}, InvalidConfiguration),
+        ({"subscription": "a/b"}, InvalidTopicName),
+        ({"topic": "none", "create": False}, TopicNotFound),
+    ],
+)
 def test_bad_options_are_named(spark, root, options, error):
     with pytest.raises(error):
         consume(spark, root, **{"topic": "t", "subscription": "s", "function": print, **options})

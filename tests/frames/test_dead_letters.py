@@ -1,11 +1,20 @@
-"""Dead letters looked into and sent back, over hand-made dead letter topics: which, where to, how often, and what a crash anywhere leaves."""
+"""Dead letters looked into and sent back, over hand-made dead letter topics: which, where to, how often, and what a
+crash anywhere leaves."""
+
 from datetime import timedelta
 
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, OperationNotSupported, Timeout, TopicNotFound
+from pulsar_spark.errors import (
+    InvalidConfiguration,
+    InvalidMessage,
+    InvalidTopicName,
+    OperationNotSupported,
+    Timeout,
+    TopicNotFound,
+)
 from pulsar_spark.frames import reprocess
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
@@ -21,16 +30,20 @@ from tests.letters import EVENT, LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION,
 @pytest.fixture
 def write(layout):
     """Write *count* letters from number *first* on in one commit."""
+
     def write(count, *, first=0, **more):
         write_letters(layout, range(first, first + count), **more)
+
     return write
 
 
 @pytest.fixture
 def again(spark, root):
     """Run a job on the letters, job "j" to their origin unless named."""
+
     def run(topic=LETTERS, job_id="j", to="origin", **options):
         return reprocess_dead_letters(spark, root, topic, job_id=job_id, to=to, **options)
+
     return run
 
 
@@ -43,23 +56,56 @@ def sent(spark, layout, topic=TOPIC):
 def assert_sent(spark, layout, *numbers, topic=TOPIC, partitions=2, replays="1"):
     found = sent(spark, layout, topic)
     expected = [(str(number), number % 2 if partitions else -1, replays) for number in numbers]
-    assert_df_equality(found, spark.createDataFrame(expected, found.schema), ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        found, spark.createDataFrame(expected, found.schema), ignore_row_order=True, ignore_nullable=True
+    )
 
 
 def test_a_letter_says_what_it_is_and_who_sent_it_back(spark, root, write, again):
     write(2)
     write(1, first=2)
     again(limit=1)
-    letters = dead_letters(spark, root, "orders", subscription=SUBSCRIPTION).drop("properties").withColumn("payload", F.col("payload").cast("string"))
-    expected = spark.createDataFrame([
-        (f"({ledger},{entry},-1,-1)", -1, number, TOPIC, f"(7,{number},{number % 2},-1)", SUBSCRIPTION, (REDELIVERED, RECONSUMED)[number % 2], number, 0,
-         WRITTEN + timedelta(minutes=number), EVENT, f"k{number % 3}", "o", str(number), "j" if number == 0 else None)
-        for number, (ledger, entry) in enumerate([(1, 0), (1, 1), (2, 0)])], letters.schema)
+    letters = (
+        dead_letters(spark, root, "orders", subscription=SUBSCRIPTION)
+        .drop("properties")
+        .withColumn("payload", F.col("payload").cast("string"))
+    )
+    expected = spark.createDataFrame(
+        [
+            (
+                f"({ledger},{entry},-1,-1)",
+                -1,
+                number,
+                TOPIC,
+                f"(7,{number},{number % 2},-1)",
+                SUBSCRIPTION,
+                (REDELIVERED, RECONSUMED)[number % 2],
+                number,
+                0,
+                WRITTEN + timedelta(minutes=number),
+                EVENT,
+                f"k{number % 3}",
+                "o",
+                str(number),
+                "j" if number == 0 else None,
+            )
+            for number, (ledger, entry) in enumerate([(1, 0), (1, 1), (2, 0)])
+        ],
+        letters.schema,
+    )
     assert_df_equality(letters, expected, ignore_row_order=True, ignore_nullable=True)
     counts = count_by_cause(spark, root, LETTERS)
-    assert_df_equality(counts, spark.createDataFrame([
-        (REDELIVERED, 2, 1, WRITTEN, WRITTEN + timedelta(minutes=2)), (RECONSUMED, 1, 0, *[WRITTEN + timedelta(minutes=1)] * 2)], counts.schema),
-        ignore_nullable=True)
+    assert_df_equality(
+        counts,
+        spark.createDataFrame(
+            [
+                (REDELIVERED, 2, 1, WRITTEN, WRITTEN + timedelta(minutes=2)),
+                (RECONSUMED, 1, 0, *[WRITTEN + timedelta(minutes=1)] * 2),
+            ],
+            counts.schema,
+        ),
+        ignore_nullable=True,
+    )
 
 
 def test_to_the_origin_with_everything_but_the_bookkeeping(spark, root, layout, write, again):
@@ -67,23 +113,49 @@ def test_to_the_origin_with_everything_but_the_bookkeeping(spark, root, layout, 
     done = again()
     assert (done.matched, done.selected, done.sent, done.dropped_by_fix, done.left_by_guard) == (4, 4, 4, 0, 0)
     assert done.causes[RECONSUMED]["sent"] == 2
-    rows = spark.read.format("delta").load(str(read_topic(layout, TOPIC).path)).filter("sequence_id = 3").select(
-        F.col("payload").cast("string").alias("payload"), "partition", "partition_key", "ordering_key", "event_time", "producer_name",
-        F.to_json(F.map_from_entries(F.array_sort(F.map_entries("properties")))).alias("properties"))
-    properties = ('{"DEAD_LETTER_REPLAYS":"1","ORIGIN_MESSAGE_ID":"(7,3,1,-1)","ORIGIN_MESSAGE_IDY_TIME":"(7,3,1,-1)",'
-                  f'"REAL_SUBSCRIPTION":"{SUBSCRIPTION}","REAL_TOPIC":"{TOPIC}","colour":"red"}}')
+    rows = (
+        spark.read.format("delta")
+        .load(str(read_topic(layout, TOPIC).path))
+        .filter("sequence_id = 3")
+        .select(
+            F.col("payload").cast("string").alias("payload"),
+            "partition",
+            "partition_key",
+            "ordering_key",
+            "event_time",
+            "producer_name",
+            F.to_json(F.map_from_entries(F.array_sort(F.map_entries("properties")))).alias("properties"),
+        )
+    )
+    properties = (
+        '{"DEAD_LETTER_REPLAYS":"1","ORIGIN_MESSAGE_ID":"(7,3,1,-1)","ORIGIN_MESSAGE_IDY_TIME":"(7,3,1,-1)",'
+        f'"REAL_SUBSCRIPTION":"{SUBSCRIPTION}","REAL_TOPIC":"{TOPIC}","colour":"red"}}'
+    )
     expected = spark.createDataFrame([("3", 1, "k0", "o", EVENT, "reprocess-j", properties)], rows.schema)
     assert_df_equality(rows, expected, ignore_nullable=True)
     assert_sent(spark, layout, 0, 1, 2, 3)
     evidence = sent_letters(spark, root).select("job_id", "topic", "message_id", "destination", "replays", "number")
-    assert_df_equality(evidence, spark.createDataFrame([("j", LETTERS, f"(1,{number},-1,-1)", TOPIC, 1, number) for number in range(4)], evidence.schema),
-                       ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        evidence,
+        spark.createDataFrame(
+            [("j", LETTERS, f"(1,{number},-1,-1)", TOPIC, 1, number) for number in range(4)], evidence.schema
+        ),
+        ignore_row_order=True,
+        ignore_nullable=True,
+    )
 
 
 def test_conditions_name_letters_and_another_job_takes_the_rest(spark, layout, write, again):
     write(12)
     minutes = [WRITTEN + timedelta(minutes=number) for number in range(13)]
-    tried = again(dry_run=True, where="cause = 'max_redeliver_count'", since=minutes[2], until=minutes[9], keys=["k0", "k2"], limit=2)
+    tried = again(
+        dry_run=True,
+        where="cause = 'max_redeliver_count'",
+        since=minutes[2],
+        until=minutes[9],
+        keys=["k0", "k2"],
+        limit=2,
+    )
     assert (tried.is_dry_run, tried.matched, tried.selected, tried.sent) == (True, 2, 2, 0)
     assert not Reprocessing(layout).exists()
     done = again(where="cause = 'max_redeliver_count'", since=minutes[2], until=minutes[9], keys=["k0", "k2"], limit=2)
@@ -95,7 +167,9 @@ def test_conditions_name_letters_and_another_job_takes_the_rest(spark, layout, w
 
 
 @pytest.mark.parametrize("place", ["after the selection", "after the first publish", "after the first chunk"])
-def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(spark, layout, write, again, monkeypatch, place):
+def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(
+    spark, layout, write, again, monkeypatch, place
+):
     class Crash(Exception):
         pass
 
@@ -114,7 +188,10 @@ def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(spark, l
         with pytest.raises(Crash):
             again(chunk_letters=3)
     write(2, first=5)
-    done = again(chunk_letters=1, fix=None if place != "after the first publish" else lambda letters: letters.filter("position <> 0"))
+    done = again(
+        chunk_letters=1,
+        fix=None if place != "after the first publish" else lambda letters: letters.filter("position <> 0"),
+    )
     assert (done.selected, done.sent) == (5, 5)
     assert again().sent == 5
     assert_sent(spark, layout, 0, 1, 2, 3, 4)
@@ -122,23 +199,37 @@ def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(spark, l
 
 def test_a_fix_repairs_and_what_it_drops_stays_for_the_next_job(spark, layout, write, again):
     def fix(letters):
-        return letters.filter("position <> 1").withColumn("payload", F.concat(F.lit("9"), F.col("payload").cast("string"))).withColumn(
-            "properties", F.create_map(F.lit("DEAD_LETTER_REPLAYS"), F.lit("0")))
+        return (
+            letters.filter("position <> 1")
+            .withColumn("payload", F.concat(F.lit("9"), F.col("payload").cast("string")))
+            .withColumn("properties", F.create_map(F.lit("DEAD_LETTER_REPLAYS"), F.lit("0")))
+        )
 
     write(3)
     tried = again(dry_run=True, fix=fix)
     done = again(fix=fix)
     assert (done.sent, done.dropped_by_fix, tried.dropped_by_fix) == (2, 1, 1)
     found = sent(spark, layout).select("payload", "replays")
-    assert_df_equality(found, spark.createDataFrame([("90", "1"), ("92", "1")], found.schema), ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        found,
+        spark.createDataFrame([("90", "1"), ("92", "1")], found.schema),
+        ignore_row_order=True,
+        ignore_nullable=True,
+    )
     rest = again(job_id="rest", to="topic:repaired")
     assert (rest.sent, rest.taken_before) == (1, 2)
     assert_sent(spark, layout, 1, topic="repaired", partitions=0)
 
 
-@pytest.mark.parametrize(("fix", "says"), [
-    (lambda letters: letters.unionByName(letters), "twice"), (lambda letters: letters.withColumn("message_id", F.lit("(1,9,-1,-1)")), "none of those"),
-    (lambda letters: letters.drop("ordering_key"), "ordering_key"), (lambda letters: None, "NoneType")])
+@pytest.mark.parametrize(
+    ("fix", "says"),
+    [
+        (lambda letters: letters.unionByName(letters), "twice"),
+        (lambda letters: letters.withColumn("message_id", F.lit("(1,9,-1,-1)")), "none of those"),
+        (lambda letters: letters.drop("ordering_key"), "ordering_key"),
+        (lambda letters: None, "NoneType"),
+    ],
+)
 def test_a_fix_that_loses_track_of_letters_sends_nothing(spark, layout, write, again, fix, says):
     write(2)
     with pytest.raises(InvalidMessage, match=says):
@@ -160,10 +251,19 @@ def test_to_one_subscription_only_through_its_retry_letter_topic(spark, layout, 
     with pytest.raises(Timeout, match="no broker"):
         again(to="subscription", timeout=0.2)
     retry = read_topic(layout, f"{TOPIC}-{SUBSCRIPTION}-RETRY")
-    [request] = dataset_of(layout.broker_table("requests")).to_table(columns=["kind", "topic", "subscription"]).to_pylist()
+    [request] = (
+        dataset_of(layout.broker_table("requests")).to_table(columns=["kind", "topic", "subscription"]).to_pylist()
+    )
     assert request == {"kind": "create_subscription", "topic": str(retry.name), "subscription": SUBSCRIPTION}
     assert_sent(spark, layout, topic=str(retry.name), partitions=0)
-    cursor = {"kind": "cursor", "topic": str(retry.name), "topic_id": retry.topic_id, "partition": -1, "subscription": SUBSCRIPTION, "mark_delete_position": -1}
+    cursor = {
+        "kind": "cursor",
+        "topic": str(retry.name),
+        "topic_id": retry.topic_id,
+        "partition": -1,
+        "subscription": SUBSCRIPTION,
+        "mark_delete_position": -1,
+    }
     AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(1, [{"kind": "round"}, cursor], []))
     assert again(to="subscription").sent == 2
     assert_sent(spark, layout, 0, 1, topic=str(retry.name), partitions=0)
@@ -187,11 +287,19 @@ def test_a_job_keeps_its_conditions(spark, write, again):
         again("other-DLQ", where="position = 0")
 
 
-@pytest.mark.parametrize(("options", "error", "says"), [
-    ({"topic": "none"}, TopicNotFound, "none"), ({"to": "nowhere"}, InvalidConfiguration, "'nowhere'"),
-    ({"where": "colour ="}, InvalidConfiguration, "colour"), ({"where": "shape = 1"}, InvalidConfiguration, "shape"),
-    ({"rate": 0}, InvalidConfiguration, "rate"), ({"max_replays": 0}, InvalidConfiguration, "max_replays"),
-    ({"job_id": "a b"}, InvalidTopicName, "job id"), ({"hashing_scheme": "MD5"}, InvalidConfiguration, "MD5")])
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"topic": "none"}, TopicNotFound, "none"),
+        ({"to": "nowhere"}, InvalidConfiguration, "'nowhere'"),
+        ({"where": "colour ="}, InvalidConfiguration, "colour"),
+        ({"where": "shape = 1"}, InvalidConfiguration, "shape"),
+        ({"rate": 0}, InvalidConfiguration, "rate"),
+        ({"max_replays": 0}, InvalidConfiguration, "max_replays"),
+        ({"job_id": "a b"}, InvalidTopicName, "job id"),
+        ({"hashing_scheme": "MD5"}, InvalidConfiguration, "MD5"),
+    ],
+)
 def test_bad_options_are_named(layout, write, again, options, error, says):
     write(1)
     with pytest.raises(error, match=says):
@@ -199,8 +307,9 @@ def test_bad_options_are_named(layout, write, again, options, error, says):
     assert Reprocessing(layout).read_claims("j") == []
 
 
-NOTHING = dict.fromkeys(("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before",
-                         "without_origin"), 0)
+NOTHING = dict.fromkeys(
+    ("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"), 0
+)
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
@@ -208,9 +317,16 @@ def test_a_nightly_run_before_anything_died_has_nothing_to_do(spark, root, layou
     """No dead letter topic yet, named by topic and subscription, by itself, and by a policy; then one without a
     letter."""
     create_topic(layout, TOPIC, 2)
-    policy = {"kind": "cursor", "topic": TOPIC, "topic_id": "t", "partition": 0, "subscription": "s",
-              "mark_delete_position": -1, "read_position": 0,
-              "properties": [("max_redeliver_count", "3"), ("dead_letter_topic", "graveyard")]}
+    policy = {
+        "kind": "cursor",
+        "topic": TOPIC,
+        "topic_id": "t",
+        "partition": 0,
+        "subscription": "s",
+        "mark_delete_position": -1,
+        "read_position": 0,
+        "properties": [("max_redeliver_count", "3"), ("dead_letter_topic", "graveyard")],
+    }
     AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(1, [policy, {"kind": "round"}], []))
     for where in ({"topic": "orders", "subscription": SUBSCRIPTION}, {"topic": LETTERS}, {"topic": "graveyard"}):
         report = reprocess_dead_letters(spark, root, job_id="nightly", dry_run=is_dry_run, **where)._asdict()
@@ -219,21 +335,24 @@ def test_a_nightly_run_before_anything_died_has_nothing_to_do(spark, root, layou
         assert count_by_cause(spark, root, **where).collect() == []
     assert not Reprocessing(layout).exists()
     create_topic(layout, LETTERS)
-    report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly",
-                                    dry_run=is_dry_run)._asdict()
+    report = reprocess_dead_letters(
+        spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly", dry_run=is_dry_run
+    )._asdict()
     assert report.items() >= NOTHING.items()
 
 
-@pytest.mark.parametrize("where",
-                         [{"topic": "nothing", "subscription": "s"}, {"topic": "nothing-s-DLQ"}, {"topic": "orders"}])
+@pytest.mark.parametrize(
+    "where", [{"topic": "nothing", "subscription": "s"}, {"topic": "nothing-s-DLQ"}, {"topic": "orders"}]
+)
 def test_a_topic_that_is_not_there_is_named_all_the_same(spark, root, where):
     with pytest.raises(TopicNotFound, match=where["topic"]):
         reprocess_dead_letters(spark, root, job_id="nightly", **where)
 
 
 def test_letters_go_to_the_subscription_they_died_on_unless_told_otherwise(spark, root, write, caplog, monkeypatch):
-    monkeypatch.setattr(reprocess, "prepare_retry_topic", lambda layout, name, subscription,
-                        timeout: create_topic(layout, name))
+    monkeypatch.setattr(
+        reprocess, "prepare_retry_topic", lambda layout, name, subscription, timeout: create_topic(layout, name)
+    )
     write(2)
     report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly")
     retry = f"{TOPIC}-{SUBSCRIPTION}-RETRY"

@@ -1,4 +1,5 @@
 """What a function's answer means for the ranges of a delivery."""
+
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
@@ -20,29 +21,64 @@ def test_no_frame_acknowledges_everything():
 
 def test_rows_decide_and_the_rest_is_acknowledged(spark):
     back = "negative_acknowledge"
-    result = outcomes(spark, (0, 12, None, back), (0, 13, None, back), (0, 19, None, back), (0, 15, None, "acknowledge"), (1, 2, 1, back), (1, 2, 3, back))
+    result = outcomes(
+        spark,
+        (0, 12, None, back),
+        (0, 13, None, back),
+        (0, 19, None, back),
+        (0, 15, None, "acknowledge"),
+        (1, 2, 1, back),
+        (1, 2, 3, back),
+    )
     assert answer(DELIVERY, result) == Answer(
-        [Acknowledged(0, 10, 11), Acknowledged(0, 14, 18), Acknowledged(1, 0, 1), Acknowledged(1, 3, 4), Acknowledged(1, 2, 2, (0b1010,))],
-        [SINGLES._replace(first=12, last=13), SINGLES._replace(first=19, last=19), BATCHES._replace(first=2, last=2)])
+        [
+            Acknowledged(0, 10, 11),
+            Acknowledged(0, 14, 18),
+            Acknowledged(1, 0, 1),
+            Acknowledged(1, 3, 4),
+            Acknowledged(1, 2, 2, (0b1010,)),
+        ],
+        [SINGLES._replace(first=12, last=13), SINGLES._replace(first=19, last=19), BATCHES._replace(first=2, last=2)],
+    )
 
 
 def test_rows_put_off_are_acknowledged_by_their_own_requests_first(spark):
     """Of a batch the messages named, or all that were delivered; beside what is given back."""
     off, back = "reconsume_later", "negative_acknowledge"
     partly = BATCHES._replace(first=5, last=5, ack_set=(0b0110,))
-    result = outcomes(spark, (0, 13, None, off), (0, 11, None, off), (0, 12, None, back), (1, 2, 1, off), (1, 2, 3, back), (1, 5, None, off)).selectExpr(
-        "*", "if(position = 13, 500, null) delay_ms")
+    result = outcomes(
+        spark,
+        (0, 13, None, off),
+        (0, 11, None, off),
+        (0, 12, None, back),
+        (1, 2, 1, off),
+        (1, 2, 3, back),
+        (1, 5, None, off),
+    ).selectExpr("*", "if(position = 13, 500, null) delay_ms")
     assert answer(DELIVERY._replace(ranges=(SINGLES, BATCHES, partly)), result) == Answer(
-        [Acknowledged(0, 10, 11), Acknowledged(0, 13, 19), Acknowledged(1, 0, 1), Acknowledged(1, 3, 4),
-         Acknowledged(1, 2, 2, (0b1000,)), Acknowledged(1, 5, 5)],
+        [
+            Acknowledged(0, 10, 11),
+            Acknowledged(0, 13, 19),
+            Acknowledged(1, 0, 1),
+            Acknowledged(1, 3, 4),
+            Acknowledged(1, 2, 2, (0b1000,)),
+            Acknowledged(1, 5, 5),
+        ],
         [SINGLES._replace(first=12, last=12), BATCHES._replace(first=2, last=2)],
-        (PutOff(0, 11, None, 0), PutOff(0, 13, None, 500), PutOff(1, 2, 1, 0), PutOff(1, 5, 1, 0), PutOff(1, 5, 2, 0)))
+        (PutOff(0, 11, None, 0), PutOff(0, 13, None, 500), PutOff(1, 2, 1, 0), PutOff(1, 5, 1, 0), PutOff(1, 5, 2, 0)),
+    )
 
 
-@pytest.mark.parametrize(("row", "message"), [
-    ((0, 20, None, "negative_acknowledge"), "not delivered"), ((2, 12, None, "negative_acknowledge"), "not delivered"),
-    ((0, 20, None, "reconsume_later"), "not delivered"),
-    ((0, 12, None, "later"), "'later'"), ((0, 12, None, None), "None")])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((0, 20, None, "negative_acknowledge"), "not delivered"),
+        ((2, 12, None, "negative_acknowledge"), "not delivered"),
+        ((0, 20, None, "reconsume_later"), "not delivered"),
+        ((0, 12, None, "later"), "'later'"),
+        ((0, 12, None, None), "None"),
+    ],
+)
 def test_wrong_outcomes_are_refused(spark, row, message):
     with pytest.raises(InvalidMessage, match=message):
         answer(DELIVERY, outcomes(spark, row))
@@ -54,6 +90,9 @@ def test_a_frame_without_outcomes_is_refused(spark):
 
 
 def test_subtract_takes_out_overlapping_holes():
-    assert [part[1:3] for part in subtract(PositionRange(0, 0, 9), [(5, 5), (4, 6), (9, 30), (-3, 0)])] == [(1, 3), (7, 8)]
+    assert [part[1:3] for part in subtract(PositionRange(0, 0, 9), [(5, 5), (4, 6), (9, 30), (-3, 0)])] == [
+        (1, 3),
+        (7, 8),
+    ]
     assert subtract(PositionRange(0, 3, 4), [(0, 9)]) == []
     assert list(runs([])) == []

@@ -1,4 +1,5 @@
 """Exactly once into Delta, over hand-written rounds: who wrote what, and who may write no more."""
+
 import pytest
 from chispa import assert_df_equality
 
@@ -21,8 +22,19 @@ def commit_round(layout):
         rows = [{"kind": "round", "round": len(rounds)}]
         if mark_delete is not None:
             rows.append({**CURSOR, "kind": "cursor", "round": len(rounds), "mark_delete_position": mark_delete})
-        rows += [{**CURSOR, "kind": "range", "status": "pending", "round": len(rounds), "delivery_round": len(rounds), "consumer_id": consumer, "first": first,
-                  "last": last} for consumer, first, last in deliveries]
+        rows += [
+            {
+                **CURSOR,
+                "kind": "range",
+                "status": "pending",
+                "round": len(rounds),
+                "delivery_round": len(rounds),
+                "consumer_id": consumer,
+                "first": first,
+                "last": last,
+            }
+            for consumer, first, last in deliveries
+        ]
         ledger.append(CURSOR_LEDGER.rows(rows))
         return len(rounds)
 
@@ -32,6 +44,7 @@ def commit_round(layout):
 @pytest.fixture
 def sink_of(layout, tmp_path):
     """A sink as a consumer opened it; all of one table."""
+
     def make():
         sink = to_delta(tmp_path / "sink")
         sink.open(layout, "t-1", "s")
@@ -41,7 +54,9 @@ def sink_of(layout, tmp_path):
 
 
 def deliver(spark, sink, consumer, round_number, first, last):
-    messages = spark.range(first, last + 1, 1, 1).selectExpr("cast(-1 as int) partition", "id as position", f"'{consumer}' as by")
+    messages = spark.range(first, last + 1, 1, 1).selectExpr(
+        "cast(-1 as int) partition", "id as position", f"'{consumer}' as by"
+    )
     sink(messages, Delivery(CURSOR["topic"], "t-1", "s", consumer, round_number, (PositionRange(-1, first, last),)))
 
 

@@ -1,4 +1,5 @@
 """Publishing frames: what the messages table holds afterwards, and that bad input leaves nothing behind."""
+
 import json
 import subprocess
 import sys
@@ -35,15 +36,35 @@ def assert_ids_are_runs(layout, topic):
 
 def test_every_column_arrives(spark, root, layout, clock):
     instant = datetime(2024, 1, 2, 3, tzinfo=timezone.utc)
-    frame = spark.createDataFrame([("k", "o", {"a": "1"}, instant, instant, 7, "p", bytearray(b"\x00\xff"), 3, None)],
-                                  "key string, ordering_key string, properties map<string,string>, event_time timestamp, deliver_at_time timestamp, "
-                                  "sequence_id int, producer_name string, payload binary, shape int, note string")
+    frame = spark.createDataFrame(
+        [("k", "o", {"a": "1"}, instant, instant, 7, "p", bytearray(b"\x00\xff"), 3, None)],
+        "key string, ordering_key string, properties map<string,string>, event_time timestamp, deliver_at_time "
+        "timestamp, "
+        "sequence_id int, producer_name string, payload binary, shape int, note string",
+    )
     done = publish(frame.coalesce(1), root, "t", properties_from=["shape", "note"], publish_id=PUBLISH_ID, clock=clock)
     assert done == Published(PUBLISH_ID, 1, 1)
-    expected = spark.createDataFrame(MESSAGES.rows([{
-        "publish_id": PUBLISH_ID, "entry_id": 0, "batch_size": 1, "partition": -1, "partition_key": "k", "ordering_key": "o", "payload": b"\x00\xff",
-        "properties": {"a": "1", "shape": "3"}, "event_time": instant, "publish_time": clock(), "deliver_at_time": instant, "producer_name": "p",
-        "sequence_id": 7}]))
+    expected = spark.createDataFrame(
+        MESSAGES.rows(
+            [
+                {
+                    "publish_id": PUBLISH_ID,
+                    "entry_id": 0,
+                    "batch_size": 1,
+                    "partition": -1,
+                    "partition_key": "k",
+                    "ordering_key": "o",
+                    "payload": b"\x00\xff",
+                    "properties": {"a": "1", "shape": "3"},
+                    "event_time": instant,
+                    "publish_time": clock(),
+                    "deliver_at_time": instant,
+                    "producer_name": "p",
+                    "sequence_id": 7,
+                }
+            ]
+        )
+    )
     assert_df_equality(read(spark, layout, "t"), expected, ignore_nullable=True)
 
 
@@ -53,21 +74,40 @@ def test_a_key_has_the_partition_every_producer_gives_it(spark, root, layout, sc
     keys = [case["input"]["hashed_text"] for case in vectors if case["input"]["hashed_text"] is not None]
     topic = f"t-{scheme.name}"
     create_topic(layout, topic, 7)
-    publish(spark.createDataFrame([(key,) for key in keys], "key string").withColumn("payload", F.col("key")), root, topic, hashing_scheme=scheme.name)
+    publish(
+        spark.createDataFrame([(key,) for key in keys], "key string").withColumn("payload", F.col("key")),
+        root,
+        topic,
+        hashing_scheme=scheme.name,
+    )
     routed = read(spark, layout, topic).select("partition_key", "partition")
     expected = spark.createDataFrame([(key, partition_for_key(key, 7, scheme)) for key in keys], routed.schema)
     assert_df_equality(routed, expected, ignore_row_order=True)
     of_seven = vectors[0]["input"]["partition_counts"].index(7)
-    golden = {case["input"]["hashed_text"]: case["expected"][scheme.name]["partition_by_count"][of_seven]
-              for case in vectors if scheme.name in case["expected"]}
+    golden = {
+        case["input"]["hashed_text"]: case["expected"][scheme.name]["partition_by_count"][of_seven]
+        for case in vectors
+        if scheme.name in case["expected"]
+    }
     assert all(partition_for_key(key, 7, scheme) == partition for key, partition in golden.items())
 
 
 def test_a_partition_keeps_the_order_of_the_frame(spark, root, layout):
     create_topic(layout, "t", 3)
-    publish(spark.range(0, 300, 1, 2).select(F.col("id").cast("string").alias("payload"), (F.col("id") % 5).cast("string").alias("key")), root, "t")
+    publish(
+        spark.range(0, 300, 1, 2).select(
+            F.col("id").cast("string").alias("payload"), (F.col("id") % 5).cast("string").alias("key")
+        ),
+        root,
+        "t",
+    )
     assert_ids_are_runs(layout, "t")
-    rows = read(spark, layout, "t").orderBy("partition", "entry_id").selectExpr("partition", "cast(payload as string) payload").collect()
+    rows = (
+        read(spark, layout, "t")
+        .orderBy("partition", "entry_id")
+        .selectExpr("partition", "cast(payload as string) payload")
+        .collect()
+    )
     for partition in range(3):
         of_partition = [int(row.payload) for row in rows if row.partition == partition]
         assert of_partition == sorted(of_partition)
@@ -79,7 +119,12 @@ def test_messages_without_keys_go_round(spark, root, layout):
     publish(spark.range(0, 400, 1, 2).selectExpr("cast(id as string) payload"), root, "t")
     assert_ids_are_runs(layout, "t")
     counts = read(spark, layout, "t").groupBy("partition").count()
-    assert_df_equality(counts, spark.createDataFrame([(partition, 100) for partition in range(4)], counts.schema), ignore_row_order=True, ignore_nullable=True)
+    assert_df_equality(
+        counts,
+        spark.createDataFrame([(partition, 100) for partition in range(4)], counts.schema),
+        ignore_row_order=True,
+        ignore_nullable=True,
+    )
 
 
 def test_an_explicit_partition_is_kept(spark, root, layout):
@@ -87,24 +132,29 @@ def test_an_explicit_partition_is_kept(spark, root, layout):
     publish(spark.createDataFrame([("a", 2), ("b", 0), ("c", 2)], "payload string, partition int"), root, "t")
     publish(spark.createDataFrame([("d",)], "payload string"), root, "t-partition-1")
     placed = read(spark, layout, "t").selectExpr("cast(payload as string) payload", "partition")
-    assert_df_equality(placed, spark.createDataFrame([("a", 2), ("b", 0), ("c", 2), ("d", 1)], placed.schema), ignore_row_order=True)
+    assert_df_equality(
+        placed, spark.createDataFrame([("a", 2), ("b", 0), ("c", 2), ("d", 1)], placed.schema), ignore_row_order=True
+    )
 
 
-@pytest.mark.parametrize(("expression", "options", "error", "says"), [
-    (["'x' as body"], {}, InvalidMessage, "no column 'payload'"),
-    (["1 as payload"], {}, InvalidMessage, "not bytes or text"),
-    (["'x' as payload", "1 as colour", "2 as `a``b`"], {}, InvalidMessage, "colour"),
-    (["'x' as payload", "1 as key"], {}, InvalidMessage, "cast it to string"),
-    (["'x' as payload", "'k' as key", "'k' as partition_key"], {}, InvalidMessage, "mean the same"),
-    (["'x' as payload", "9 as event_time"], {}, InvalidMessage, "cast it to timestamp"),
-    (["'x' as payload", "9 as properties"], {}, InvalidMessage, "map<string,string>"),
-    (["'x' as payload"], {"properties_from": ["colour"]}, InvalidMessage, "has not"),
-    (["'x' as payload", "3 as partition"], {}, InvalidMessage, "partition 3"),
-    (["'x' as payload", "-1 as partition"], {}, InvalidMessage, "partition -1"),
-    (["'xyz' as payload"], {"max_message_size": 2}, MessageTooBig, "3 bytes"),
-    (["'x' as payload"], {"hashing_scheme": "MD5"}, InvalidConfiguration, "'MD5'"),
-    (["'x' as payload"], {"app_id": "a"}, InvalidConfiguration, "both or neither"),
-])
+@pytest.mark.parametrize(
+    ("expression", "options", "error", "says"),
+    [
+        (["'x' as body"], {}, InvalidMessage, "no column 'payload'"),
+        (["1 as payload"], {}, InvalidMessage, "not bytes or text"),
+        (["'x' as payload", "1 as colour", "2 as `a``b`"], {}, InvalidMessage, "colour"),
+        (["'x' as payload", "1 as key"], {}, InvalidMessage, "cast it to string"),
+        (["'x' as payload", "'k' as key", "'k' as partition_key"], {}, InvalidMessage, "mean the same"),
+        (["'x' as payload", "9 as event_time"], {}, InvalidMessage, "cast it to timestamp"),
+        (["'x' as payload", "9 as properties"], {}, InvalidMessage, "map<string,string>"),
+        (["'x' as payload"], {"properties_from": ["colour"]}, InvalidMessage, "has not"),
+        (["'x' as payload", "3 as partition"], {}, InvalidMessage, "partition 3"),
+        (["'x' as payload", "-1 as partition"], {}, InvalidMessage, "partition -1"),
+        (["'xyz' as payload"], {"max_message_size": 2}, MessageTooBig, "3 bytes"),
+        (["'x' as payload"], {"hashing_scheme": "MD5"}, InvalidConfiguration, "'MD5'"),
+        (["'x' as payload"], {"app_id": "a"}, InvalidConfiguration, "both or neither"),
+    ],
+)
 def test_bad_input_publishes_nothing(spark, root, layout, expression, options, error, says):
     create_topic(layout, "t", 3)
     with pytest.raises(error, match=says):
@@ -123,7 +173,9 @@ def test_a_missing_topic_or_partition_is_named(spark, root, layout):
 
 def test_a_transaction_is_published_once(spark, root, layout):
     def attempt(payload, version):
-        return publish(spark.createDataFrame([(payload,)], "payload string"), root, "t", app_id="nightly", app_version=version).messages
+        return publish(
+            spark.createDataFrame([(payload,)], "payload string"), root, "t", app_id="nightly", app_version=version
+        ).messages
 
     assert [attempt("first", 1), attempt("again", 1), attempt("next", 2)] == [1, 0, 1]
     payloads = read(spark, layout, "t").selectExpr("cast(payload as string) payload")
@@ -135,7 +187,12 @@ def test_a_stream_restarted_from_its_checkpoint_publishes_nothing_twice(spark, r
 
     def run():
         stream = spark.readStream.schema("payload string").option("maxFilesPerTrigger", 1).json(str(source))
-        query = publish_stream(stream, root, "t").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query = (
+            publish_stream(stream, root, "t")
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
         query.awaitTermination()
 
     source.mkdir()
@@ -147,7 +204,9 @@ def test_a_stream_restarted_from_its_checkpoint_publishes_nothing_twice(spark, r
     (source / "2.json").write_text('{"payload": "c"}\n')
     run()
     payloads = read(spark, layout, "t").selectExpr("cast(payload as string) payload")
-    assert_df_equality(payloads, spark.createDataFrame([("a",), ("b",), ("c",)], payloads.schema), ignore_row_order=True)
+    assert_df_equality(
+        payloads, spark.createDataFrame([("a",), ("b",), ("c",)], payloads.schema), ignore_row_order=True
+    )
 
 
 CLIENT = """
@@ -156,7 +215,8 @@ from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.storage.tables import AppendTable
 table = AppendTable(sys.argv[1])
 for number in range(int(sys.argv[2])):
-    table.append(MESSAGES.rows([dict(publish_id=f"client{number:026d}", entry_id=0, batch_size=1, partition=-1, payload=f"client-{number}".encode())]))
+    row = dict(publish_id=f"client{number:026d}", entry_id=0, batch_size=1, partition=-1, payload=b"client-%d" % number)
+    table.append(MESSAGES.rows([row]))
 """
 
 
@@ -167,8 +227,9 @@ def test_two_processes_publish_at_once_and_lose_nothing(spark, root, layout):
         publish(spark.range(20).selectExpr(f"concat('spark-{number}-', id) as payload"), root, "t")
     assert client.wait(60) == 0
     payloads = read(spark, layout, "t").selectExpr("cast(payload as string) payload")
-    expected = [(f"client-{number}",) for number in range(40)] + [(f"spark-{number}-{row}",) for number in range(5) for row in range(20)]
+    expected = [(f"client-{number}",) for number in range(40)] + [
+        (f"spark-{number}-{row}",) for number in range(5) for row in range(20)
+    ]
     assert_df_equality(payloads, spark.createDataFrame(expected, payloads.schema), ignore_row_order=True)
     assert_ids_are_runs(layout, "t")
     assert TableLog(topic.path).latest() == 45
-

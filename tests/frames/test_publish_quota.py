@@ -1,4 +1,6 @@
-"""Publishing frames to a topic whose backlog is above its quota: refused or held before anything is written, batch and stream alike."""
+"""Publishing frames to a topic whose backlog is above its quota: refused or held before anything is written, batch and
+stream alike."""
+
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -58,7 +60,12 @@ def test_it_is_refused_and_publishes_when_the_backlog_is_gone(engine, messages):
 def test_it_is_held_until_its_send_timeout(engine, messages, clock):
     begun = clock()
     with pytest.raises(ProducerBlockedQuotaExceededError, match="for 30 s"):
-        publish(messages, engine.layout.root, TOPIC, quota=held(engine, clock, lambda seconds: clock.advance(seconds=10 * seconds)))
+        publish(
+            messages,
+            engine.layout.root,
+            TOPIC,
+            quota=held(engine, clock, lambda seconds: clock.advance(seconds=10 * seconds)),
+        )
     assert 30 <= (clock() - begun).total_seconds() < 31
     assert published(engine) == 0
 
@@ -73,7 +80,9 @@ def test_it_is_held_until_the_backlog_is_gone(engine, messages, clock, send_time
         if len(waits) == 3:
             relieve(engine)
 
-    done = publish(messages, engine.layout.root, TOPIC, send_timeout_millis=send_timeout_millis, quota=held(engine, clock, wait))
+    done = publish(
+        messages, engine.layout.root, TOPIC, send_timeout_millis=send_timeout_millis, quota=held(engine, clock, wait)
+    )
     assert (done.messages, len(waits)) == (2, 3)
 
 
@@ -93,7 +102,9 @@ def test_a_stream_that_is_refused_publishes_the_batch_when_it_starts_again(spark
 
     def run():
         stream = spark.readStream.schema("payload string").json(str(source))
-        writer = publish_stream(stream, engine.layout.root, TOPIC).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer = publish_stream(stream, engine.layout.root, TOPIC).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
         writer.trigger(availableNow=True).start().awaitTermination()
 
     engine.round([ON.policy("backlog_quota_policy", "producer_exception")], 0)

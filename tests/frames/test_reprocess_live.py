@@ -1,4 +1,5 @@
 """Dead letters sent back to one subscription while a broker runs: its consumers get them again, nobody else does."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -32,8 +33,15 @@ def client(root, broker):
 
 
 def subscribe(client, name: str, **options) -> pulsar.Consumer:
-    return client.subscribe(TOPIC, name, consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest,
-                            negative_ack_redelivery_delay_ms=100, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1), **options)
+    return client.subscribe(
+        TOPIC,
+        name,
+        consumer_type=pulsar.ConsumerType.Shared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        negative_ack_redelivery_delay_ms=100,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+        **options,
+    )
 
 
 def let_die(consumer: pulsar.Consumer, messages: int) -> None:
@@ -56,14 +64,24 @@ def test_only_the_subscription_they_died_on_gets_them_again(spark, root, client)
     billing.close()
     assert [topic["topic"] for topic in admin.list_topics()] == [TOPIC, letters], "there is no retry letter topic yet"
 
-    done = reprocess_dead_letters(spark, root, TOPIC, subscription="billing", job_id="repair", where="payload <> X'33'", to="subscription")
+    done = reprocess_dead_letters(
+        spark, root, TOPIC, subscription="billing", job_id="repair", where="payload <> X'33'", to="subscription"
+    )
 
     assert (done.matched, done.sent) == (3, 3)
     retrying = subscribe(client, "billing", retry_enable=True)
     again = [retrying.receive(1000 * DEADLINE_SECONDS) for _ in range(3)]
     assert sorted(message.data() for message in again) == [b"0", b"1", b"2"]
-    assert {(message.topic_name(), *(message.properties()[name] for name in ("colour", "REAL_TOPIC", "REAL_SUBSCRIPTION", "DEAD_LETTER_REPLAYS")))
-            for message in again} == {(retry_letter_topic(TOPIC, "billing"), "red", TOPIC, "billing", "1")}
+    assert {
+        (
+            message.topic_name(),
+            *(
+                message.properties()[name]
+                for name in ("colour", "REAL_TOPIC", "REAL_SUBSCRIPTION", "DEAD_LETTER_REPLAYS")
+            ),
+        )
+        for message in again
+    } == {(retry_letter_topic(TOPIC, "billing"), "red", TOPIC, "billing", "1")}
     stats = admin.stats(TOPIC)
     assert stats["msgInCounter"] == 4, "nothing was published to the topic itself"
     assert stats["subscriptions"]["audit"]["msgOutCounter"] == 4

@@ -1,4 +1,5 @@
 """Where letters go and which are left, without Spark."""
+
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
@@ -12,26 +13,52 @@ def letter(position, origin=A, subscription="s", replays=0, cause="c"):
 
 
 def plan(*letters, topic=f"{A}-s-DLQ", to="origin", taken=frozenset(), max_replays=3, limit=None, chunk_letters=2):
-    return plan_letters(letters, taken, topic=topic, to=to, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters)
+    return plan_letters(
+        letters, taken, topic=topic, to=to, max_replays=max_replays, limit=limit, chunk_letters=chunk_letters
+    )
 
 
 def test_chunks_and_numbers_count_per_destination_in_order_of_position():
     found = plan(letter(3), letter(0), letter(2, origin=B), letter(1), letter(4))
     assert [(claim.destination, claim.chunk, claim.number, claim.position) for claim in found.claims] == [
-        (A, 0, 0, 0), (A, 0, 1, 1), (B, 0, 0, 2), (A, 1, 2, 3), (A, 1, 3, 4)]
+        (A, 0, 0, 0),
+        (A, 0, 1, 1),
+        (B, 0, 0, 2),
+        (A, 1, 2, 3),
+        (A, 1, 3, 4),
+    ]
 
 
-@pytest.mark.parametrize(("topic", "origin", "destination"), [
-    (f"{A}-s-DLQ", A, f"{A}-s-RETRY"), (f"{A}-s-DLQ", B, f"{A}-s-RETRY"), (f"{A}-s-DLQ", f"{A}-partition-3", f"{A}-s-RETRY"),
-    ("persistent://x/y/dead", B, f"{B}-s-RETRY"), ("persistent://x/y/dead", f"{B}-partition-3", f"{B}-s-RETRY")])
+@pytest.mark.parametrize(
+    ("topic", "origin", "destination"),
+    [
+        (f"{A}-s-DLQ", A, f"{A}-s-RETRY"),
+        (f"{A}-s-DLQ", B, f"{A}-s-RETRY"),
+        (f"{A}-s-DLQ", f"{A}-partition-3", f"{A}-s-RETRY"),
+        ("persistent://x/y/dead", B, f"{B}-s-RETRY"),
+        ("persistent://x/y/dead", f"{B}-partition-3", f"{B}-s-RETRY"),
+    ],
+)
 def test_the_retry_letter_topic_is_named_like_the_dead_letter_topic_or_after_the_origin(topic, origin, destination):
-    assert [claim.destination for claim in plan(letter(0, origin), topic=topic, to="subscription").claims] == [destination]
+    assert [claim.destination for claim in plan(letter(0, origin), topic=topic, to="subscription").claims] == [
+        destination
+    ]
 
 
 def test_the_reason_why_a_letter_is_left_is_counted_by_cause():
-    found = plan(letter(0), letter(1, replays=3, cause="d"), letter(2, origin=None), letter(3, origin="x/y"), letter(4, replays=2), taken={"(1,0,-1,-1)"})
+    found = plan(
+        letter(0),
+        letter(1, replays=3, cause="d"),
+        letter(2, origin=None),
+        letter(3, origin="x/y"),
+        letter(4, replays=2),
+        taken={"(1,0,-1,-1)"},
+    )
     assert [(claim.position, claim.replays) for claim in found.claims] == [(4, 3)]
-    assert found.left == {"c": {"taken_before": 1, "left_by_guard": 0, "without_origin": 2}, "d": {"taken_before": 0, "left_by_guard": 1, "without_origin": 0}}
+    assert found.left == {
+        "c": {"taken_before": 1, "left_by_guard": 0, "without_origin": 2},
+        "d": {"taken_before": 0, "left_by_guard": 1, "without_origin": 0},
+    }
     assert plan(letter(0, subscription=None), to="subscription").claims == []
     assert len(plan(letter(0, origin=None), to=f"topic:{B}").claims) == 1
 
@@ -41,8 +68,15 @@ def test_what_is_behind_the_limit_is_not_counted():
     assert ([claim.position for claim in found.claims], found.left["c"]["left_by_guard"]) == ([1, 2], 1)
 
 
-@pytest.mark.parametrize(("to", "error"), [
-    ("nowhere", InvalidConfiguration), (None, InvalidConfiguration), ("topic:", InvalidTopicName), ("topic:a b", InvalidTopicName)])
+@pytest.mark.parametrize(
+    ("to", "error"),
+    [
+        ("nowhere", InvalidConfiguration),
+        (None, InvalidConfiguration),
+        ("topic:", InvalidTopicName),
+        ("topic:a b", InvalidTopicName),
+    ],
+)
 def test_other_targets_are_refused(to, error):
     with pytest.raises(error):
         checked_target(to)

@@ -1,4 +1,5 @@
 """A consumer's end and its rerun, as a notebook has them: nothing hangs, nothing is left behind, no error is hidden."""
+
 import logging
 import threading
 
@@ -15,8 +16,9 @@ def nothing(messages, delivery) -> None:
 
 
 def run(broker, name: str | None = None, subscription_type: str = "Exclusive", **options) -> Consumption:
-    return consume(None, broker.layout.root, "t", "s", nothing, consumer_name=name, subscription_type=subscription_type,
-                   **options)
+    return consume(
+        None, broker.layout.root, "t", "s", nothing, consumer_name=name, subscription_type=subscription_type, **options
+    )
 
 
 @pytest.mark.parametrize("subscription_type", ["Exclusive", "Failover", "Shared"])
@@ -42,8 +44,11 @@ def test_without_a_name_the_refusal_says_who_holds_the_subscription(eager):
 
 
 def test_consumers_of_other_subscriptions_and_names_are_left_alone(eager):
-    with run(eager, "a", "Shared") as first, run(eager, "b", "Shared"), consume(
-            None, eager.layout.root, "t", "other", nothing, consumer_name="a") as other:
+    with (
+        run(eager, "a", "Shared") as first,
+        run(eager, "b", "Shared"),
+        consume(None, eager.layout.root, "t", "other", nothing, consumer_name="a") as other,
+    ):
         assert len(active_consumptions()) == 3 and first.is_active and other.is_active
 
 
@@ -62,6 +67,7 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeyp
         release.wait(30)
 
     import pulsar_spark as pulsar
+
     client = pulsar.Client(f"delta:{eager.layout.root}")
     client.create_producer("t").send(b"x")
     client.close()

@@ -1,4 +1,5 @@
 """The session's settings and its errors; all but the last two tests need no JVM."""
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -9,6 +10,7 @@ from pulsar_spark.storage import session
 @pytest.fixture
 def java_of(monkeypatch, tmp_path):
     """Make a Java of some version the only one there is."""
+
     def install(version):
         java = tmp_path / "bin" / "java"
         java.parent.mkdir()
@@ -26,7 +28,10 @@ def test_a_java_that_spark_takes_is_left_as_it_is(java_of, version):
     session._find_java()
 
 
-@pytest.mark.parametrize(("platform", "command"), [("linux", "apt-get install openjdk-17-jre-headless"), ("darwin", "brew install openjdk@17")])
+@pytest.mark.parametrize(
+    ("platform", "command"),
+    [("linux", "apt-get install openjdk-17-jre-headless"), ("darwin", "brew install openjdk@17")],
+)
 def test_without_such_a_java_the_command_is_named(java_of, monkeypatch, platform, command):
     java_of("1.8.0_302")
     monkeypatch.setattr(session.sys, "platform", platform)
@@ -47,7 +52,9 @@ def test_jars_are_resolved_once(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("master", "cores"), [("local[3]", "3"), ("local", "1"), ("local[2,4]", "2"), ("spark://host:7077", None)])
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local[3]", "3"), ("local", "1"), ("local[2,4]", "2"), ("spark://host:7077", None)]
+)
 def test_rounds_have_a_shuffle_partition_per_core(master, cores):
     assert session._round_settings(master).get("spark.sql.shuffle.partitions") == cores
 
@@ -56,7 +63,10 @@ def test_an_active_session_is_used_and_rounds_get_a_sibling(spark):
     assert session.spark_session() is spark
     rounds = session.spark_session(for_rounds=True)
     assert rounds is not spark and rounds.sparkContext is spark.sparkContext
-    assert (rounds.conf.get("spark.sql.adaptive.enabled"), spark.conf.get("spark.sql.adaptive.enabled")) == ("false", "true")
+    assert (rounds.conf.get("spark.sql.adaptive.enabled"), spark.conf.get("spark.sql.adaptive.enabled")) == (
+        "false",
+        "true",
+    )
     with pytest.raises(InvalidConfiguration, match="spark.driver.memory"):
         session.spark_session(settings={"spark.driver.memory": "9g"})
 

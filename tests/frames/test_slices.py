@@ -1,4 +1,5 @@
 """Reading a topic by position: every message of the ranges, with its place, and no other."""
+
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
@@ -29,26 +30,52 @@ def topic(spark, root, layout):
     """Three publishes of 20, 10 and 20 messages to two partitions; each partition has positions 0 to 24."""
     topic = create_topic(layout, "t", 2)
     for first, last in ((0, 20), (20, 30), (30, 50)):
-        publish(spark.range(first, last, 1, 2).select(F.col("id").cast("string").alias("payload"), (F.col("id") % 2).cast("int").alias("partition")), root, "t")
+        publish(
+            spark.range(first, last, 1, 2).select(
+                F.col("id").cast("string").alias("payload"), (F.col("id") % 2).cast("int").alias("partition")
+            ),
+            root,
+            "t",
+        )
     number(layout, topic)
     return topic
 
 
 def expected(spark, *ranges):
     """Message n is at position n // 2 of partition n % 2; publishes are ledgers 1, 2 and 3."""
-    rows = [(str(2 * position + held.partition), held.partition, 1 if position < 10 else 2 if position < 15 else 3, position, held.redelivery_count)
-            for held in ranges for position in range(held.first, held.last + 1)]
-    return spark.createDataFrame(rows, "payload string, partition int, ledger_id long, position long, redelivery_count int")
+    rows = [
+        (
+            str(2 * position + held.partition),
+            held.partition,
+            1 if position < 10 else 2 if position < 15 else 3,
+            position,
+            held.redelivery_count,
+        )
+        for held in ranges
+        for position in range(held.first, held.last + 1)
+    ]
+    return spark.createDataFrame(
+        rows, "payload string, partition int, ledger_id long, position long, redelivery_count int"
+    )
 
 
 def located(read):
-    return read.select(F.col("payload").cast("string").alias("payload"), "partition", "ledger_id", "position", "redelivery_count")
+    return read.select(
+        F.col("payload").cast("string").alias("payload"), "partition", "ledger_id", "position", "redelivery_count"
+    )
 
 
 @pytest.mark.parametrize("max_bounds", [32, 0], ids=["bounds", "join"])
-@pytest.mark.parametrize("ranges", [
-    [PositionRange(0, 3, 3)], [PositionRange(1, 0, 24, 2)], [PositionRange(0, 8, 16), PositionRange(1, 24, 24, 1), PositionRange(0, 20, 21, 5)], []],
-    ids=["one message", "a partition", "several", "none"])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [PositionRange(0, 3, 3)],
+        [PositionRange(1, 0, 24, 2)],
+        [PositionRange(0, 8, 16), PositionRange(1, 24, 24, 1), PositionRange(0, 20, 21, 5)],
+        [],
+    ],
+    ids=["one message", "a partition", "several", "none"],
+)
 def test_ranges_are_read_exactly(spark, layout, topic, monkeypatch, ranges, max_bounds):
     monkeypatch.setattr(slices, "MAX_BOUNDS", max_bounds)
     read = located(read_positions(spark, layout, topic, ranges))
@@ -71,9 +98,26 @@ def test_a_position_without_a_ledger_is_corrupt(spark, layout, topic):
 def test_of_a_batch_only_what_is_unacknowledged(spark, layout, monkeypatch, max_bounds):
     monkeypatch.setattr(slices, "MAX_BOUNDS", max_bounds)
     topic = create_topic(layout, "batches")
-    AppendTable(topic.path).append(MESSAGES.rows([
-        {"publish_id": "p" * 32, "entry_id": entry, "batch_index": index, "batch_size": 70, "partition": -1, "payload": f"{entry}-{index}".encode()}
-        for entry in range(2) for index in range(70)]))
+    AppendTable(topic.path).append(
+        MESSAGES.rows(
+            [
+                {
+                    "publish_id": "p" * 32,
+                    "entry_id": entry,
+                    "batch_index": index,
+                    "batch_size": 70,
+                    "partition": -1,
+                    "payload": f"{entry}-{index}".encode(),
+                }
+                for entry in range(2)
+                for index in range(70)
+            ]
+        )
+    )
     number(layout, topic)
-    read = read_positions(spark, layout, topic, [PositionRange(-1, 1, 1, 1, (0b101, 0b10))]).selectExpr("cast(payload as string) payload", "position")
-    assert_df_equality(read, spark.createDataFrame([("1-0", 1), ("1-2", 1), ("1-65", 1)], read.schema), ignore_row_order=True)
+    read = read_positions(spark, layout, topic, [PositionRange(-1, 1, 1, 1, (0b101, 0b10))]).selectExpr(
+        "cast(payload as string) payload", "position"
+    )
+    assert_df_equality(
+        read, spark.createDataFrame([("1-0", 1), ("1-2", 1), ("1-65", 1)], read.schema), ignore_row_order=True
+    )

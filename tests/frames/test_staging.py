@@ -1,4 +1,6 @@
-"""What Spark writes for a table before its one commit: files, their statistics, and what is left when it does not come to that."""
+"""What Spark writes for a table before its one commit: files, their statistics, and what is left when it does not come
+to that."""
+
 import os
 from datetime import datetime, timezone
 
@@ -19,7 +21,14 @@ from pulsar_spark.storage.upkeep import vacuum
 from pulsar_spark.table_specs import MESSAGES
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
-ROW = {"publish_id": "018f", "entry_id": 0, "batch_size": 1, "partition": -1, "payload": b"x", "publish_time": datetime(2024, 1, 1, tzinfo=timezone.utc)}
+ROW = {
+    "publish_id": "018f",
+    "entry_id": 0,
+    "batch_size": 1,
+    "partition": -1,
+    "payload": b"x",
+    "publish_time": datetime(2024, 1, 1, tzinfo=timezone.utc),
+}
 
 
 def left(topic):
@@ -27,11 +36,19 @@ def left(topic):
 
 
 def test_a_footer_says_what_the_rows_say(spark, tmp_path):
-    columns = {"partition_key": "case when id > 2 then concat('k', id) end", "payload": "cast(repeat('ä', int(id)) as binary)", "entry_id": "id",
-               "sequence_id": "cast(null as bigint)",
-               "batch_size": "cast(id + 1 as int)", "properties": "map('a', string(id))", "event_time": "timestamp_micros(253402300800000000 + id)",
-               "deliver_at_time": "timestamp_micros(-124271193600000000)", "publish_time": "timestamp_micros(1700000000123456 + id)",
-               "producer_name": "concat(repeat('z', 300), id)", "publish_id": "'one'"}
+    columns = {
+        "partition_key": "case when id > 2 then concat('k', id) end",
+        "payload": "cast(repeat('ä', int(id)) as binary)",
+        "entry_id": "id",
+        "sequence_id": "cast(null as bigint)",
+        "batch_size": "cast(id + 1 as int)",
+        "properties": "map('a', string(id))",
+        "event_time": "timestamp_micros(253402300800000000 + id)",
+        "deliver_at_time": "timestamp_micros(-124271193600000000)",
+        "publish_time": "timestamp_micros(1700000000123456 + id)",
+        "producer_name": "concat(repeat('z', 300), id)",
+        "publish_id": "'one'",
+    }
     rows = spark.range(5).selectExpr(*(f"{text} as {name}" for name, text in columns.items()))
     with staged(rows.coalesce(1), tmp_path / "t", ()) as (file,):
         written = pq.read_table(file.source)
@@ -47,7 +64,9 @@ def test_nothing_is_said_of_a_text_too_long_for_a_footer(spark, root, layout):
     topic = read_topic(layout, "t")
     [added] = [file for commit in TableLog(topic.path).commits(0) for file in commit.added]
     assert "partition_key" not in {**added.min_values, **added.null_counts}
-    assert dataset_of(topic.path).to_table(filter=pc.field("partition_key") == key)["partition_key"].to_pylist() == [key]
+    assert dataset_of(topic.path).to_table(filter=pc.field("partition_key") == key)["partition_key"].to_pylist() == [
+        key
+    ]
 
 
 def test_others_append_while_files_are_written(spark, layout, root):
@@ -97,10 +116,18 @@ def test_settings_of_the_session_are_as_before(spark, root):
 
 def test_instants_of_any_year_arrive(spark, root, layout):
     years = [-1000, 1, 1500, 1899, 2262, 12000]
-    frame = spark.range(1).select(F.explode(F.array(*map(F.lit, years))).alias("year")).select(
-        F.lit(b"1").alias("payload"), F.make_timestamp("year", F.lit(1), F.lit(1), F.lit(0), F.lit(0), F.lit(0)).alias("event_time"))
+    frame = (
+        spark.range(1)
+        .select(F.explode(F.array(*map(F.lit, years))).alias("year"))
+        .select(
+            F.lit(b"1").alias("payload"),
+            F.make_timestamp("year", F.lit(1), F.lit(1), F.lit(0), F.lit(0), F.lit(0)).alias("event_time"),
+        )
+    )
     publish(frame, root, "t")
-    found = spark.read.format("delta").load(str(read_topic(layout, "t").path)).select(F.year("event_time").alias("year"))
+    found = (
+        spark.read.format("delta").load(str(read_topic(layout, "t").path)).select(F.year("event_time").alias("year"))
+    )
     assert sorted(row["year"] for row in found.collect()) == years
 
 

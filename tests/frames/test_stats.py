@@ -1,4 +1,6 @@
-"""Stats as a frame: the rows that ``tests/admin/test_activity.py`` holds to hand-written rounds, with the columns they are documented by."""
+"""Stats as a frame: the rows that ``tests/admin/test_activity.py`` holds to hand-written rounds, with the columns they
+are documented by."""
+
 from chispa import assert_df_equality
 
 from pulsar_spark.frames import publish, stats
@@ -11,6 +13,8 @@ def test_stats_of_a_root_are_a_frame(spark, root, clock):
     found = stats(spark, root, clock=clock)
     assert found.columns == [column.name for column in STATS.columns]
     rows = found.select("topic", "partition", "subscription", "messages", "rate_in")
-    expected = spark.createDataFrame([(f"persistent://public/default/{topic}", -1, None, 60, 1.0) for topic in "ab"], rows.schema)
+    expected = spark.createDataFrame(
+        [(f"persistent://public/default/{topic}", -1, None, 60, 1.0) for topic in "ab"], rows.schema
+    )
     assert_df_equality(rows, expected, ignore_row_order=True)
     assert stats(spark, root, "b", clock=clock).count() == 1

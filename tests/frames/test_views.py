@@ -1,4 +1,5 @@
 """The SQL views over hand-written rounds."""
+
 import pytest
 from chispa import assert_df_equality
 
@@ -12,23 +13,47 @@ OTHER = {**T, "subscription": "other"}
 GONE = {**T, "topic": "persistent://public/default/gone", "topic_id": "t-2"}
 
 ROUNDS = {
-    1: [{"kind": "round"}, {**T, "kind": "cursor", "mark_delete_position": -1, "read_position": 10},
-        {**T, "kind": "consumer", "consumer_id": "a", "permits": 5}, {**T, "kind": "consumer", "consumer_id": "b", "permits": 5},
+    1: [
+        {"kind": "round"},
+        {**T, "kind": "cursor", "mark_delete_position": -1, "read_position": 10},
+        {**T, "kind": "consumer", "consumer_id": "a", "permits": 5},
+        {**T, "kind": "consumer", "consumer_id": "b", "permits": 5},
         {**T, "kind": "page", "page": 0},
-        {**T, "kind": "range", "page": 0, "first": 0, "last": 9, "status": "pending", "consumer_id": "a", "delivery_round": 1},
-        {**OTHER, "kind": "cursor", "mark_delete_position": 3}, {**OTHER, "kind": "consumer", "consumer_id": "c"},
-        {**OTHER, "kind": "page", "page": 0}, {**OTHER, "kind": "range", "page": 0, "first": 4, "last": 4, "status": "pending", "consumer_id": "c"},
-        {**GONE, "kind": "cursor", "mark_delete_position": 1}, {**GONE, "kind": "consumer", "consumer_id": "d"}],
+        {
+            **T,
+            "kind": "range",
+            "page": 0,
+            "first": 0,
+            "last": 9,
+            "status": "pending",
+            "consumer_id": "a",
+            "delivery_round": 1,
+        },
+        {**OTHER, "kind": "cursor", "mark_delete_position": 3},
+        {**OTHER, "kind": "consumer", "consumer_id": "c"},
+        {**OTHER, "kind": "page", "page": 0},
+        {**OTHER, "kind": "range", "page": 0, "first": 4, "last": 4, "status": "pending", "consumer_id": "c"},
+        {**GONE, "kind": "cursor", "mark_delete_position": 1},
+        {**GONE, "kind": "consumer", "consumer_id": "d"},
+    ],
     # The page is rewritten, another one added, a consumer leaves.
-    2: [{"kind": "round", "is_snapshot": True}, {**T, "kind": "cursor", "mark_delete_position": 4, "read_position": 8200},
-        {**T, "kind": "page", "page": 0}, {**T, "kind": "range", "page": 0, "first": 5, "last": 6, "status": "acknowledged"},
+    2: [
+        {"kind": "round", "is_snapshot": True},
+        {**T, "kind": "cursor", "mark_delete_position": 4, "read_position": 8200},
+        {**T, "kind": "page", "page": 0},
+        {**T, "kind": "range", "page": 0, "first": 5, "last": 6, "status": "acknowledged"},
         {**T, "kind": "range", "page": 0, "first": 7, "last": 9, "status": "replay", "redelivery_count": 1},
-        {**T, "kind": "page", "page": 8192}, {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
-        {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True}],
+        {**T, "kind": "page", "page": 8192},
+        {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
+        {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True},
+    ],
     # One cursor goes, and is made anew; a topic goes; a page goes.
-    3: [{"kind": "round"}, {**OTHER, "kind": "cursor", "is_removed": True},
+    3: [
+        {"kind": "round"},
+        {**OTHER, "kind": "cursor", "is_removed": True},
         {**GONE, "kind": "topic", "is_removed": True, "subscription": None, "partition": None},
-        {**T, "kind": "page", "page": 8192, "is_removed": True}],
+        {**T, "kind": "page", "page": 8192, "is_removed": True},
+    ],
     4: [{"kind": "round"}, {**OTHER, "kind": "cursor", "mark_delete_position": 0}],
 }
 
@@ -43,13 +68,21 @@ def views(spark, layout):
 
 def test_the_latest_round_wins(spark, views):
     cursors = spark.sql("select subscription, mark_delete_position, round from cursors")
-    assert_df_equality(cursors, spark.createDataFrame([("s", 4, 2), ("other", 0, 4)], cursors.schema), ignore_row_order=True)
+    assert_df_equality(
+        cursors, spark.createDataFrame([("s", 4, 2), ("other", 0, 4)], cursors.schema), ignore_row_order=True
+    )
     pending = spark.sql("select subscription, first, last, status, redelivery_count from pending_acks")
-    assert_df_equality(pending, spark.createDataFrame([("s", 7, 9, "replay", 1)], pending.schema), ignore_row_order=True)
+    assert_df_equality(
+        pending, spark.createDataFrame([("s", 7, 9, "replay", 1)], pending.schema), ignore_row_order=True
+    )
     consumers = spark.sql("select subscription, consumer_id, permits from consumers")
     assert_df_equality(consumers, spark.createDataFrame([("s", "a", 5)], consumers.schema), ignore_row_order=True)
     rounds = spark.sql("select round, is_snapshot from rounds")
-    assert_df_equality(rounds, spark.createDataFrame([(1, None), (2, True), (3, None), (4, None)], rounds.schema), ignore_row_order=True)
+    assert_df_equality(
+        rounds,
+        spark.createDataFrame([(1, None), (2, True), (3, None), (4, None)], rounds.schema),
+        ignore_row_order=True,
+    )
 
 
 def test_views_are_documented_from_the_schema(spark, views):

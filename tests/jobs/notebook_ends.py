@@ -4,6 +4,7 @@ prepared.
 HOW is "falls_off": the last cell ends while a broker and a consumer run; "raises": it raises inside the consumer's
 block; "stops_spark": Spark is stopped before both.
 """
+
 import sys
 import threading
 import time

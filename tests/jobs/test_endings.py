@@ -1,5 +1,6 @@
 """However a notebook's process ends while a broker and a consumer run in it: it ends soon, aborts never, and hides
 nobody's error."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,19 @@ def tracebacks(stderr: str) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.parametrize("how, code", [("falls_off", 0), ("raises", 1), ("stops_spark", 0)])
 def test_the_end_of_a_notebook(tmp_path, how, code):
-    done = subprocess.run([sys.executable, "-m", "tests.jobs.notebook_ends", str(tmp_path / "root"), how], cwd=PROJECT,
-                          capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.jobs.notebook_ends", str(tmp_path / "root"), how],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     assert done.returncode == code, f"{done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-4000:]}"
     assert "Fatal Python error" not in done.stderr
     if how == "raises":
-        assert "KeyError: \"the user's own\"" in done.stderr.splitlines()
+        assert 'KeyError: "the user\'s own"' in done.stderr.splitlines()
         assert len(tracebacks(done.stderr)) == 1
     if how == "falls_off":
         assert tracebacks(done.stderr) == []

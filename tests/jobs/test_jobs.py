@@ -1,4 +1,5 @@
 """The jobs under spark-submit with the settings file: publish files, run a broker, write a subscription to a table."""
+
 import json
 import os
 import signal
@@ -26,17 +27,32 @@ def submitted(job, *arguments):
 
 
 def run(job, *arguments):
-    done = subprocess.run(submitted(job, *arguments), capture_output=True, text=True, timeout=240, check=False, env=ENVIRONMENT,
-                          stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"  # spark-submit sends what Python says on either to its standard output
+    done = subprocess.run(
+        submitted(job, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, (
+        f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    )  # spark-submit sends what Python says on either to its standard output
     return done.stdout
 
 
 @pytest.mark.parametrize("job", sorted(path.stem for path in (PROJECT / "jobs").glob("*.py")))
 def test_a_job_says_how_it_is_used(job):
     """It finds all it imports, then; without a JVM."""
-    said = subprocess.run([sys.executable, str(PROJECT / "jobs" / f"{job}.py"), "--help"], capture_output=True, text=True, timeout=60, check=False,
-                          env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)})
+    said = subprocess.run(
+        [sys.executable, str(PROJECT / "jobs" / f"{job}.py"), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**ENVIRONMENT, "PYTHONPATH": str(PROJECT)},
+    )
     assert said.returncode == 0, said.stderr
     assert "--root" in said.stdout
 
@@ -50,11 +66,33 @@ def rows(tmp_path):
 
 def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
     root, target, log = tmp_path / "root", tmp_path / "target", tmp_path / "broker.log"
-    publish = ("--root", str(root), "--topic", "orders", "--source", str(rows), "--format", "json", "--key", "customer", "--app-id", "orders",
-               "--app-version", "1")
+    publish = (
+        "--root",
+        str(root),
+        "--topic",
+        "orders",
+        "--source",
+        str(rows),
+        "--format",
+        "json",
+        "--key",
+        "customer",
+        "--app-id",
+        "orders",
+        "--app-version",
+        "1",
+    )
     assert "50 messages published to orders" in run("publish", *publish)
-    with log.open("wb") as output, subprocess.Popen(submitted("broker", "--root", str(root)), stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-                                                    env=ENVIRONMENT) as broker:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            submitted("broker", "--root", str(root)),
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            env=ENVIRONMENT,
+        ) as broker,
+    ):
         try:
             assert "0 messages published to orders" in run("publish", *publish)
             lake = ("--root", str(root), "--topic", "orders", "--subscription", "lake", "--target", str(target))
@@ -67,7 +105,9 @@ def test_from_files_through_a_topic_into_a_table(tmp_path, rows):
             code = broker.wait(90)
     assert code in (0, 128 + signal.SIGTERM), log.read_text()[-2000:]
     written = dataset_of(target).to_table(columns=["payload", "partition_key"]).to_pylist()
-    assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [(number, f"c{number % 3}") for number in range(50)]
+    assert sorted((json.loads(row["payload"])["order"], row["partition_key"]) for row in written) == [
+        (number, f"c{number % 3}") for number in range(50)
+    ]
 
 
 def end_a_service(log, *arguments):
@@ -114,8 +154,23 @@ def test_dead_letters_are_sent_back_once_per_job(tmp_path):
     layout = Layout(tmp_path / "root")
     prepare_root(layout)
     write_letters(layout, range(4))
-    arguments = ("--root", str(layout.root), "--topic", "orders", "--subscription", SUBSCRIPTION, "--job-id", "2024-05-02", "--where", "attempts > 0",
-                 "--until", "2024-05-01T00:03:00Z", "--to", "origin", "--json")
+    arguments = (
+        "--root",
+        str(layout.root),
+        "--topic",
+        "orders",
+        "--subscription",
+        SUBSCRIPTION,
+        "--job-id",
+        "2024-05-02",
+        "--where",
+        "attempts > 0",
+        "--until",
+        "2024-05-01T00:03:00Z",
+        "--to",
+        "origin",
+        "--json",
+    )
     for _ in range(2):
         report = json.loads(run("reprocess_dead_letters", *arguments).splitlines()[-1])
         assert (report["matched"], report["sent"]) == (2, 2)

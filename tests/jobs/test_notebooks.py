@@ -1,4 +1,5 @@
 """Each notebook runs from top to bottom, and what it shows is right."""
+
 import runpy
 from pathlib import Path
 
@@ -29,4 +30,7 @@ def test_dead_letters(spark, tmp_path, monkeypatch):
 
 
 def test_every_notebook_is_tested():
-    assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == ["dead_letters.py", "quickstart.py"]
+    assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == [
+        "dead_letters.py",
+        "quickstart.py",
+    ]

@@ -1,4 +1,5 @@
 """The settings file for spark-submit says what the package sets where it starts Spark itself."""
+
 from importlib.metadata import version
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """Ack sets against Pulsar's BitSetRecyclable (golden h2), and the rule for cumulative ones (semantics 3.20)."""
+
 import pytest
 
 from pulsar_spark.protocol import ack_set
@@ -32,14 +33,17 @@ def test_indexes_and_words_are_two_forms_of_one_set():
     assert ack_set.trimmed([1, 0, 0]) == (1,)
 
 
-@pytest.mark.parametrize(("kept", "given", "left"), [
-    ([0, 1, 2, 3], [2, 3], [2, 3]),
-    ([0, 3], [2, 3], [2, 3]),
-    ([3], [2, 3], [3]),
-    ([2, 3], [2, 4], [2, 3]),
-    ([2, 3], [], []),
-    ([], [2], []),
-])
+@pytest.mark.parametrize(
+    ("kept", "given", "left"),
+    [
+        ([0, 1, 2, 3], [2, 3], [2, 3]),
+        ([0, 3], [2, 3], [2, 3]),
+        ([3], [2, 3], [3]),
+        ([2, 3], [2, 4], [2, 3]),
+        ([2, 3], [], []),
+        ([], [2], []),
+    ],
+)
 def test_a_cumulative_set_replaces_only_when_its_first_index_is_larger(kept, given, left):
     of = ack_set.of_indexes
     assert ack_set.replaced_by_cumulative(of(kept), of(given)) == of(left)

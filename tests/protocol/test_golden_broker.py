@@ -1,9 +1,12 @@
-"""The model against the broker side of one subscription: golden k1 (Shared), golden k3 (Exclusive and Failover), one operation at a time, settled.
+"""The model against the broker side of one subscription: golden k1 (Shared), golden k3 (Exclusive and Failover), one
+operation at a time, settled.
 
-Compared after every operation: refusals, mark-delete, acknowledged ranges, active consumer; and, but where :data:`DEVIATIONS` says why not, what was
-delivered with which count, what is pending, unacknowledged messages, permits, blocked flags. Numbers are summed over consumers and entries
-are not asked for their consumer: who gets what on Shared is each one's own choice (semantics 0.28). Chunks and delays are not modelled.
+Compared after every operation: refusals, mark-delete, acknowledged ranges, active consumer; and, but where
+:data:`DEVIATIONS` says why not, what was delivered with which count, what is pending, unacknowledged messages, permits,
+blocked flags. Numbers are summed over consumers and entries are not asked for their consumer: who gets what on Shared
+is each one's own choice (semantics 0.28). Chunks and delays are not modelled.
 """
+
 import pytest
 
 from pulsar_spark.protocol import ack_set
@@ -17,18 +20,28 @@ NOW = 1_000
 ALL = frozenset(("delivered", "pending", "unacked", "permits", "blocked", "is_blocked"))
 AFTER = "4.4 as in 4.0.8: unblocked by what is unacknowledged after the ack, not before, so more goes out, and earlier"
 DEVIATIONS: dict[str, tuple[frozenset, str]] = {
-    "consumer leaves: its entries go to the others, count not raised": (frozenset(("delivered", "pending")), "0.28: the leaving one held other entries"),
+    "consumer leaves: its entries go to the others, count not raised": (
+        frozenset(("delivered", "pending")),
+        "0.28: the leaving one held other entries",
+    ),
     "last consumer leaves: counts are cleared": (frozenset(("delivered",)), "0.20: the count stays 1"),
-    "batch index ack resets the redelivery count of the entry": (frozenset(("delivered",)), "0.20: the count goes on to 3"),
+    "batch index ack resets the redelivery count of the entry": (
+        frozenset(("delivered",)),
+        "0.20: the count goes on to 3",
+    ),
     "consumer blocked at max unacked, unblocked at half": (ALL - {"blocked", "is_blocked"}, AFTER),
-    "subscription blocked at max unacked, unblocked below half": (ALL - {"blocked", "is_blocked"}, "0.29: no read overshoots the limit"),
+    "subscription blocked at max unacked, unblocked below half": (
+        ALL - {"blocked", "is_blocked"},
+        "0.29: no read overshoots the limit",
+    ),
     "random 0": (ALL - {"blocked", "is_blocked"}, AFTER),
     "random 4": (ALL - {"blocked", "is_blocked"}, "0.28: a batch took another consumer's permits below zero"),
     "random 6": (ALL - {"is_blocked"}, AFTER),
     "random 12": (ALL - {"is_blocked"}, AFTER),
     "exclusive": (frozenset(("counts",)), "0.20: counts also on Exclusive, and they outlive the consumer"),
 }
-"""Case -> fields in which it differs, and the decision. Each is checked to differ, so that none stays here for nothing."""
+"""Case -> fields in which it differs, and the decision. Each is checked to differ, so that none stays here for nothing.
+"""
 
 
 def asked(on: On, name: str, arguments: list) -> list[dict]:
@@ -62,13 +75,17 @@ def ours(model: Model, deliveries: list, refusals: list[str]) -> dict:
     state = model.state(TOPIC, -1, "s")
     consumers = state["consumers"]
     return {
-        "refusals": refusals, "mark_delete": state["mark_delete_position"], "acknowledged": state["acknowledged"],
+        "refusals": refusals,
+        "mark_delete": state["mark_delete_position"],
+        "acknowledged": state["acknowledged"],
         "active": next((name for name, consumer in consumers.items() if consumer["is_active"]), None),
         "delivered": sorted(delivery.position for delivery in deliveries),
         "counts": sorted((delivery.position, delivery.redelivery_count) for delivery in deliveries),
-        "pending": sorted(state["pending"]), "unacked": sum(consumer["unacked"] for consumer in consumers.values()),
+        "pending": sorted(state["pending"]),
+        "unacked": sum(consumer["unacked"] for consumer in consumers.values()),
         "permits": sum(consumer["permits"] for consumer in consumers.values()),
-        "blocked": {name: consumer["is_blocked"] for name, consumer in consumers.items()}, "is_blocked": state["is_blocked"],
+        "blocked": {name: consumer["is_blocked"] for name, consumer in consumers.items()},
+        "is_blocked": state["is_blocked"],
     }
 
 
@@ -78,27 +95,40 @@ def theirs(expected: dict) -> dict:
     delivered = [entry for entries in expected["delivered"].values() for entry in entries]
     return {
         "refusals": [result.removeprefix("refused: ").removesuffix("Exception")] if isinstance(result, str) else [],
-        "mark_delete": state["mark_delete"][1], "acknowledged": [(lower[1] + 1, upper[1]) for lower, upper in state["acked_ranges"]],
-        "active": state.get("active"), "delivered": sorted(entry["pos"][1] for entry in delivered),
+        "mark_delete": state["mark_delete"][1],
+        "acknowledged": [(lower[1] + 1, upper[1]) for lower, upper in state["acked_ranges"]],
+        "active": state.get("active"),
+        "delivered": sorted(entry["pos"][1] for entry in delivered),
         "counts": sorted((entry["pos"][1], entry["redelivery_count"]) for entry in delivered),
         "pending": sorted(place[1] for consumer in consumers.values() for place in consumer.get("pending", [])),
-        "unacked": sum(consumer["unacked"] for consumer in consumers.values()), "permits": sum(consumer["permits"] for consumer in consumers.values()),
-        "blocked": {name: consumer["blocked"] for name, consumer in consumers.items()}, "is_blocked": state.get("dispatcher_blocked", False),
+        "unacked": sum(consumer["unacked"] for consumer in consumers.values()),
+        "permits": sum(consumer["permits"] for consumer in consumers.values()),
+        "blocked": {name: consumer["blocked"] for name, consumer in consumers.items()},
+        "is_blocked": state.get("dispatcher_blocked", False),
     }
 
 
 def differences(case: dict, fields: frozenset) -> list[tuple]:
     """(number of the operation, operation, field, ours, theirs), of the fields that differ."""
     config, found, on = case["input"]["config"], [], On(TOPIC)
-    model = Model(max_unacked_messages_per_consumer=config.get("max_unacked_consumer", 50_000),
-                  max_unacked_messages_per_subscription=config.get("max_unacked_subscription", 200_000), active_consumer_failover_delay_ms=0)
+    model = Model(
+        max_unacked_messages_per_consumer=config.get("max_unacked_consumer", 50_000),
+        max_unacked_messages_per_subscription=config.get("max_unacked_subscription", 200_000),
+        active_consumer_failover_delay_ms=0,
+    )
     model.create_topic(TOPIC)
-    for number, ((name, *arguments), expected) in enumerate(zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True)):
+    for number, ((name, *arguments), expected) in enumerate(
+        zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True)
+    ):
         if name == "publish":
             model.publish(TOPIC, -1, [entry.get("batch", 1) for entry in arguments])
         mine = ours(model, *settled(model, [] if name == "publish" else asked(on, name, arguments)))
         recorded = theirs(expected)
-        found += [(number, name, field, mine[field], recorded[field]) for field in sorted(fields) if mine[field] != recorded[field]]
+        found += [
+            (number, name, field, mine[field], recorded[field])
+            for field in sorted(fields)
+            if mine[field] != recorded[field]
+        ]
     return found
 
 

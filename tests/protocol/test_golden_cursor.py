@@ -1,8 +1,11 @@
-"""The model's cursor against ManagedCursorImpl (golden h1): mark-delete, ranges of acknowledged entries, batch sets, and what is read next.
+"""The model's cursor against ManagedCursorImpl (golden h1): mark-delete, ranges of acknowledged entries, batch sets,
+and what is read next.
 
-Positions of the recording, [ledger, entry], are numbered in the order in which the entries were added. "Read n" is n rounds of one permit of an
-Exclusive consumer; "rewind" and "restart" give back all that is pending, for what a reopened cursor reads again is, here, replay (semantics 0.20).
+Positions of the recording, [ledger, entry], are numbered in the order in which the entries were added. "Read n" is n
+rounds of one permit of an Exclusive consumer; "rewind" and "restart" give back all that is pending, for what a reopened
+cursor reads again is, here, replay (semantics 0.20).
 """
+
 from bisect import bisect_left, bisect_right
 
 import pytest
@@ -33,10 +36,11 @@ class Replayed:
     def number(self, place: list[int]) -> int:
         """The position of a recorded entry; one behind the end for an entry that does not exist."""
         found = bisect_left(self.entries, tuple(place))
-        return found if self.entries[found:found + 1] == [tuple(place)] else len(self.entries)
+        return found if self.entries[found : found + 1] == [tuple(place)] else len(self.entries)
 
     def upper(self, place: list[int]) -> int:
-        """The last position at or before a recorded place, which need not be an entry: mark-delete may be (ledger, -1)."""
+        """The last position at or before a recorded place, which need not be an entry: mark-delete may be (ledger,
+        -1)."""
         return bisect_right(self.entries, tuple(place)) - 1
 
     def state(self) -> dict:
@@ -47,7 +51,11 @@ class Replayed:
         state = self.state()
         acknowledged = {position for first, last in state["acknowledged"] for position in range(first, last + 1)}
         taken = acknowledged | set(state["pending"])
-        return next(position for position in range(state["mark_delete_position"] + 1, len(self.entries) + 1) if position not in taken)
+        return next(
+            position
+            for position in range(state["mark_delete_position"] + 1, len(self.entries) + 1)
+            if position not in taken
+        )
 
     def ask(self, *requests: dict) -> list[str]:
         return [reply.error for reply in self.model.round(list(requests), NOW)["replies"] if reply.error]
@@ -62,7 +70,10 @@ class Replayed:
             if self.upcoming() == len(self.entries):
                 break  # Nothing to read: a permit left over would deliver in a later operation.
             permits = self.state()["consumers"]["reader"]["permits"]
-            got += [delivery.position for delivery in self.model.round([self.on.flow("reader", 1 - permits)], NOW)["deliveries"]]
+            got += [
+                delivery.position
+                for delivery in self.model.round([self.on.flow("reader", 1 - permits)], NOW)["deliveries"]
+            ]
         assert sorted(got) == [self.number(place) for place in expected["result"]]
 
     def delete(self, expected: dict, *places: list[int]) -> None:
@@ -75,7 +86,8 @@ class Replayed:
     def mark_delete(self, expected: dict, place: list[int]) -> None:
         is_behind = self.number(place) <= self.state()["mark_delete_position"]
         refused = self.ask(self.on.cumulative_ack(self.number(place), receipt=True))
-        # Pulsar says "already mark-deleted" to a position behind mark-delete; here that is no error, and no change either.
+        # Pulsar says "already mark-deleted" to a position behind mark-delete; here that is no error, and no change
+        # either.
         assert bool(refused) is ("error" in expected and not is_behind), refused
 
     def seek(self, expected: dict, place: list[int]) -> None:
@@ -95,14 +107,26 @@ class Replayed:
     def assert_state(self, recorded: dict, *, has_restarted: bool) -> None:
         state = self.state()
         assert state["mark_delete_position"] == self.upper(recorded["mark_delete"])
-        acknowledged = {position for lower, upper in recorded["individual_deleted_open_closed"]
-                        for position in range(self.upper(lower) + 1, self.upper(upper) + 1)}
-        assert {position for first, last in state["acknowledged"] for position in range(first, last + 1)} == acknowledged
+        acknowledged = {
+            position
+            for lower, upper in recorded["individual_deleted_open_closed"]
+            for position in range(self.upper(lower) + 1, self.upper(upper) + 1)
+        }
+        assert {
+            position for first, last in state["acknowledged"] for position in range(first, last + 1)
+        } == acknowledged
         read_position = bisect_left(self.entries, tuple(recorded["read_position"]))
-        assert self.upcoming() == next(position for position in range(read_position, len(self.entries) + 1) if position not in acknowledged)
-        sets = {self.number([int(part) for part in place.split(":")]): tuple(left) for place, left in recorded["batch_unacked_indexes"].items()}
+        assert self.upcoming() == next(
+            position for position in range(read_position, len(self.entries) + 1) if position not in acknowledged
+        )
+        sets = {
+            self.number([int(part) for part in place.split(":")]): tuple(left)
+            for place, left in recorded["batch_unacked_indexes"].items()
+        }
         ours = {position: ack_set.indexes(left) for position, left in state["ack_sets"].items()}
-        assert ours == sets or (has_restarted and sets.items() <= ours.items()), "only a restart may have lost sets there that are kept here"
+        assert ours == sets or (has_restarted and sets.items() <= ours.items()), (
+            "only a restart may have lost sets there that are kept here"
+        )
         backlog = len(self.entries) - 1 - state["mark_delete_position"] - len(acknowledged)
         assert backlog == recorded["backlog_precise"]
 

@@ -1,4 +1,5 @@
 """Message ids. The literals of text and bytes were printed by the ``pulsar`` package 3.13.0."""
+
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
@@ -9,7 +10,11 @@ PULSAR_SAYS = [
     ((-1, 5, 7, 2), "(5,7,-1,2)", b"\x08\x05\x10\x07 \x02"),
     ((-1, 5, 7, -1), "(5,7,-1,-1)", b"\x08\x05\x10\x07"),
     ((0, 0, 0, 0), "(0,0,0,0)", b"\x08\x00\x10\x00\x18\x00 \x00"),
-    ((-1, 2**40, -5, 3), "(1099511627776,-5,-1,3)", b"\x08\x80\x80\x80\x80\x80 \x10\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01 \x03"),
+    (
+        (-1, 2**40, -5, 3),
+        "(1099511627776,-5,-1,3)",
+        b"\x08\x80\x80\x80\x80\x80 \x10\xfb\xff\xff\xff\xff\xff\xff\xff\xff\x01 \x03",
+    ),
     ((), "(-1,-1,-1,-1)", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
 ]
 
@@ -24,7 +29,15 @@ def test_text_and_bytes_are_those_of_pulsar(arguments, text, data):
 
 
 def test_order_is_ledger_entry_batch_index():
-    in_order = [MessageId.earliest, MessageId(0, 1, 0), MessageId(0, 1, 1), MessageId(0, 1, 1, 0), MessageId(0, 1, 1, 1), MessageId(0, 2, 0), MessageId.latest]
+    in_order = [
+        MessageId.earliest,
+        MessageId(0, 1, 0),
+        MessageId(0, 1, 1),
+        MessageId(0, 1, 1, 0),
+        MessageId(0, 1, 1, 1),
+        MessageId(0, 2, 0),
+        MessageId.latest,
+    ]
     assert sorted(reversed(in_order)) == in_order
     assert MessageId(1, 1, 1, 0) < MessageId(0, 1, 1, 1)
 
@@ -51,13 +64,37 @@ def test_the_topic_travels_along_and_is_no_part_of_equality():
 
 
 def test_fields_of_newer_clients_are_skipped():
-    """ack_set = 5 (packed or not), batch_size = 6, first_chunk_message_id = 7, and types that the message does not have today."""
-    more = b"\x28\x07" + b"\x2a\x01\x07" + b"\x30\x0a" + b"\x3a\x04\x08\x01\x10\x02" + b"\x41" + bytes(8) + b"\x4d" + bytes(4)
+    """ack_set = 5 (packed or not), batch_size = 6, first_chunk_message_id = 7, and types that the message does not have
+    today."""
+    more = (
+        b"\x28\x07"
+        + b"\x2a\x01\x07"
+        + b"\x30\x0a"
+        + b"\x3a\x04\x08\x01\x10\x02"
+        + b"\x41"
+        + bytes(8)
+        + b"\x4d"
+        + bytes(4)
+    )
     assert MessageId.deserialize(MessageId(0, 1, 2, 3).serialize() + more) == MessageId(0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"abc", b"\x08\x01", b"\x08\x05\x10", b"\x08\x05\x10\x07\x3a\x09a", b"\x08" + b"\xff" * 11, b"\x00\x00",
-                                  "(1,2,-1,-1)", None, 7])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"abc",
+        b"\x08\x01",
+        b"\x08\x05\x10",
+        b"\x08\x05\x10\x07\x3a\x09a",
+        b"\x08" + b"\xff" * 11,
+        b"\x00\x00",
+        "(1,2,-1,-1)",
+        None,
+        7,
+    ],
+)
 def test_bytes_that_are_no_id_are_refused(data):
     with pytest.raises(InvalidMessage, match="MessageId.serialize"):
         MessageId.deserialize(data)

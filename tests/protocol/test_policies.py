@@ -1,8 +1,20 @@
 """Which policies there may be, and the arithmetic of expiry, quotas and retention."""
+
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import POLICIES, Activity, Delayed, Retention, Stretch, backlog_bytes, check_policy, evicted_up_to, expired, has_expired
+from pulsar_spark.protocol.policies import (
+    POLICIES,
+    Activity,
+    Delayed,
+    Retention,
+    Stretch,
+    backlog_bytes,
+    check_policy,
+    evicted_up_to,
+    expired,
+    has_expired,
+)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -10,9 +22,22 @@ def test_every_default_is_a_value_its_policy_may_have(name):
     check_policy(name, str(POLICIES[name]))
 
 
-@pytest.mark.parametrize("name, value", [
-    ("message_ttl_seconds", "-1"), ("message_ttl_seconds", "soon"), ("message_ttl_seconds", ""), ("message_ttl_seconds", "1.5"), ("message_ttl_seconds", "٣"),
-    ("ttl_check_seconds", "0"), ("retention_seconds", "-2"), ("backlog_quota_policy", "1"), ("backlog_exceeded", "true"), ("colour", "1"), (None, "1")])
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("message_ttl_seconds", "-1"),
+        ("message_ttl_seconds", "soon"),
+        ("message_ttl_seconds", ""),
+        ("message_ttl_seconds", "1.5"),
+        ("message_ttl_seconds", "٣"),
+        ("ttl_check_seconds", "0"),
+        ("retention_seconds", "-2"),
+        ("backlog_quota_policy", "1"),
+        ("backlog_exceeded", "true"),
+        ("colour", "1"),
+        (None, "1"),
+    ],
+)
 def test_other_values_are_refused(name, value):
     with pytest.raises(InvalidConfiguration, match=str(name)):
         check_policy(name, value)
@@ -22,24 +47,35 @@ def test_for_ever_is_a_retention():
     check_policy("retention_seconds", "-1")
 
 
-@pytest.mark.parametrize("mark_delete, last_old, delayed, left", [
-    (-1, 4, [], [(0, 4)]),
-    (4, 4, [], []),
-    (-1, 4, [Delayed(0, 0, 600)], [(1, 4)]),
-    (-1, 4, [Delayed(4, 9, 600)], [(0, 3)]),
-    (-1, 4, [Delayed(2, 2, 500)], [(0, 1), (3, 4)]),
-    (-1, 4, [Delayed(2, 2, 499)], [(0, 4)]),
-    (2, 4, [Delayed(0, 1, 600), Delayed(2, 3, 600)], [(4, 4)]),
-    (-1, 4, [Delayed(0, 4, 600)], []),
-])
+@pytest.mark.parametrize(
+    "mark_delete, last_old, delayed, left",
+    [
+        (-1, 4, [], [(0, 4)]),
+        (4, 4, [], []),
+        (-1, 4, [Delayed(0, 0, 600)], [(1, 4)]),
+        (-1, 4, [Delayed(4, 9, 600)], [(0, 3)]),
+        (-1, 4, [Delayed(2, 2, 500)], [(0, 1), (3, 4)]),
+        (-1, 4, [Delayed(2, 2, 499)], [(0, 4)]),
+        (2, 4, [Delayed(0, 1, 600), Delayed(2, 3, 600)], [(4, 4)]),
+        (-1, 4, [Delayed(0, 4, 600)], []),
+    ],
+)
 def test_expired(mark_delete, last_old, delayed, left):
     assert expired(mark_delete, last_old, delayed, dead_before=500) == left
 
 
-@pytest.mark.parametrize("cursors, minutes, is_over", [
-    ([Activity(False, 0)], 2, True), ([Activity(False, 1)], 2, False), ([Activity(True, 0)], 2, False), ([Activity(False, 0)], 0, False),
-    ([Activity(False, 0), Activity(False, 1)], 2, False), ([Activity(False, 0), Activity(True, 0)], 2, False),
-    ([Activity(False, -5), Activity(False, 0)], 2, True)])
+@pytest.mark.parametrize(
+    "cursors, minutes, is_over",
+    [
+        ([Activity(False, 0)], 2, True),
+        ([Activity(False, 1)], 2, False),
+        ([Activity(True, 0)], 2, False),
+        ([Activity(False, 0)], 0, False),
+        ([Activity(False, 0), Activity(False, 1)], 2, False),
+        ([Activity(False, 0), Activity(True, 0)], 2, False),
+        ([Activity(False, -5), Activity(False, 0)], 2, True),
+    ],
+)
 def test_a_subscription_expires_when_all_its_cursors_are_idle_for_longer(cursors, minutes, is_over):
     assert has_expired(cursors, minutes, 120_000_001) is is_over
 
@@ -52,7 +88,10 @@ def test_the_backlog_in_bytes(mark_delete, size):
     assert backlog_bytes(STRETCHES, mark_delete) == size
 
 
-@pytest.mark.parametrize("mark_delete, limit", [(-1, 1600), (-1, 1500), (-1, 1000), (3, 1000), (-1, 600), (-1, 200), (-1, 50), (-1, 1), (20, 1), (9, 10_000)])
+@pytest.mark.parametrize(
+    "mark_delete, limit",
+    [(-1, 1600), (-1, 1500), (-1, 1000), (3, 1000), (-1, 600), (-1, 200), (-1, 50), (-1, 1), (20, 1), (9, 10_000)],
+)
 def test_eviction_leaves_nine_tenths_and_takes_no_entry_more(mark_delete, limit):
     found = evicted_up_to(STRETCHES, mark_delete, limit)
     assert found >= mark_delete
@@ -60,8 +99,22 @@ def test_eviction_leaves_nine_tenths_and_takes_no_entry_more(mark_delete, limit)
     assert found == mark_delete or backlog_bytes(STRETCHES, found - 1) > int(limit * 0.9)
 
 
-@pytest.mark.parametrize("seconds, size, age, newer, goes", [
-    (0, 0, 0, 1, True), (-1, 0, 9e9, 9e9, False), (0, -1, 9e9, 9e9, False), (-1, -1, 9e9, 9e9, False), (60, 0, 61, 1, True), (60, 0, 60, 9e9, False),
-    (0, 100, 9e9, 100, False), (0, 100, 0, 101, True), (60, 100, 61, 1, True), (60, 100, 1, 101, True), (60, 100, 1, 1, False), (-1, 100, 0, 101, True)])
+@pytest.mark.parametrize(
+    "seconds, size, age, newer, goes",
+    [
+        (0, 0, 0, 1, True),
+        (-1, 0, 9e9, 9e9, False),
+        (0, -1, 9e9, 9e9, False),
+        (-1, -1, 9e9, 9e9, False),
+        (60, 0, 61, 1, True),
+        (60, 0, 60, 9e9, False),
+        (0, 100, 9e9, 100, False),
+        (0, 100, 0, 101, True),
+        (60, 100, 61, 1, True),
+        (60, 100, 1, 101, True),
+        (60, 100, 1, 1, False),
+        (-1, 100, 0, 101, True),
+    ],
+)
 def test_retention(seconds, size, age, newer, goes):
     assert Retention(seconds, size).releases(age, newer) is goes

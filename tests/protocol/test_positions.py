@@ -1,4 +1,5 @@
 """Sets of positions against Python's own sets."""
+
 import random
 
 import pytest
@@ -20,5 +21,7 @@ def test_it_is_the_set_of_what_was_added(seed):
         assert all(last + 1 < later for (_, last), (later, _) in zip(ranges, ranges[1:])), "ranges that adjoin are one"
         assert [position for position in range(-1, 107) if position in found] == sorted(expected)
         begin, end = sorted(dice.choices(range(107), k=2))
-        assert [position for gap in found.gaps(begin, end) for position in range(gap[0], gap[1] + 1)] == sorted(set(range(begin, end + 1)) - expected)
+        assert [position for gap in found.gaps(begin, end) for position in range(gap[0], gap[1] + 1)] == sorted(
+            set(range(begin, end + 1)) - expected
+        )
     assert found

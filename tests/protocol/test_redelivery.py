@@ -1,11 +1,14 @@
 """Redelivery backoff: golden m1."""
+
 import pytest
 
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from tests.protocol.golden import cases
 
 
-@pytest.mark.parametrize("case", cases("m1_redelivery_backoff"), ids=lambda case: f"{case['input']['min_ms']}x{case['input']['multiplier']}")
+@pytest.mark.parametrize(
+    "case", cases("m1_redelivery_backoff"), ids=lambda case: f"{case['input']['min_ms']}x{case['input']['multiplier']}"
+)
 def test_waits_grow_as_pulsar_s(case):
     given, expected = case["input"], case["expected"]["delays_ms"]
     backoff = MultiplierRedeliveryBackoff(given["min_ms"], given["max_ms"], given["multiplier"])

@@ -1,4 +1,5 @@
 """The dispatcher's list and its picks on Shared: golden f."""
+
 import pytest
 
 from pulsar_spark.protocol.failover import Consumer
@@ -6,8 +7,13 @@ from pulsar_spark.protocol.shared import RoundRobin, dispatch_order
 from tests.protocol.golden import cases
 
 
-@pytest.mark.parametrize("case", cases("f_next_consumer"), ids=lambda case: " ".join(
-    f"{c['id']}:{c['priority']}x{c['permits']}" for c in case["input"]["consumers_in_join_order"]))
+@pytest.mark.parametrize(
+    "case",
+    cases("f_next_consumer"),
+    ids=lambda case: " ".join(
+        f"{c['id']}:{c['priority']}x{c['permits']}" for c in case["input"]["consumers_in_join_order"]
+    ),
+)
 def test_picks_by_priority_then_in_turn(case):
     joined = case["input"]["consumers_in_join_order"]
     consumers = [Consumer(c["id"], c["id"], c["priority"], place) for place, c in enumerate(joined)]

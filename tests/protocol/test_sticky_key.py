@@ -1,4 +1,5 @@
 """Hashes of keys: golden a1 (Murmur3_32Hash and slots), golden a2 (which bytes are hashed)."""
+
 import pytest
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY, slot, sticky_key, sticky_key_hash
@@ -16,7 +17,9 @@ def test_hash_and_slot_are_those_of_pulsar():
 def test_the_bytes_hashed_are_those_of_pulsar(case):
     given = case["input"]
     ordering_key = None if given["ordering_key_hex"] is None else bytes.fromhex(given["ordering_key_hex"])
-    key = sticky_key(given["partition_key"], ordering_key=ordering_key, is_base64=bool(given["partition_key_b64_encoded"]))
+    key = sticky_key(
+        given["partition_key"], ordering_key=ordering_key, is_base64=bool(given["partition_key_b64_encoded"])
+    )
     assert key.hex() == case["expected"]["sticky_key_hex"]
     assert sticky_key_hash(key) == case["expected"]["hash"]
 

@@ -1,7 +1,7 @@
 """The specification that runs: a chapter per folder, a table per rule.
 
-A case is prose, a source (the number of a rule of the semantics, or a recording) and a table; each row is one round, at the second in its first
-column. What is asked stands left, what must come of it right:
+A case is prose, a source (the number of a rule of the semantics, or a recording) and a table; each row is one round, at
+the second in its first column. What is asked stands left, what must come of it right:
 
 | column | what it holds |
 |---|---|
@@ -16,9 +16,11 @@ column. What is asked stands left, what must come of it right:
 | `due`, `waits` | pending entries that come back then; replay entries that are not delivered before |
 | the rest | the subscription after the round: `mark-delete`, `read`, `acked`, `pending`, `replay`, `permits`, `unacked`, `blocked`, `active`, `type` |
 
-Positions: `3` or `0-4`; `3+2` with a redelivery count of 2 (else 0); `3{0,2}` with only the batch indexes 0 and 2 still unacknowledged; `p1:3` in partition
-1; `3@7` due at second 7. Consumers: `A`; `A+B` where either will do (which consumer of a Shared subscription gets an entry is open, semantics 0.28);
-`other/A` a consumer of the subscription `other`. A state's empty cell is not asked, `none` is empty.
+Positions: `3` or `0-4`; `3+2` with a redelivery count of 2 (else 0); `3{0,2}` with only the batch indexes 0 and 2 still
+unacknowledged; `p1:3` in partition 1; `3@7` due at second 7. Consumers: `A`; `A+B` where either will do (which consumer
+of a Shared subscription gets an entry is open, semantics 0.28); `other/A` a consumer of the subscription `other`. A
+state's empty cell is not asked, `none` is empty.
 
-All cases of a file run in one history, each on a topic of its own: that no rule leaks into another topic is thereby tested too.
+All cases of a file run in one history, each on a topic of its own: that no rule leaks into another topic is thereby
+tested too.
 """

@@ -1,4 +1,6 @@
-"""Playing the cases of a file on an engine, all in one history, and comparing what happened with what their tables say."""
+"""Playing the cases of a file on an engine, all in one history, and comparing what happened with what their tables
+say."""
+
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -6,11 +8,27 @@ from pulsar_spark.protocol import ack_set
 from tests.spec.table import ADMIN, Case, Place
 
 REPLIED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy"}
-STATE_COLUMNS = ("mark-delete", "read", "acked", "pending", "replay", "due", "waits", "letters", "later", "permits", "unacked", "blocked", "active", "type")
+STATE_COLUMNS = (
+    "mark-delete",
+    "read",
+    "acked",
+    "pending",
+    "replay",
+    "due",
+    "waits",
+    "letters",
+    "later",
+    "permits",
+    "unacked",
+    "blocked",
+    "active",
+    "type",
+)
 
 
 class Happened(NamedTuple):
-    """One case, one round: the case's own deliveries, replies and states (by partition, of subscription ``s``; None where there is none)."""
+    """One case, one round: the case's own deliveries, replies and states (by partition, of subscription ``s``; None
+    where there is none)."""
 
     requests: list[dict]
     deliveries: list
@@ -19,7 +37,8 @@ class Happened(NamedTuple):
 
 
 def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
-    """The rounds of every case that happen at one second in one round of the engine; what comes unasked at a second that a case leaves out is an error."""
+    """The rounds of every case that happen at one second in one round of the engine; what comes unasked at a second
+    that a case leaves out is an error."""
     for case in cases:
         engine.create_topic(case.topic, case.partitions)
     played = defaultdict(list)
@@ -31,18 +50,26 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
                 entries = case.published(case.by_second[number])
                 if entries:
                     sizes, deliver_at_ms = map(list, zip(*entries))
-                    engine.publish(case.topic, partition, sizes, publish_time_ms=1000 * number, deliver_at_ms=deliver_at_ms)
+                    engine.publish(
+                        case.topic, partition, sizes, publish_time_ms=1000 * number, deliver_at_ms=deliver_at_ms
+                    )
             asked[case.name] = case.requests(case.by_second[number])
         result = engine.round([request for requests in asked.values() for request in requests], 1000 * number)
         for case in running:
             ids = {request["request_id"] for request in asked[case.name]}
-            replies = [reply for reply in result["replies"]
-                       if reply.request_id in ids or (reply.request_id is None and case.consumer(reply.consumer_id) != reply.consumer_id)]
+            replies = [
+                reply
+                for reply in result["replies"]
+                if reply.request_id in ids
+                or (reply.request_id is None and case.consumer(reply.consumer_id) != reply.consumer_id)
+            ]
             deliveries = [delivery for delivery in result["deliveries"] if delivery[0] == case.topic]
             states = {partition: _state(engine, case, partition) for partition in case.all_partitions}
             played[case.name].append(Happened(asked[case.name], deliveries, replies, states))
         silent = {case.topic for case in cases if number not in case.by_second and number < max(case.by_second)}
-        assert not [delivery for delivery in result["deliveries"] if delivery[0] in silent], f"deliveries at second {number}, which their case leaves out"
+        assert not [delivery for delivery in result["deliveries"] if delivery[0] in silent], (
+            f"deliveries at second {number}, which their case leaves out"
+        )
     return played
 
 
@@ -50,7 +77,9 @@ def _state(engine, case: Case, partition: int) -> dict | None:
     if "s" not in engine.subscriptions(case.topic):
         return None
     letters = {"letters": engine.letters, "later": engine.letters_put_off}
-    asked = {column: read(case.topic, "s") for column, read in letters.items() if any(column in row for row in case.rows)}
+    asked = {
+        column: read(case.topic, "s") for column, read in letters.items() if any(column in row for row in case.rows)
+    }
     return engine.state(case.topic, partition, "s") | asked
 
 
@@ -58,15 +87,29 @@ def check(case: Case, history: list[Happened]) -> None:
     """Every cell of the case's table against what happened, a round at a time."""
     for row, happened in zip(case.rows, history, strict=True):
         expected, found = _expected(case, row), _found(case, row, happened)
-        wrong = [f"{column}: {found[column]} instead of {expected[column]}" for column in expected if found[column] != expected[column]]
-        assert not wrong, f"{case.name} ({case.source}), second {row['s']}:\n" + "\n".join(wrong) + f"\nThe rule: {case.says.strip()}"
+        wrong = [
+            f"{column}: {found[column]} instead of {expected[column]}"
+            for column in expected
+            if found[column] != expected[column]
+        ]
+        assert not wrong, (
+            f"{case.name} ({case.source}), second {row['s']}:\n" + "\n".join(wrong) + f"\nThe rule: {case.says.strip()}"
+        )
 
 
 def _expected(case: Case, row: dict[str, str]) -> dict:
-    cells = {column: _state_cell(case, column, cell) for column, cell in row.items() if column in STATE_COLUMNS and cell}
+    cells = {
+        column: _state_cell(case, column, cell) for column, cell in row.items() if column in STATE_COLUMNS and cell
+    }
     refused = sorted(tuple(text.split()) for text in row.get("refused", "").split(";") if text.strip())
     delivered = {names: case.places(places) for names, places in case.by_consumer(row.get("delivered", "")).items()}
-    return {"delivered": delivered, "refused": refused, "reset": sorted(row.get("reset", "").split()), "unanswered": [], **cells}
+    return {
+        "delivered": delivered,
+        "refused": refused,
+        "reset": sorted(row.get("reset", "").split()),
+        "unanswered": [],
+        **cells,
+    }
 
 
 def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
@@ -75,13 +118,31 @@ def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
     for _, partition, subscription, consumer_id, position, count, left in happened.deliveries:
         name = case.consumer(consumer_id) if subscription == "s" else f"{subscription}/{case.consumer(consumer_id)}"
         group = next((group for group in groups if name in group), (name,))
-        delivered.setdefault(group, set()).add(Place(partition, position, count, None if left is None else ack_set.indexes(left)))
+        delivered.setdefault(group, set()).add(
+            Place(partition, position, count, None if left is None else ack_set.indexes(left))
+        )
     refused = [(_who(case, reply), reply.error) for reply in happened.replies if reply.error]
-    resets = {case.consumer(reply.consumer_id) for reply in happened.replies if reply.request_id is None and reply.text == "reset"}
+    resets = {
+        case.consumer(reply.consumer_id)
+        for reply in happened.replies
+        if reply.request_id is None and reply.text == "reset"
+    }
     answered = [reply.request_id for reply in happened.replies]
-    unanswered = [request["kind"] for request in happened.requests if request["kind"] in REPLIED and answered.count(request["request_id"]) != 1]
-    cells = {column: _state_found(case, column, row[column], happened.states) for column in STATE_COLUMNS if row.get(column)}
-    return {"delivered": delivered, "refused": sorted(refused), "reset": sorted(resets), "unanswered": unanswered, **cells}
+    unanswered = [
+        request["kind"]
+        for request in happened.requests
+        if request["kind"] in REPLIED and answered.count(request["request_id"]) != 1
+    ]
+    cells = {
+        column: _state_found(case, column, row[column], happened.states) for column in STATE_COLUMNS if row.get(column)
+    }
+    return {
+        "delivered": delivered,
+        "refused": sorted(refused),
+        "reset": sorted(resets),
+        "unanswered": unanswered,
+        **cells,
+    }
 
 
 def _who(case: Case, reply) -> str:
@@ -107,11 +168,18 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
     if column == "type":
         return [state["subscription_type"]] if state["subscription_type"] else []
     if column == "active":
-        return [case.consumer(name) for each in states.values() for name, consumer in each["consumers"].items() if consumer["is_active"]]
+        return [
+            case.consumer(name)
+            for each in states.values()
+            for name, consumer in each["consumers"].items()
+            if consumer["is_active"]
+        ]
     if column in ("mark-delete", "read"):
         return state["mark_delete_position" if column == "mark-delete" else "read_position"]
     if column == "acked":
-        return {Place(partition, position) for first, last in state["acknowledged"] for position in range(first, last + 1)}
+        return {
+            Place(partition, position) for first, last in state["acknowledged"] for position in range(first, last + 1)
+        }
     if column == "due":
         return {f"{position}@{held[2] // 1000}" for position, held in state["pending"].items() if held[2] is not None}
     if column == "waits":
@@ -122,13 +190,19 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
         return {_place(state, partition, position, count) for position, (count, _) in state["replay"].items()}
     if column == "blocked":
         names = {case.consumer(name) for name, consumer in state["consumers"].items() if consumer["is_blocked"]}
-        return names | ({"subscription"} if state["is_blocked"] else set()) | ({"broker"} if state["is_blocked_by_broker"] else set())
+        return (
+            names
+            | ({"subscription"} if state["is_blocked"] else set())
+            | ({"broker"} if state["is_blocked_by_broker"] else set())
+        )
     groups = list(case.by_consumer(cell))
     if column == "pending":
         held: dict[tuple[str, ...], set[Place]] = {group: set() for group in groups}
         for position, (consumer_id, count, _) in state["pending"].items():
             name = case.consumer(consumer_id)
-            held.setdefault(next((group for group in groups if name in group), (name,)), set()).add(_place(state, partition, position, count))
+            held.setdefault(next((group for group in groups if name in group), (name,)), set()).add(
+                _place(state, partition, position, count)
+            )
         return held
     numbers = {case.consumer(name): consumer[column] for name, consumer in state["consumers"].items()}
     return {group: sum(numbers[name] for name in group) for group in groups}

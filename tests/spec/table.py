@@ -1,4 +1,5 @@
 """Reading a case's table: cells to requests and expectations. The notation is described in ``tests.spec``."""
+
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from typing import NamedTuple
 from pulsar_spark.protocol import ack_set
 from tests.requests import On, keep_alive, leave
 
-POSITION = re.compile(r"(?:p(?P<partition>\d+):)?(?P<first>\d+)(?:-(?P<last>\d+))?(?:\+(?P<count>\d+))?(?:\{(?P<left>[\d,]+)\})?")
+POSITION = re.compile(
+    r"(?:p(?P<partition>\d+):)?(?P<first>\d+)(?:-(?P<last>\d+))?(?:\+(?P<count>\d+))?(?:\{(?P<left>[\d,]+)\})?"
+)
 ADMIN = "admin"
 
 
@@ -43,10 +46,16 @@ class Case:
     @cached_property
     def rows(self) -> list[dict[str, str]]:
         """One dict per round: column -> cell, stripped. Seconds ascend from 0."""
-        lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in self.table.strip().splitlines()]
+        lines = [
+            [cell.strip() for cell in line.strip().strip("|").split("|")] for line in self.table.strip().splitlines()
+        ]
         header, rows = lines[0], lines[1:]
         for row, before in zip(rows, [None, *rows]):
-            if len(row) != len(header) or not row[0].isdecimal() or (int(row[0]) <= int(before[0]) if before else row[0] != "0"):
+            if (
+                len(row) != len(header)
+                or not row[0].isdecimal()
+                or (int(row[0]) <= int(before[0]) if before else row[0] != "0")
+            ):
                 raise ValueError(f"{self.name}: a row does not fit the header, or its second does not follow: {row}")
         return [dict(zip(header, row, strict=True)) for row in rows]
 
@@ -66,8 +75,13 @@ class Case:
         return entries(row.get("publish", ""))
 
     def requests(self, row: dict[str, str]) -> list[dict]:
-        """The requests of a round; on a partitioned topic each is made of every partition, as consumers of the whole topic do."""
-        return [self._request(text.split(), partition) for text in _parts(row["requests"]) for partition in self.all_partitions]
+        """The requests of a round; on a partitioned topic each is made of every partition, as consumers of the whole
+        topic do."""
+        return [
+            self._request(text.split(), partition)
+            for text in _parts(row["requests"])
+            for partition in self.all_partitions
+        ]
 
     def places(self, cell: str) -> set[Place]:
         """``0-2 5+1`` as places, one an entry."""
@@ -78,8 +92,10 @@ class Case:
                 raise ValueError(f"{self.name}: {token!r} is no position")
             left = match["left"] and tuple(int(index) for index in match["left"].split(","))
             partition = int(match["partition"]) if match["partition"] else self.all_partitions[0]
-            found |= {Place(partition, position, int(match["count"] or 0), left)
-                      for position in range(int(match["first"]), int(match["last"] or match["first"]) + 1)}
+            found |= {
+                Place(partition, position, int(match["count"] or 0), left)
+                for position in range(int(match["first"]), int(match["last"] or match["first"]) + 1)
+            }
         return found
 
     def by_consumer(self, cell: str) -> dict[tuple[str, ...], str]:
@@ -96,11 +112,14 @@ class Case:
 
 
 def asked(on: On, words: list[str], consumer_id: Callable[[str], str] = str) -> dict:
-    """``A ack 0-3 receipt`` or ``skip 2`` as the request about *on*; *consumer_id* gives a consumer's id by its name in the table."""
+    """``A ack 0-3 receipt`` or ``skip 2`` as the request about *on*; *consumer_id* gives a consumer's id by its name in
+    the table."""
     if words[0] in ADMIN_VERBS:
         return ADMIN_VERBS[words[0]](on, words[1:])
     consumer, verb, *arguments = words
-    return CONSUMER_VERBS[verb](on, consumer_id(consumer), [*arguments, "name", consumer] if verb == "subscribe" else arguments)
+    return CONSUMER_VERBS[verb](
+        on, consumer_id(consumer), [*arguments, "name", consumer] if verb == "subscribe" else arguments
+    )
 
 
 def _parts(cell: str) -> list[str]:
@@ -131,9 +150,20 @@ def _span(words: list[str]) -> tuple[int, int]:
 def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
     position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
     options = _options(words[1:])
-    more = {name: options[word] for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages")) if word in options}
-    return on.subscribe(consumer, words[0], initial_position=position, name=options["name"], priority_level=int(options.get("priority", 0)),
-                        lease_ms=1000 * int(options.get("lease", 600)), **more)
+    more = {
+        name: options[word]
+        for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages"))
+        if word in options
+    }
+    return on.subscribe(
+        consumer,
+        words[0],
+        initial_position=position,
+        name=options["name"],
+        priority_level=int(options.get("priority", 0)),
+        lease_ms=1000 * int(options.get("lease", 600)),
+        **more,
+    )
 
 
 def _left(words: list[str]) -> dict:
@@ -143,14 +173,26 @@ def _left(words: list[str]) -> dict:
 
 
 def _later(on: On, consumer: str, words: list[str]) -> dict:
-    """``3``, or ``0 index 1 left 0,2`` of a batch; ``times 2`` for the second time, ``dead`` for a dead letter, ``cumulative`` with all before it."""
+    """``3``, or ``0 index 1 left 0,2`` of a batch; ``times 2`` for the second time, ``dead`` for a dead letter,
+    ``cumulative`` with all before it."""
     options = {word: int(words[words.index(word) + 1]) for word in ("index", "times") if word in words}
-    return on.reconsume_later(int(words[0]), consumer=consumer, batch_index=options.get("index"), times=options.get("times", 1), is_dead="dead" in words,
-                              is_cumulative="cumulative" in words, **_left(words))
+    return on.reconsume_later(
+        int(words[0]),
+        consumer=consumer,
+        batch_index=options.get("index"),
+        times=options.get("times", 1),
+        is_dead="dead" in words,
+        is_cumulative="cumulative" in words,
+        **_left(words),
+    )
 
 
 def _seek(on: On, consumer: str | None, words: list[str]) -> dict:
-    return on.seek(publish_time_ms=1000 * int(words[1]), consumer=consumer) if words[0] == "second" else on.seek(words[0], consumer=consumer)
+    return (
+        on.seek(publish_time_ms=1000 * int(words[1]), consumer=consumer)
+        if words[0] == "second"
+        else on.seek(words[0], consumer=consumer)
+    )
 
 
 CONSUMER_VERBS = {
@@ -158,7 +200,9 @@ CONSUMER_VERBS = {
     "flow": lambda on, consumer, words: on.flow(consumer, int(words[0])),
     "ack": lambda on, consumer, words: on.ack(*_span(words), consumer=consumer, **_left(words)),
     "cumulative": lambda on, consumer, words: on.cumulative_ack(int(words[0]), consumer=consumer, **_left(words)),
-    "nack": lambda on, consumer, words: on.negative_ack(consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))),
+    "nack": lambda on, consumer, words: on.negative_ack(
+        consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))
+    ),
     "later": _later,
     "redeliver": lambda on, consumer, words: on.redeliver_all(consumer),
     "close": lambda on, consumer, words: on.close(consumer),

@@ -26,6 +26,7 @@ def new_roots_are_durable(monkeypatch):
     """As outside of tests."""
     monkeypatch.delenv(ENVIRONMENT)
 
+
 TOPIC = "persistent://public/default/t"
 
 

@@ -1,4 +1,5 @@
 """Which names can exist: what is asked for under another is refused by name, and what exists goes on."""
+
 import os
 
 import pytest
@@ -11,9 +12,15 @@ from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
 from pulsar_spark.storage.topics import create_topic, delete_topic, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 
-LONGEST = {"small": "a" * 200, "capitals": "A" * 82 + "a", "accents": "é" * 41 + "a", "three bytes": "語" * 27 + "aaaa",
-           "underlines": "_" * 123 + "a",
-           "dots": "." + "a." * 99, "colons": ":" * 82 + "a"}
+LONGEST = {
+    "small": "a" * 200,
+    "capitals": "A" * 82 + "a",
+    "accents": "é" * 41 + "a",
+    "three bytes": "語" * 27 + "aaaa",
+    "underlines": "_" * 123 + "a",
+    "dots": "." + "a." * 99,
+    "colons": ":" * 82 + "a",
+}
 
 
 @pytest.mark.parametrize("local_name", LONGEST.values(), ids=LONGEST)
@@ -28,9 +35,20 @@ def test_the_longest_names_there_are(layout, local_name):
     delete_topic(layout, local_name)
 
 
-@pytest.mark.parametrize("local_name, too_many", [
-    ("A" * 83, 2), ("A" * 84, 5), ("A" * 85, 8), ("A" * 200, 353), ("é" * 42, 5), ("語" * 28, 5), ("_" * 124, 1),
-                                                  ("a" * 201, 1), ("a" * 5000, 4800)])
+@pytest.mark.parametrize(
+    "local_name, too_many",
+    [
+        ("A" * 83, 2),
+        ("A" * 84, 5),
+        ("A" * 85, 8),
+        ("A" * 200, 353),
+        ("é" * 42, 5),
+        ("語" * 28, 5),
+        ("_" * 124, 1),
+        ("a" * 201, 1),
+        ("a" * 5000, 4800),
+    ],
+)
 def test_a_name_that_cannot_be_is_refused_and_says_by_how_much(layout, local_name, too_many):
     before = sorted(layout.root.rglob("*"))
     for ask in (create_topic, lambda *name: resolve_topic(*name, create=True)):

@@ -39,10 +39,12 @@ def admin(engine) -> Admin:
 
 
 def tables(engine) -> dict:
-    return {"requests": engine.layout.broker_table("requests"),
-            "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
-            "ledgers": engine.layout.broker_table("ledgers"),
-            TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name)}
+    return {
+        "requests": engine.layout.broker_table("requests"),
+        "cursor_ledger": engine.layout.broker_table("cursor_ledger"),
+        "ledgers": engine.layout.broker_table("ledgers"),
+        TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name),
+    }
 
 
 def commit_file(path, version):
@@ -56,10 +58,14 @@ def cut(text: str) -> list[str]:
 
 def state(engine) -> tuple:
     latest = read_latest(engine.layout)
-    return (latest.round, {key: row["mark_delete_position"] for key, row in latest.cursors.items()}, latest.pages,
-            [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
-            read_ledgers(tables(engine)["ledgers"])[0].num_rows,
-            sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())))
+    return (
+        latest.round,
+        {key: row["mark_delete_position"] for key, row in latest.cursors.items()},
+        latest.pages,
+        [commit.rows.to_pylist() for commit in read_requests(tables(engine)["requests"], after=0)],
+        read_ledgers(tables(engine)["ledgers"])[0].num_rows,
+        sorted(map(str, dataset_of(tables(engine)[TOPIC]).to_table().to_pylist())),
+    )
 
 
 def test_a_sound_root_has_no_findings_and_nothing_is_mended(engine, admin):
@@ -110,7 +116,8 @@ def test_two_broken_commits_get_their_files_in_order(engine, admin):
 
 
 def test_what_a_crash_left_is_not_taken_for_what_was_committed(engine, admin):
-    """A data file older than the commit before is some crash's; where that cannot be told, the files are named by hand."""
+    """A data file older than the commit before is some crash's; where that cannot be told, the files are named by
+    hand."""
     path = tables(engine)["requests"]
     file = commit_file(path, 3)
     name = json.loads(file.read_text().splitlines()[1])["add"]["path"]
@@ -160,7 +167,9 @@ def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     assert mended["is_done"] and admin.doctor() == []
     (path / file).unlink()
     [finding] = admin.doctor()
-    assert finding["kind"] == "missing_file" and file in finding["text"] and "subscriptions skip-lost" in finding["text"]
+    assert (
+        finding["kind"] == "missing_file" and file in finding["text"] and "subscriptions skip-lost" in finding["text"]
+    )
 
 
 def test_a_foreign_table_and_a_first_commit_that_is_lost_are_found(engine, admin):

@@ -1,4 +1,5 @@
 """Reading requests: whole commits, in order, and not too many at a time."""
+
 from pulsar_spark.storage import requests as requests_module
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.requests import read_requests

@@ -1,4 +1,5 @@
 """Tables without a JVM: what is committed is a Delta table like any other, and a fence holds."""
+
 import json
 import threading
 from datetime import datetime, timezone
@@ -20,8 +21,18 @@ NOON = datetime(2024, 5, 17, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
 
 def message(entry_id: int, partition: int = -1, **columns) -> dict:
-    return dict(dict(publish_id="0" * 32, entry_id=entry_id, batch_size=1, partition=partition, payload=b"x", publish_time=NOON,
-                     properties={"a": "b"}), **columns)
+    return dict(
+        dict(
+            publish_id="0" * 32,
+            entry_id=entry_id,
+            batch_size=1,
+            partition=partition,
+            payload=b"x",
+            publish_time=NOON,
+            properties={"a": "b"},
+        ),
+        **columns,
+    )
 
 
 def test_deltalake_reads_what_is_appended(tmp_path):
@@ -39,7 +50,10 @@ def test_statistics_enclose_every_row():
     rows = MESSAGES.rows([message(5, publish_time=NOON), message(7, publish_time=NOON, partition_key="z" * 400)])
     found = statistics(rows)
     assert (found["numRecords"], found["minValues"]["entry_id"], found["maxValues"]["entry_id"]) == (2, 5, 7)
-    assert (found["minValues"]["publish_time"], found["maxValues"]["publish_time"]) == ("2024-05-17T12:00:00.123Z", "2024-05-17T12:00:00.124Z")
+    assert (found["minValues"]["publish_time"], found["maxValues"]["publish_time"]) == (
+        "2024-05-17T12:00:00.123Z",
+        "2024-05-17T12:00:00.124Z",
+    )
     assert found["minValues"]["partition_key"] <= "z" * 400 <= found["maxValues"]["partition_key"]
     assert (found["nullCount"]["partition_key"], found["nullCount"]["uuid"]) == (1, 2)
     assert "properties" not in found["nullCount"]
@@ -49,7 +63,10 @@ def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_
     beyond = [-(1 << 62), 0, (1 << 63) - 1]
     rows = MESSAGES.rows([{"event_time": instant} for instant in beyond])
     found = statistics(rows)
-    assert (found["minValues"]["event_time"], found["maxValues"]["event_time"]) == ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
+    assert (found["minValues"]["event_time"], found["maxValues"]["event_time"]) == (
+        "0001-01-01T00:00:00.000Z",
+        "9999-12-31T23:59:59.999Z",
+    )
     create_table(tmp_path / "t", MESSAGES)
     AppendTable(tmp_path / "t").append(rows)
     assert dataset_of(tmp_path / "t").to_table()["event_time"].cast(pa.int64()).to_pylist() == beyond
@@ -57,7 +74,9 @@ def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_
 
 def test_rows_are_found_by_a_filter_on_a_text_longer_than_statistics_keep(tmp_path):
     create_table(tmp_path / "t", LEDGERS)
-    AppendTable(tmp_path / "t").append(LEDGERS.rows([dict(topic="t" * 500, topic_id="x" * 36, partition=-1, ledger_id=1)]))
+    AppendTable(tmp_path / "t").append(
+        LEDGERS.rows([dict(topic="t" * 500, topic_id="x" * 36, partition=-1, ledger_id=1)])
+    )
     assert dataset_of(tmp_path / "t").to_table(filter=pc.field("topic") == "t" * 500).num_rows == 1
 
 
@@ -117,14 +136,20 @@ def test_a_file_read_for_a_column_it_has_not_gives_nulls(tmp_path):
     create_table(tmp_path / "t", REQUESTS)
     write_deltalake(str(tmp_path / "t"), pa.table({"request_id": ["r"]}), mode="append", schema_mode="merge")
     file = TableLog(tmp_path / "t").commit(1).added[0]
-    assert read_file(tmp_path / "t", file, REQUESTS.schema, ["request_id", "topic"]).to_pylist() == [{"request_id": "r", "topic": None}]
+    assert read_file(tmp_path / "t", file, REQUESTS.schema, ["request_id", "topic"]).to_pylist() == [
+        {"request_id": "r", "topic": None}
+    ]
 
 
 def test_tables_of_another_make_of_a_newer_release_or_half_written_are_refused(tmp_path):
     write_deltalake(str(tmp_path / "foreign"), pa.table({"a": [1]}))
     with pytest.raises(NotARoot, match="another root"):
         read_definition(tmp_path / "foreign")
-    DeltaTable.create(str(tmp_path / "newer"), REQUESTS.schema, description=json.dumps({"format": "pulsar_spark", "table": "requests", "layout_version": 99}))
+    DeltaTable.create(
+        str(tmp_path / "newer"),
+        REQUESTS.schema,
+        description=json.dumps({"format": "pulsar_spark", "table": "requests", "layout_version": 99}),
+    )
     with pytest.raises(NewerLayout, match="layout 99.*newer pulsar_spark"):
         read_definition(tmp_path / "newer")
     (tmp_path / "half/_delta_log").mkdir(parents=True)

@@ -1,4 +1,5 @@
 """Trimming takes whole ledgers that nobody needs, says so to the broker and to readers, and refuses the rest."""
+
 from datetime import datetime, timezone
 
 import pyarrow.compute as pc
@@ -35,7 +36,7 @@ def engine(tmp_path) -> SparkEngine:
 
 def trim(engine: SparkEngine, seconds: int = 1000, **options) -> Trimmed:
     topic = read_topic(engine.layout, TOPIC)
-    found, = trim_topic(engine.layout, topic, topic.partition_indexes, now=at(seconds), **options)
+    (found,) = trim_topic(engine.layout, topic, topic.partition_indexes, now=at(seconds), **options)
     return found
 
 
@@ -49,7 +50,12 @@ def test_what_every_subscription_has_acknowledged_goes_and_the_newest_ledger_sta
     engine.round([ON.create_subscription("Earliest"), OTHER.create_subscription("Earliest")], 1)
     engine.round([ON.clear_backlog(), OTHER.ack(0, 4), OTHER.ack(6)], 2)
     found = trim(engine, dry_run=True)
-    assert (found.trim.ledger_id, found.trim.first_position, found.files, found.trim.kept_by) == (2, 4, 2, "subscription other")
+    assert (found.trim.ledger_id, found.trim.first_position, found.files, found.trim.kept_by) == (
+        2,
+        4,
+        2,
+        "subscription other",
+    )
     assert left(engine) == [0, 1, 2, 3, 4]
     assert trim(engine) == found
     assert left(engine) == [2, 3, 4]
@@ -67,13 +73,22 @@ def test_nothing_goes_from_a_topic_nobody_subscribes_to_unless_a_retention_is_se
     assert left(engine) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("policies, seconds, kept", [
-    ({}, 0, [4]), ({"retention_seconds": 25}, 50, [3, 4]), ({"retention_seconds": -1}, 10**6, [0, 1, 2, 3, 4]),
-    ({"retention_seconds": 10**6, "retention_bytes": 2.5}, 50, [2, 3, 4]), ({"retention_bytes": 100}, 50, [0, 1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    "policies, seconds, kept",
+    [
+        ({}, 0, [4]),
+        ({"retention_seconds": 25}, 50, [3, 4]),
+        ({"retention_seconds": -1}, 10**6, [0, 1, 2, 3, 4]),
+        ({"retention_seconds": 10**6, "retention_bytes": 2.5}, 50, [2, 3, 4]),
+        ({"retention_bytes": 100}, 50, [0, 1, 2, 3, 4]),
+    ],
+)
 def test_retention_keeps_what_is_acknowledged(engine, policies, seconds, kept):
     engine.round([ON.create_subscription("Earliest")], 1)
     size = engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs[0].bytes
-    set_ = [ON.policy(name, int(value * size) if name == "retention_bytes" else value) for name, value in policies.items()]
+    set_ = [
+        ON.policy(name, int(value * size) if name == "retention_bytes" else value) for name, value in policies.items()
+    ]
     engine.round([ON.clear_backlog(), *set_], 2)
     trim(engine, seconds)
     assert left(engine) == kept
@@ -190,7 +205,9 @@ def test_a_reader_starts_behind_what_was_trimmed(engine, is_vacuumed):
     engine.round([ON.clear_backlog()], 2)
     trim(engine)
     if is_vacuumed:
-        DeltaTable(str(engine.tables[TOPIC].path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        DeltaTable(str(engine.tables[TOPIC].path)).vacuum(
+            retention_hours=0, dry_run=False, enforce_retention_duration=False
+        )
     client = pulsar.Client(f"delta:{engine.layout.root}")
     try:
         reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
@@ -212,7 +229,9 @@ def test_a_reader_on_its_way_reads_what_files_there_are_and_passes_over_the_rest
         engine.round([ON.clear_backlog()], 2)
         assert trim(engine).trim.kept_by == "subscription s", "a reader keeps nothing"
         if is_vacuumed:
-            DeltaTable(str(engine.tables[TOPIC].path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+            DeltaTable(str(engine.tables[TOPIC].path)).vacuum(
+                retention_hours=0, dry_run=False, enforce_retention_duration=False
+            )
         while reader.has_message_available():
             seen.append(reader.read_next(timeout_millis=5000).message_id().ledger_id())
         assert seen == ([1, 1, 5, 5] if is_vacuumed else [1, 1, 2, 2, 3, 3, 4, 4, 5, 5])

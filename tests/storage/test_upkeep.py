@@ -1,4 +1,6 @@
-"""OPTIMIZE, vacuum and checkpoints change nothing for those who follow versions, read by path, or start from nothing."""
+"""OPTIMIZE, vacuum and checkpoints change nothing for those who follow versions, read by path, or start from
+nothing."""
+
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
@@ -70,7 +72,9 @@ def test_each_round_is_found_again_and_the_latest_rows_too(engine):
     before, latest = [read_round(path, version) for version in range(1, 6)], read_latest(engine.layout)
     rewrite(path)
     order = [("kind", "ascending"), ("first", "ascending"), ("request_id", "ascending")]
-    assert [read_round(path, version).sort_by(order).to_pylist() for version in range(1, 6)] == [rows.sort_by(order).to_pylist() for rows in before]
+    assert [read_round(path, version).sort_by(order).to_pylist() for version in range(1, 6)] == [
+        rows.sort_by(order).to_pylist() for rows in before
+    ]
     after = read_latest(engine.layout)
     assert (after.round, after.pages, after.consumers) == (latest.round, latest.pages, latest.consumers)
 
@@ -98,7 +102,9 @@ def test_what_was_delivered_is_known_by_round_whatever_lies_between(engine, step
     for seen, round_number in enumerate(steps):
         history.read_up_to(round_number)
         found = history.overlapping(PositionRange(-1, 0, 9), but="B")
-        assert [(sent.round, sent.first) for sent in found] == [(number, number - 1) for number in range(1, max(steps[:seen + 1]) + 1)]
+        assert [(sent.round, sent.first) for sent in found] == [
+            (number, number - 1) for number in range(1, max(steps[: seen + 1]) + 1)
+        ]
 
 
 def test_a_crash_before_the_letters_and_an_optimize_after_it_lose_no_letter(engine, monkeypatch):

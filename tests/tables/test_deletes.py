@@ -89,8 +89,9 @@ def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):
     root.subscribe().close()
     root.send(range(4))
     rows = root.rows()
-    source = pa.table({"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"],
-                       "entry_id": pa.array([0, 1, 7], pa.int64())})
+    source = pa.table(
+        {"publish_id": [*rows["publish_id"].to_pylist()[:2], "mine"], "entry_id": pa.array([0, 1, 7], pa.int64())}
+    )
     (
         root.table()
         .merge(source, "s.publish_id = t.publish_id and s.entry_id = t.entry_id", source_alias="s", target_alias="t")

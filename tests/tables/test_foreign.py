@@ -30,10 +30,14 @@ def without_not_null(root, topic="t") -> None:
 
 
 def append(root, rows=FOREIGN, topic="t") -> None:
-    nulls = {field.name: pa.nulls(rows.num_rows, field.type) for field in MESSAGES.schema
-             if field.name not in rows.column_names}
-    whole = pa.table({name: nulls.get(name, rows[name] if name in rows.column_names else None)
-                      for name in MESSAGES.schema.names})
+    nulls = {
+        field.name: pa.nulls(rows.num_rows, field.type)
+        for field in MESSAGES.schema
+        if field.name not in rows.column_names
+    }
+    whole = pa.table(
+        {name: nulls.get(name, rows[name] if name in rows.column_names else None) for name in MESSAGES.schema.names}
+    )
     write_deltalake(str(root.path(topic)), whole.cast(MESSAGES.schema), mode="append")
 
 
@@ -65,18 +69,23 @@ def test_foreign_rows_of_an_older_table_are_passed_over_counted_and_removed(root
     assert receive(consumer) == ["c"]
 
 
-@pytest.mark.parametrize("rows",
-                         [pa.table({"publish_id": ["x", "y"], "entry_id": pa.array([0, 1], pa.int64()),
-                                    "payload": [b"1", b"2"]}),
-                          pa.table({"publish_id": ["x", "x"], "entry_id": pa.array([0, 5], pa.int64()),
-                                    "payload": [b"1", b"2"]}),
-                          pa.table({"publish_id": ["x", None], "entry_id": pa.array([0, 1], pa.int64()),
-                                    "payload": [b"1", b"2"]}),
-                          pa.table({"publish_id": ["x", "x"], "entry_id": pa.array([0, None], pa.int64()),
-                                    "payload": [b"1", b"2"]}),
-                          pa.table({"publish_id": ["x", "x"], "entry_id": pa.array([0, 1], pa.int64()),
-                                    "batch_size": pa.array([3, 3], pa.int32())})],
-                         ids=["two publishes", "a gap", "a null id", "a null entry", "half a batch"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.table({"publish_id": ["x", "y"], "entry_id": pa.array([0, 1], pa.int64()), "payload": [b"1", b"2"]}),
+        pa.table({"publish_id": ["x", "x"], "entry_id": pa.array([0, 5], pa.int64()), "payload": [b"1", b"2"]}),
+        pa.table({"publish_id": ["x", None], "entry_id": pa.array([0, 1], pa.int64()), "payload": [b"1", b"2"]}),
+        pa.table({"publish_id": ["x", "x"], "entry_id": pa.array([0, None], pa.int64()), "payload": [b"1", b"2"]}),
+        pa.table(
+            {
+                "publish_id": ["x", "x"],
+                "entry_id": pa.array([0, 1], pa.int64()),
+                "batch_size": pa.array([3, 3], pa.int32()),
+            }
+        ),
+    ],
+    ids=["two publishes", "a gap", "a null id", "a null entry", "half a batch"],
+)
 def test_whatever_is_no_publish_is_passed_over(root, rows):
     without_not_null(root)
     consumer = root.subscribe()
@@ -105,31 +114,49 @@ def test_statistics_switched_off_are_no_reason_to_stop(root):
     assert receive(consumer) == ["a", "b"]
 
 
-LINES = {"5": lambda root: "5", "null": lambda root: "null", "a list": lambda root: "[]",
-         "half a line": lambda root: '{"add": {"path": "x',
-         "no UTF-8": lambda root: b'{"commitInfo": {"operation": "\xff\xfe"}}', "deep": lambda root: "[" * 100_000,
-         "a number of 5,000 digits": lambda root: '{"txn": {"appId": "a", "version": ' + "9" * 5000 + "}}",
-         "add is a text": lambda root: '{"add": "x"}', "add without a path": lambda root: '{"add": {"size": 1}}',
-         "statistics of text": lambda root: root.add(stats="hello"),
-         "statistics that are a list": lambda root: root.add(stats="[]"),
-         "rows that are a text": lambda root: root.add(stats='{"numRecords": "many"}'),
-         "rows below zero": lambda root: root.add(stats='{"numRecords": -1}'),
-         "bounds that are a list": lambda root: root.add(stats='{"numRecords": 1, "minValues": []}'),
-         "an entry id of text": lambda root: root.add(stats=json.dumps({"numRecords": 1, "minValues": {"entry_id": "a"},
-                                                                        "maxValues": {"entry_id": "a"}})),
-         "an entry id out of range": lambda root: root.add(stats=json.dumps({"numRecords": 1,
-                                                                             "minValues": {"entry_id": 10**30}})),
-         "a publish id that is a number": lambda root: root.add(stats=json.dumps({"numRecords": 1,
-                                                                                  "minValues": {"publish_id": 7}})),
-         "a time that is none": lambda root: root.add(stats=json.dumps({"numRecords": 1,
-                                                                        "minValues": {"publish_time": "noon"}})),
-         "a partition that is none": lambda root: root.add(partitionValues={"partition": "x"}),
-         "partition values that are a list": lambda root: root.add(partitionValues=[1]),
-         "a size of text": lambda root: root.add(size="big"), "remove is a number": lambda root: '{"remove": 5}',
-         "an unknown feature": lambda root: json.dumps({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
-                                                                     "readerFeatures": ["telepathy"],
-                                                                     "writerFeatures": ["telepathy"]}}),
-         "a protocol of text": lambda root: '{"protocol": {"minReaderVersion": "a", "minWriterVersion": 2}}'}
+LINES = {
+    "5": lambda root: "5",
+    "null": lambda root: "null",
+    "a list": lambda root: "[]",
+    "half a line": lambda root: '{"add": {"path": "x',
+    "no UTF-8": lambda root: b'{"commitInfo": {"operation": "\xff\xfe"}}',
+    "deep": lambda root: "[" * 100_000,
+    "a number of 5,000 digits": lambda root: '{"txn": {"appId": "a", "version": ' + "9" * 5000 + "}}",
+    "add is a text": lambda root: '{"add": "x"}',
+    "add without a path": lambda root: '{"add": {"size": 1}}',
+    "statistics of text": lambda root: root.add(stats="hello"),
+    "statistics that are a list": lambda root: root.add(stats="[]"),
+    "rows that are a text": lambda root: root.add(stats='{"numRecords": "many"}'),
+    "rows below zero": lambda root: root.add(stats='{"numRecords": -1}'),
+    "bounds that are a list": lambda root: root.add(stats='{"numRecords": 1, "minValues": []}'),
+    "an entry id of text": lambda root: root.add(
+        stats=json.dumps({"numRecords": 1, "minValues": {"entry_id": "a"}, "maxValues": {"entry_id": "a"}})
+    ),
+    "an entry id out of range": lambda root: root.add(
+        stats=json.dumps({"numRecords": 1, "minValues": {"entry_id": 10**30}})
+    ),
+    "a publish id that is a number": lambda root: root.add(
+        stats=json.dumps({"numRecords": 1, "minValues": {"publish_id": 7}})
+    ),
+    "a time that is none": lambda root: root.add(
+        stats=json.dumps({"numRecords": 1, "minValues": {"publish_time": "noon"}})
+    ),
+    "a partition that is none": lambda root: root.add(partitionValues={"partition": "x"}),
+    "partition values that are a list": lambda root: root.add(partitionValues=[1]),
+    "a size of text": lambda root: root.add(size="big"),
+    "remove is a number": lambda root: '{"remove": 5}',
+    "an unknown feature": lambda root: json.dumps(
+        {
+            "protocol": {
+                "minReaderVersion": 3,
+                "minWriterVersion": 7,
+                "readerFeatures": ["telepathy"],
+                "writerFeatures": ["telepathy"],
+            }
+        }
+    ),
+    "a protocol of text": lambda root: '{"protocol": {"minReaderVersion": "a", "minWriterVersion": 2}}',
+}
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -166,8 +193,9 @@ def test_a_publish_whose_statistics_were_spoiled_is_delivered_after_mending(root
         root.send(["a", "b"])
         path = TableLog(root.path()).folder / f"{1:020d}.json"
         actions = [json.loads(line) for line in path.read_text().splitlines()]
-        path.write_text("\n".join(json.dumps({"add": {**each["add"], "stats": "?"}} if "add" in each else each)
-                                  for each in actions))
+        path.write_text(
+            "\n".join(json.dumps({"add": {**each["add"], "stats": "?"}} if "add" in each else each) for each in actions)
+        )
     eventually(lambda: root.stats().get("error"))
     root.admin.mend("t")
     assert receive(consumer) == ["a", "b"]
@@ -184,11 +212,18 @@ def test_stats_say_that_a_topic_is_stopped_without_a_broker(tmp_path):
     assert "error" not in admin.stats("t")
 
 
-@pytest.mark.parametrize("line",
-                         ["5", '{"metaData": 5}', '{"protocol": {"minWriterVersion": "x"}}',
-                          '{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}',
-                          '{"metaData": {"id": 1, "description": "[]"}}', "",
-                          '{"metaData": {"id": "x", "description": "{\\"format\\": \\"pulsar_spark\\"}"}}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5",
+        '{"metaData": 5}',
+        '{"protocol": {"minWriterVersion": "x"}}',
+        '{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}',
+        '{"metaData": {"id": 1, "description": "[]"}}',
+        "",
+        '{"metaData": {"id": "x", "description": "{\\"format\\": \\"pulsar_spark\\"}"}}',
+    ],
+)
 @pytest.mark.parametrize("name", ["foreign", "_delta_log", "a_2eb"])
 def test_a_foreign_log_beside_topics_is_no_topic(root, line, name):
     root.send(["a"])
@@ -197,8 +232,10 @@ def test_a_foreign_log_beside_topics_is_no_topic(root, line, name):
     (log / f"{0:020d}.json").write_text(line)
     root.send(["b"], topic="u")
     assert receive(root.subscribe(topic="u")) == ["b"]
-    assert [topic["topic"] for topic in root.admin.list_topics()] == ["persistent://public/default/t",
-                                                                      "persistent://public/default/u"]
+    assert [topic["topic"] for topic in root.admin.list_topics()] == [
+        "persistent://public/default/t",
+        "persistent://public/default/u",
+    ]
 
 
 def test_a_foreign_partition_is_no_partition(root):
@@ -206,8 +243,9 @@ def test_a_foreign_partition_is_no_partition(root):
     topic = read_topic(root.client._layout, "p")
     root.send(["a", "b"], topic="p")
     rows = pa.table({name: pa.nulls(1, MESSAGES.schema.field(name).type) for name in MESSAGES.schema.names}).to_pylist()
-    rows[0].update(publish_id="x", entry_id=0, batch_size=1, partition=7,
-                   publish_time=root.rows("p")["publish_time"][0].as_py())
+    rows[0].update(
+        publish_id="x", entry_id=0, batch_size=1, partition=7, publish_time=root.rows("p")["publish_time"][0].as_py()
+    )
     write_deltalake(str(topic.path), MESSAGES.rows(rows), mode="append")
     consumer = root.subscribe(topic="p")
     root.send(["c"], topic="p")
@@ -222,9 +260,13 @@ def test_half_a_surrogate_refuses_its_message_alone(root):
     with root.broker.paused():
         for number in range(20):
             properties = {"p": "\ud800"} if number == 7 else {"p": "x"}
-            producer.send_async(str(number).encode(), lambda error, _, number=number: answers.update({number: error}),
-                                properties=properties)
+            producer.send_async(
+                str(number).encode(),
+                lambda error, _, number=number: answers.update({number: error}),
+                properties=properties,
+            )
         producer.flush()
-    assert answers == {number: pulsar.Result.InvalidMessage if number == 7 else pulsar.Result.Ok
-                       for number in range(20)}
+    assert answers == {
+        number: pulsar.Result.InvalidMessage if number == 7 else pulsar.Result.Ok for number in range(20)
+    }
     assert receive(consumer) == [str(number) for number in range(20) if number != 7]

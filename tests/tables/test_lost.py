@@ -35,16 +35,19 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
     assert receive(consumer) == ["e", "f"]
     stats = root.stats()
     assert (stats["lostMessages"], stats["subscriptions"]["s"]["msgBacklog"]) == (2, 2)
-    assert [(each["first_position"], each["last_position"], each["messages"], each["path"])
-            for each in root.admin.lost_messages("t")] == [(2, 3, 2, file)]
+    assert [
+        (each["first_position"], each["last_position"], each["messages"], each["path"])
+        for each in root.admin.lost_messages("t")
+    ] == [(2, 3, 2, file)]
     assert root.admin.skip_lost("t", "s") == 2
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
     root.send(["g"])
     assert receive(consumer) == ["g"]
 
 
-@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:3], lambda data: data[:-50],
-                                    lambda data: bytes(len(data))])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:3], lambda data: data[:-50], lambda data: bytes(len(data))]
+)
 def test_a_file_that_is_not_whole_is_lost_too(root, damage):
     """As a power loss leaves it: empty, cut off, zeros."""
     root.subscribe().close()

@@ -1,4 +1,5 @@
 """Ack sets as Column expressions against the pure rule, for random batches of one to five words."""
+
 import random
 
 from pyspark.sql import functions as F
@@ -11,7 +12,9 @@ def random_cases(count: int) -> list[tuple[int, list[int], list[int]]]:
     dice, cases = random.Random(7), []
     for _ in range(count):
         size = dice.choice([1, 2, 63, 64, 65, 127, 128, 129, dice.randint(1, 300)])
-        kept, given = ({index for index in range(size) if dice.random() < dice.choice([0.05, 0.5, 0.95])} for _ in range(2))
+        kept, given = (
+            {index for index in range(size) if dice.random() < dice.choice([0.05, 0.5, 0.95])} for _ in range(2)
+        )
         cases.append((size, list(ack_sets.of_indexes(kept)), list(ack_sets.of_indexes(given))))
     return cases
 
@@ -19,9 +22,17 @@ def random_cases(count: int) -> list[tuple[int, list[int], list[int]]]:
 def test_ack_set_columns_do_what_the_rule_says(spark):
     cases = random_cases(200)
     frame = spark.createDataFrame(
-        list(enumerate(cases)), "number int, input struct<size:int,kept:array<bigint>,given:array<bigint>>").select("number", "input.*")
-    found = frame.select("number", full_ack_set(F.col("size")), intersect_ack_sets(F.col("kept"), F.col("given")),
-                         unacked_messages(F.col("kept"), F.col("size")), unacked_messages(F.lit(None).cast("array<bigint>"), F.col("size")))
-    expected = [(number, list(ack_sets.full(size)), list(ack_sets.intersect(kept, given)), ack_sets.count(kept), size)
-                for number, (size, kept, given) in enumerate(cases)]
+        list(enumerate(cases)), "number int, input struct<size:int,kept:array<bigint>,given:array<bigint>>"
+    ).select("number", "input.*")
+    found = frame.select(
+        "number",
+        full_ack_set(F.col("size")),
+        intersect_ack_sets(F.col("kept"), F.col("given")),
+        unacked_messages(F.col("kept"), F.col("size")),
+        unacked_messages(F.lit(None).cast("array<bigint>"), F.col("size")),
+    )
+    expected = [
+        (number, list(ack_sets.full(size)), list(ack_sets.intersect(kept, given)), ack_sets.count(kept), size)
+        for number, (size, kept, given) in enumerate(cases)
+    ]
     assert [tuple(row) for row in found.orderBy("number").collect()] == expected

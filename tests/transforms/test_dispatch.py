@@ -1,4 +1,5 @@
 """Dealing out: who gets which stretch of the candidates, on cursors of one plan."""
+
 import pyarrow as pa
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -9,31 +10,77 @@ from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
 NOW, ROUND = 1_000, 7
 
 
-def cursor(number: int, *, permits: int, limit: int = 0, is_single_active: bool = False, most: int = 0, left=(), redelivered=()) -> dict:
-    return dict(cursor=number, kind="cursor", first=0, last=0, is_single_active=is_single_active, limit=limit, unacked_elsewhere=0, is_blocked=False,
-                permits=permits, max_redeliver_count=most, left=list(left), redelivered=list(redelivered), round=ROUND, now=NOW)
+def cursor(
+    number: int, *, permits: int, limit: int = 0, is_single_active: bool = False, most: int = 0, left=(), redelivered=()
+) -> dict:
+    return dict(
+        cursor=number,
+        kind="cursor",
+        first=0,
+        last=0,
+        is_single_active=is_single_active,
+        limit=limit,
+        unacked_elsewhere=0,
+        is_blocked=False,
+        permits=permits,
+        max_redeliver_count=most,
+        left=list(left),
+        redelivered=list(redelivered),
+        round=ROUND,
+        now=NOW,
+    )
 
 
 def turns(number: int, **permits: int) -> list[dict]:
     names = list(permits)
-    return [dict(cursor=number, kind="consumer", first=ordinal, last=ordinal, ordinal=ordinal, consumer_id=name, lap=lap, peers=len(names),
-                 permits=permits[name], limit=0, unacked_elsewhere=0, is_blocked=False)
-            for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)]
+    return [
+        dict(
+            cursor=number,
+            kind="consumer",
+            first=ordinal,
+            last=ordinal,
+            ordinal=ordinal,
+            consumer_id=name,
+            lap=lap,
+            peers=len(names),
+            permits=permits[name],
+            limit=0,
+            unacked_elsewhere=0,
+            is_blocked=False,
+        )
+        for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)
+    ]
 
 
 def held(number: int, first: int, last: int, status: str, **columns) -> dict:
-    return dict(dict(cursor=number, kind="range", first=first, last=last, status=status, batch_size=1, redelivery_count=0), **columns)
+    return dict(
+        dict(cursor=number, kind="range", first=first, last=last, status=status, batch_size=1, redelivery_count=0),
+        **columns,
+    )
 
 
 def unread(number: int, first: int, last: int, batch_size: int = 1, due_time: int | None = None) -> dict:
     return dict(cursor=number, kind="unread", first=first, last=last, batch_size=batch_size, due_time=due_time)
 
 
-def state(number: int, first: int, last: int, status: str, consumer_id=None, delivery_round=None, count=None, due=None, ack_set=None, batch_size=None) -> tuple:
+def state(
+    number: int,
+    first: int,
+    last: int,
+    status: str,
+    consumer_id=None,
+    delivery_round=None,
+    count=None,
+    due=None,
+    ack_set=None,
+    batch_size=None,
+) -> tuple:
     return (number, first, last, status, consumer_id, delivery_round, count, due, ack_set, batch_size)
 
 
-def given(number: int, first: int, last: int, consumer_id: str, count: int = 0, batch_size: int = 1, ack_set=None) -> tuple:
+def given(
+    number: int, first: int, last: int, consumer_id: str, count: int = 0, batch_size: int = 1, ack_set=None
+) -> tuple:
     return state(number, first, last, "pending", consumer_id, ROUND, count, None, ack_set, batch_size)
 
 
@@ -41,29 +88,64 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
     """Each stretch of candidates stays one of its own: whoever stores ranges unites those that adjoin and agree."""
     inputs = [
         # 1: a fair share each, then what is left of each one's permits
-        cursor(1, permits=70), *turns(1, a=60, b=10), unread(1, 0, 99),
+        cursor(1, permits=70),
+        *turns(1, a=60, b=10),
+        unread(1, 0, 99),
         # 2: replay that is due goes first, replay that is not stays, whatever lies between
-        cursor(2, permits=3), *turns(2, a=3), held(2, 0, 1, "replay", due_time=NOW + 1), held(2, 2, 3, "replay", redelivery_count=2), unread(2, 4, 9),
+        cursor(2, permits=3),
+        *turns(2, a=3),
+        held(2, 0, 1, "replay", due_time=NOW + 1),
+        held(2, 2, 3, "replay", redelivery_count=2),
+        unread(2, 4, 9),
         # 3: an entry of five is never split, and permits of one still get one
-        cursor(3, permits=2), *turns(3, a=1, b=1), unread(3, 0, 3, batch_size=5),
+        cursor(3, permits=2),
+        *turns(3, a=1, b=1),
+        unread(3, 0, 3, batch_size=5),
         # 4: the subscription's limit of unacknowledged messages holds unread entries back, not replay
-        cursor(4, permits=50, limit=4), *turns(4, a=50), held(4, 0, 1, "pending", consumer_id="a", delivery_round=3), held(4, 2, 2, "replay"), unread(4, 3, 9),
+        cursor(4, permits=50, limit=4),
+        *turns(4, a=50),
+        held(4, 0, 1, "pending", consumer_id="a", delivery_round=3),
+        held(4, 2, 2, "replay"),
+        unread(4, 3, 9),
         # 5: on Exclusive everything goes by position
-        cursor(5, permits=2, is_single_active=True), *turns(5, a=2), unread(5, 0, 2), held(5, 3, 3, "replay"),
+        cursor(5, permits=2, is_single_active=True),
+        *turns(5, a=2),
+        unread(5, 0, 2),
+        held(5, 3, 3, "replay"),
         # 6: an entry that is not due yet waits, and costs nobody a permit
-        cursor(6, permits=2), *turns(6, a=2), unread(6, 0, 0, due_time=NOW + 5), unread(6, 1, 1, due_time=NOW), unread(6, 2, 2),
+        cursor(6, permits=2),
+        *turns(6, a=2),
+        unread(6, 0, 0, due_time=NOW + 5),
+        unread(6, 1, 1, due_time=NOW),
+        unread(6, 2, 2),
         # 7: given back once more than the policy allows
-        cursor(7, permits=1, most=1, redelivered=["a"]), *turns(7, a=1), held(7, 0, 0, "pending", consumer_id="a", delivery_round=3, redelivery_count=1),
+        cursor(7, permits=1, most=1, redelivered=["a"]),
+        *turns(7, a=1),
+        held(7, 0, 0, "pending", consumer_id="a", delivery_round=3, redelivery_count=1),
         held(7, 1, 1, "pending", consumer_id="a", delivery_round=3),
     ]
     planned = plan_round(spark.createDataFrame(pa.Table.from_pylist(inputs, schema=SCHEMA)))
-    expected = spark.createDataFrame([
-        given(1, 0, 34, "a"), given(1, 35, 44, "b"), given(1, 45, 69, "a"),
-        state(2, 0, 1, "replay", None, None, 0, NOW + 1, None, 1), given(2, 2, 3, "a", 2), given(2, 4, 4, "a"),
-        given(3, 0, 0, "a", batch_size=5), given(3, 1, 1, "b", batch_size=5),
-        state(4, 0, 1, "pending", "a", 3, 0, None, None, 1), given(4, 2, 2, "a"), given(4, 3, 4, "a"),
-        given(5, 0, 1, "a"), state(5, 3, 3, "replay", None, None, 0, None, None, 1),
-        state(6, 0, 0, "replay", None, None, 0, NOW + 5, None, 1), given(6, 1, 1, "a"), given(6, 2, 2, "a"),
-        state(7, 0, 0, "dead", "a", 3, 2, None, None, 1), given(7, 1, 1, "a", 1),
-    ], from_arrow_schema(STATE_SCHEMA))
+    expected = spark.createDataFrame(
+        [
+            given(1, 0, 34, "a"),
+            given(1, 35, 44, "b"),
+            given(1, 45, 69, "a"),
+            state(2, 0, 1, "replay", None, None, 0, NOW + 1, None, 1),
+            given(2, 2, 3, "a", 2),
+            given(2, 4, 4, "a"),
+            given(3, 0, 0, "a", batch_size=5),
+            given(3, 1, 1, "b", batch_size=5),
+            state(4, 0, 1, "pending", "a", 3, 0, None, None, 1),
+            given(4, 2, 2, "a"),
+            given(4, 3, 4, "a"),
+            given(5, 0, 1, "a"),
+            state(5, 3, 3, "replay", None, None, 0, None, None, 1),
+            state(6, 0, 0, "replay", None, None, 0, NOW + 5, None, 1),
+            given(6, 1, 1, "a"),
+            given(6, 2, 2, "a"),
+            state(7, 0, 0, "dead", "a", 3, 2, None, None, 1),
+            given(7, 1, 1, "a", 1),
+        ],
+        from_arrow_schema(STATE_SCHEMA),
+    )
     assert_df_equality(planned, expected, ignore_row_order=True, ignore_nullable=True)

@@ -2,6 +2,7 @@
 
 ``cases`` of ``input`` and ``expected``; the tests beside this folder say which rule each file holds.
 """
+
 import json
 from pathlib import Path
 

@@ -1,57 +1,93 @@
-"""Delayed delivery: entries with a deliver time, on subscriptions that honour it and on those that do not. Never early (0.21)."""
+"""Delayed delivery: entries with a deliver time, on subscriptions that honour it and on those that do not. Never early
+(0.21)."""
+
 import pytest
 
 from tests.spec.history import check
 from tests.spec.table import Case
 
 CASES = [
-    Case("waits on shared", source="5.1, 0.21, 4.9", says="""
-        An entry met before its deliver time waits, costs no permits and is no redelivery; it holds back mark-delete (5.20).""", table="""
+    Case(
+        "waits on shared",
+        source="5.1, 0.21, 4.9",
+        says="""
+        An entry met before its deliver time waits, costs no permits and is no redelivery; it holds back mark-delete (5.20).""",
+        table="""
         | s | publish   | requests                     | delivered | waits | replay | permits | mark-delete |
         | 0 | 1 1@2 1   | A subscribe Shared; A flow 9 | A 0 2     | 1@2   | 1      | A 7     | -1          |
         | 1 |           | A ack 0; A ack 2             |           | 1@2   | 1      | A 7     | 0           |
         | 2 |           |                              | A 1       | none  | none   | A 6     | 0           |
         | 3 |           | A ack 1                      |           | none  | none   | A 6     | 2           |
-    """),
-    Case("at once on exclusive", source="2.6, golden k3", says="""
-        Exclusive and Failover keep the order of positions and know no deliver times.""", table="""
+    """,
+    ),
+    Case(
+        "at once on exclusive",
+        source="2.6, golden k3",
+        says="""
+        Exclusive and Failover keep the order of positions and know no deliver times.""",
+        table="""
         | s | publish | requests                        | delivered | waits | pending |
         | 0 | 1 1@9 1 | A subscribe Exclusive; A flow 9 | A 0-2     | none  | A 0-2   |
         | 1 | 1@9     |                                 | A 3       | none  | A 0-3   |
-    """),
-    Case("at once on failover", source="2.6, golden k3", says="""
-        Likewise.""", table="""
+    """,
+    ),
+    Case(
+        "at once on failover",
+        source="2.6, golden k3",
+        says="""
+        Likewise.""",
+        table="""
         | s | publish | requests                       | delivered |
         | 0 | 1@9 1   | A subscribe Failover; A flow 9 | A 0-1     |
-    """),
-    Case("due already", source="5.7", says="""
-        A deliver time that has come is none.""", table="""
+    """,
+    ),
+    Case(
+        "due already",
+        source="5.7",
+        says="""
+        A deliver time that has come is none.""",
+        table="""
         | s | publish | requests                     | delivered | waits | permits |
         | 0 |         | A subscribe Shared; A flow 9 |           | none  | A 9     |
         | 1 | 1@1 1@2 |                              | A 0       | 1@2   | A 8     |
         | 2 |         |                              | A 1       | none  | A 7     |
-    """),
-    Case("what is due goes before what is new", source="4.7, 4.8", says="""
-        As far as permits go.""", table="""
+    """,
+    ),
+    Case(
+        "what is due goes before what is new",
+        source="4.7, 4.8",
+        says="""
+        As far as permits go.""",
+        table="""
         | s | publish     | requests                     | delivered | waits   | permits |
         | 0 | 1@3 1@2 1@2 | A subscribe Shared; A flow 3 |           | 0@3 1@2 2@2 | A 3 |
         | 1 |             |                              |           | 0@3 1@2 2@2 | A 3 |
         | 2 | 1*2         |                              | A 1-3     | 0@3     | A 0     |
         | 3 |             |                              |           | 0@3     | A 0     |
         | 4 |             | A flow 2                     | A 0 4     | none    | A 0     |
-    """),
-    Case("in order of deliver time", source="0.21, 5.3, golden i1", says="""
-        Where more is due than permits allow, it goes by deliver time, and of one time by position.""", table="""
+    """,
+    ),
+    Case(
+        "in order of deliver time",
+        source="0.21, 5.3, golden i1",
+        says="""
+        Where more is due than permits allow, it goes by deliver time, and of one time by position.""",
+        table="""
         | s | publish             | requests                     | delivered | waits                   | permits |
         | 0 | 1@4 1@3 1@4 1@2 1@3 | A subscribe Shared; A flow 9 |           | 0@4 1@3 2@4 3@2 4@3     | A 9     |
         | 1 |                     | A close; B subscribe Shared  |           | 0@4 1@3 2@4 3@2 4@3     | B 0     |
         | 5 |                     | B flow 2                     | B 1 3     | 0@4 2@4 4@3             | B 0     |
         | 6 |                     | B flow 2                     | B 0 4     | 2@4                     | B 0     |
         | 7 | 1@9                 | B flow 2                     | B 2       | 5@9                     | B 1     |
-    """),
-    Case("what comes back goes before what is due", source="design 4, step 6; 4.7, 0.21", says="""
+    """,
+    ),
+    Case(
+        "what comes back goes before what is due",
+        source="design 4, step 6; 4.7, 0.21",
+        says="""
         An entry that was given back has been waited for already: it goes first, by position, whatever its deliver time was.
-        What has come due goes next, in order of deliver time, and what was never met last.""", table="""
+        What has come due goes next, in order of deliver time, and what was never met last.""",
+        table="""
         | s | publish       | requests                                 | delivered   | waits       | replay  | permits |
         | 0 | 1@2 1@3 1@2 1 | A subscribe Shared; A flow 9             | A 3         | 0@2 1@3 2@2 | 0-2     | A 8     |
         | 1 |               | A close; B subscribe Shared              |             | 0@2 1@3 2@2 | 0-3     | B 0     |
@@ -60,61 +96,97 @@ CASES = [
         | 6 |               | B nack 0; B flow 1                       | B 0+1       | 1@3 2@2     | 1-2     | B 0     |
         | 7 |               | B flow 2                                 | B 1-2       | none        | none    | B 0     |
         | 8 |               | B flow 2                                 | B 4         | none        | none    | B 1     |
-    """),
-    Case("ranges of one deliver time are dealt out in part", source="0.21, 5.3", says="""
+    """,
+    ),
+    Case(
+        "ranges of one deliver time are dealt out in part",
+        source="0.21, 5.3",
+        says="""
         A run of entries of one time is split where permits end; what is left of it waits in its place, before what is due later
-        and lies before it.""", table="""
+        and lies before it.""",
+        table="""
         | s | publish     | requests                     | delivered | waits               | permits |
         | 0 | 1@3 1*3@2 1@2 | A subscribe Shared; A flow 9 |         | 0@3 1@2 2@2 3@2 4@2 | A 9     |
         | 1 |             | A close; B subscribe Shared  |           | 0@3 1@2 2@2 3@2 4@2 | B 0     |
         | 4 |             | B flow 2                     | B 1-2     | 0@3 3@2 4@2         | B 0     |
         | 5 |             | B flow 2; B nack 1           | B 1+1 3   | 0@3 4@2             | B 0     |
         | 6 |             | B flow 2                     | B 0 4     | none                | B 0     |
-    """),
-    Case("several consumers share what is due first", source="0.21, 2.14", says="""
-        What the permits of all together allow goes by deliver time; who of them gets which is as ever.""", table="""
+    """,
+    ),
+    Case(
+        "several consumers share what is due first",
+        source="0.21, 2.14",
+        says="""
+        What the permits of all together allow goes by deliver time; who of them gets which is as ever.""",
+        table="""
         | s | publish             | requests                                                                | delivered | waits                   |
         | 0 | 1@4 1@3 1@4 1@2 1@3 | A subscribe Shared; A flow 9                                            |           | 0@4 1@3 2@4 3@2 4@3     |
         | 1 |                     | A close; B subscribe Shared; C subscribe Shared                         |           | 0@4 1@3 2@4 3@2 4@3     |
         | 5 |                     | B flow 1; C flow 2                                                      | B+C 1 3-4 | 0@4 2@4                 |
-    """),
-    Case("each subscription by itself", source="0.24", says="""
-        A deliver time is the entry's; what one subscription has waited for another need not have met.""", table="""
+    """,
+    ),
+    Case(
+        "each subscription by itself",
+        source="0.24",
+        says="""
+        A deliver time is the entry's; what one subscription has waited for another need not have met.""",
+        table="""
         | s | publish | requests                                 | delivered | waits |
         | 0 | 1@2 1   | A subscribe Shared; A flow 9             | A 1       | 0@2   |
         | 1 |         | other/B subscribe Exclusive; other/B flow 9 | other/B 0-1 | 0@2 |
         | 2 |         |                                          | A 0       | none  |
-    """),
-    Case("given back after its time", source="4.21", says="""
-        Once delivered it is an entry like any other: it comes back at once, counted.""", table="""
+    """,
+    ),
+    Case(
+        "given back after its time",
+        source="4.21",
+        says="""
+        Once delivered it is an entry like any other: it comes back at once, counted.""",
+        table="""
         | s | publish | requests                     | delivered | waits | pending |
         | 0 | 1@1     | A subscribe Shared; A flow 9 |           | 0@1   | none    |
         | 1 |         |                              | A 0       | none  | A 0     |
         | 2 |         | A nack 0                     | A 0+1     | none  | A 0+1   |
-    """),
-    Case("acknowledged while it waits", source="3.11, 5.20", says="""
-        An acknowledgement needs no delivery.""", table="""
+    """,
+    ),
+    Case(
+        "acknowledged while it waits",
+        source="3.11, 5.20",
+        says="""
+        An acknowledgement needs no delivery.""",
+        table="""
         | s | publish | requests                     | delivered | waits | mark-delete |
         | 0 | 1@3 1   | A subscribe Shared; A flow 9 | A 1       | 0@3   | -1          |
         | 1 |         | A ack 0                      |           | none  | 0           |
         | 2 |         |                              |           | none  | 0           |
         | 3 |         |                              |           | none  | 0           |
-    """),
-    Case("partly acknowledged before it is read", source="0.21, 0.23", says="""
-        An acknowledgement of a part, of an entry that nobody has met yet, does not bring it forward.""", table="""
+    """,
+    ),
+    Case(
+        "partly acknowledged before it is read",
+        source="0.21, 0.23",
+        says="""
+        An acknowledgement of a part, of an entry that nobody has met yet, does not bring it forward.""",
+        table="""
         | s | publish | requests                     | delivered | waits | replay |
         | 0 | 1@2 1   | A subscribe Shared           |           | none  | none   |
         | 1 |         | A ack 0 left 0; A flow 9     | A 1       | 0@2   | 0{0}   |
         | 2 |         |                              | A 0{0}    | none  | none   |
-    """),
-    Case("the type changes while it waits", source="2.6, 2.1", says="""
-        When an Exclusive consumer takes over from Shared ones, what they would have waited for comes at once and in its place.""", table="""
+    """,
+    ),
+    Case(
+        "the type changes while it waits",
+        source="2.6, 2.1",
+        says="""
+        When an Exclusive consumer takes over from Shared ones, what they would have waited for comes at once and in its place.""",
+        table="""
         | s | publish | requests                        | delivered | waits | pending | replay |
         | 0 | 1 1@9 1 | A subscribe Shared; A flow 9    | A 0 2     | 1@9   | A 0 2   | 1      |
         | 1 |         | A close                         |           | 1@9   | none    | 0-2    |
         | 2 |         | B subscribe Exclusive; B flow 2 | B 0-1     | none  | B 0-1   | 2      |
         | 3 |         | B flow 1                        | B 2       | none  | B 0-2   | none   |
-    """),
+    """,
+    ),
 ]
 
 
