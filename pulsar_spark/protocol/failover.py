@@ -36,7 +36,7 @@ def sort_consumers(consumers: Sequence[Consumer]) -> list[Consumer]:
     >>> [consumer.name for consumer in sort_consumers(consumers)]
     ['B', 'a', 'b', 'A']
     """
-    return sorted(consumers, key=lambda c: (c.priority_level, _utf16(c.name), c.join_order))
+    return sorted(consumers, key=lambda c: (c.priority_level, java_order(c.name), c.join_order))
 
 
 def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topic_name: str) -> Consumer | None:
@@ -69,6 +69,6 @@ def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:
     return ring[points[place % len(points)]]
 
 
-def _utf16(name: str) -> bytes:
+def java_order(name: str) -> bytes:
     """Bytes that sort as Java's ``String.compareTo`` does."""
     return name.encode("utf-16-be", "surrogatepass")

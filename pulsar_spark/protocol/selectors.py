@@ -1,0 +1,244 @@
+"""Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as values.
+
+A selector is made anew by each join and leave; :meth:`~Selector.owned` gives its ranges as rows. Rules: semantics
+2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector and
+HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them in PIP-379).
+
+Consumers are told apart by id and, on a ring, named: consumers of one name stand on the same points before 4.0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple, Protocol, Self
+
+from pulsar_spark.errors import ConsumerAssignError
+from pulsar_spark.protocol.failover import java_order
+from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS, SLOTS_FROM_ONE, Axis, OwnedRange, joined_ranges, owner
+from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, sticky_key_hash
+
+POINTS = 100
+"""Points of a consumer on a ring unless configured (subscriptionKeySharedConsistentHashingReplicaPoints)."""
+
+
+class Member(NamedTuple):
+    """A consumer as selectors know it; *ranges* are the sticky ranges it asks for, as (start, end)."""
+
+    consumer_id: str
+    name: str = ""
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+class Selector(Protocol):
+    """What all selectors do."""
+
+    axis: Axis
+
+    def joined(self, member: Member) -> Self:
+        """With the consumer; :class:`ConsumerAssignError`, and nothing changed, where it cannot be given ranges."""
+
+    def left(self, consumer_id: str) -> Self:
+        """Without the consumer; the same where it is not there."""
+
+    def owned(self) -> list[OwnedRange]:
+        """Who owns what, in order of start."""
+
+
+def select(selector: Selector, hash_code: int) -> str | None:
+    """The owner of one hash."""
+    return owner(selector.owned(), selector.axis, hash_code)
+
+
+@dataclass(frozen=True)
+class AutoSplit:
+    """Hash-range auto split: a newcomer takes the lower half of the biggest range, the lowest one of equals; who leaves
+    gives its range to the right neighbour, the last of all to the left one.
+
+    ``borders`` are (inclusive upper end, consumer) in order; the first range begins at 0.
+
+    >>> selector = AutoSplit().joined(Member("C1")).joined(Member("C2")).joined(Member("C3"))
+    >>> [(owned.start, owned.end, owned.consumer_id) for owned in selector.owned()]
+    [(0, 16384, 'C3'), (16385, 32768, 'C2'), (32769, 65536, 'C1')]
+    """
+
+    borders: tuple[tuple[int, str], ...] = ()
+    range_size: int = DEFAULT_RANGE_SIZE
+
+    @property
+    def axis(self) -> Axis:
+        return Axis(self.range_size, 0)
+
+    def joined(self, member: Member) -> Self:
+        if not self.borders:
+            return replace(self, borders=((self.range_size, member.consumer_id),))
+        lengths = [end - start for start, end in pairwise([0, *(border for border, _ in self.borders)])]
+        index = lengths.index(max(lengths))
+        if lengths[index] <= 1:
+            raise ConsumerAssignError(
+                f"consumer {member.consumer_id!r}: {len(self.borders)} consumers are as many as a hash range of "
+                f"{self.range_size} can be split for: close one first"
+            )
+        end = self.borders[index][0]
+        taken = (end - lengths[index] // 2 if index else end // 2, member.consumer_id)
+        return replace(self, borders=(*self.borders[:index], taken, *self.borders[index:]))
+
+    def left(self, consumer_id: str) -> Self:
+        kept = [(border, held) for border, held in self.borders if held != consumer_id]
+        if kept and len(kept) < len(self.borders) and self.borders[-1][1] == consumer_id:
+            kept[-1] = (self.range_size, kept[-1][1])
+        return replace(self, borders=tuple(kept))
+
+    def owned(self) -> list[OwnedRange]:
+        starts = [0, *(border + 1 for border, _ in self.borders)]
+        return [OwnedRange(start, end, held) for start, (end, held) in zip(starts, self.borders, strict=False)]
+
+
+@dataclass(frozen=True)
+class ConsistentHashing:
+    """Consistent hashing as before 4.0, which is the default: a hash belongs to the first point of the ring at or
+    behind it, else to the ring's first.
+
+    Point i of a consumer is the hash of ``name NUL i``. Consumers that share a point share its hashes: sorted by name,
+    the one at ``hash % count`` owns a hash.
+    """
+
+    members: tuple[Member, ...] = ()
+    points: int = POINTS
+    axis: Axis = field(default=HASHES, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        return replace(self, members=(*self.members, member))
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+
+    def owned(self) -> list[OwnedRange]:
+        ring: dict[int, list[Member]] = {}
+        for member in self.members:
+            for point in ring_points(member.name, self.points):
+                holders = ring.setdefault(point, [])
+                if member not in holders:
+                    holders.append(member)
+        in_order = {
+            point: [member.consumer_id for member in sorted(holders, key=lambda member: java_order(member.name))]
+            for point, holders in ring.items()
+        }
+        return joined_ranges(_arcs(in_order, self.axis))
+
+
+@dataclass(frozen=True)
+class ConsistentHashing4:
+    """Consistent hashing as from 4.0 (PIP-379): points are slots 1 to 65535, and each has one owner, who came first.
+
+    Point i of a consumer is the slot of ``name NUL index NUL i``; the index is the lowest that no other consumer of
+    that name has. ``members`` are (index, consumer) in order of joining.
+    """
+
+    members: tuple[tuple[int, Member], ...] = ()
+    points: int = POINTS
+    ring: tuple[tuple[int, str], ...] = ()
+    axis: Axis = field(default=SLOTS_FROM_ONE, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        taken = {index for index, held in self.members if held.name == member.name}
+        index = next(index for index in range(len(taken) + 1) if index not in taken)
+        ring = dict(self.ring)
+        for number in range(self.points):
+            key = f"{member.name}\0{index}\0{number}".encode()
+            ring.setdefault(self.axis.place(sticky_key_hash(key)), member.consumer_id)
+        return replace(self, members=(*self.members, (index, member)), ring=tuple(sorted(ring.items())))
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(
+            self,
+            members=tuple(held for held in self.members if held[1].consumer_id != consumer_id),
+            ring=tuple(point for point in self.ring if point[1] != consumer_id),
+        )
+
+    def owned(self) -> list[OwnedRange]:
+        return joined_ranges(_arcs({point: [held] for point, held in self.ring}, self.axis))
+
+
+@dataclass(frozen=True)
+class Sticky:
+    """Ranges that consumers ask for. None may overlap those of others, nor, as from 4.0, the consumer's own.
+
+    Before 4.0 a slot is owned where the nearest borders on both sides, of whatever ranges, are one consumer's, so a
+    hole between two of its ranges is its own too; *is_exact* is the rule from 4.0 on: the ranges and nothing else.
+    """
+
+    members: tuple[Member, ...] = ()
+    is_exact: bool = False
+    axis: Axis = field(default=SLOTS, repr=False)
+
+    def joined(self, member: Member) -> Self:
+        if not member.ranges:
+            raise ConsumerAssignError(f"consumer {member.consumer_id!r} asks for no hash range: name at least one")
+        for start, end in member.ranges:
+            if not 0 <= start <= end:
+                raise ConsumerAssignError(
+                    f"consumer {member.consumer_id!r}: {start} to {end} is no hash range: it begins at 0 or later and "
+                    "does not end before it begins"
+                )
+        if self.is_exact:
+            _require_apart(member, sorted(member.ranges))
+        for held in self.members:
+            for start, end in member.ranges:
+                for other_start, other_end in held.ranges:
+                    if start <= other_end and other_start <= end:
+                        raise ConsumerAssignError(
+                            f"consumer {member.consumer_id!r}: hash range {start} to {end} overlaps {other_start} to "
+                            f"{other_end} of consumer {held.consumer_id!r}: ask for ranges that nobody has"
+                        )
+        return replace(self, members=(*self.members, member))
+
+    def left(self, consumer_id: str) -> Self:
+        return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
+
+    def owned(self) -> list[OwnedRange]:
+        if self.is_exact:
+            ranges = [OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges]
+            return sorted(ranges)
+        borders = sorted(
+            {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
+        )
+        single = [OwnedRange(border, border, held) for border, held in borders]
+        between = [
+            OwnedRange(low + 1, high - 1, held)
+            for (low, held), (high, other) in pairwise(borders)
+            if held == other and low + 1 < high
+        ]
+        return joined_ranges([*single, *between])
+
+
+def _require_apart(member: Member, ranges: Sequence[tuple[int, int]]) -> None:
+    for (start, end), (next_start, next_end) in pairwise(ranges):
+        if next_start <= end:
+            raise ConsumerAssignError(
+                f"consumer {member.consumer_id!r}: its hash ranges {start} to {end} and {next_start} to {next_end} "
+                "overlap: ask for ranges that do not"
+            )
+
+
+def ring_points(name: str, points: int = POINTS) -> list[int]:
+    """A consumer's points on the ring of before 4.0, in order of their numbers.
+
+    >>> ring_points("consumer1", 2)
+    [1656011842, 1914695766]
+    """
+    return [sticky_key_hash(f"{name}\0{number}".encode()) for number in range(points)]
+
+
+def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:
+    """From each point back to behind the point before it; what lies behind the last one is the first one's."""
+    points = sorted(ring)
+    if not points:
+        return []
+    arcs = [(low + 1, high, ring[high]) for low, high in pairwise([axis.start - 1, *points])]
+    if points[-1] < axis.last:
+        arcs.append((points[-1] + 1, axis.last, ring[points[0]]))
+    return [
+        OwnedRange(start, end, held, len(holders), share)
+        for start, end, holders in arcs
+        for share, held in enumerate(holders)
+    ]

@@ -1,0 +1,131 @@
+"""Key_Shared's selectors: who owns which hash, operation by operation (golden b, c, d), and what moves (golden l)."""
+
+import pytest
+
+from pulsar_spark.errors import ConsumerAssignError
+from pulsar_spark.protocol.hash_ranges import SLOTS, SLOTS_FROM_ONE, OwnedRange, moved_ranges, owner
+from pulsar_spark.protocol.selectors import (
+    AutoSplit,
+    ConsistentHashing,
+    ConsistentHashing4,
+    Member,
+    Sticky,
+    ring_points,
+    select,
+)
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from tests.protocol.golden import cases, named
+
+
+def ranges_by_consumer(owned: list[OwnedRange]) -> dict[str, list[list[int]]]:
+    held: dict[str, list[list[int]]] = {}
+    for one in owned:
+        held.setdefault(one.consumer_id, []).append([one.start, one.end])
+    return held
+
+
+def after_each(selector, case, member):
+    """(selector, expected) after each operation; refused joins leave it as it was."""
+    for operation, expected in zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True):
+        error = None
+        if operation["op"] == "remove":
+            selector = selector.left(operation["consumer"])
+        else:
+            try:
+                selector = selector.joined(member(operation))
+            except ConsumerAssignError:
+                error = "ConsumerAssignException"
+        assert error == expected.get("error")
+        yield selector, expected
+
+
+def by_name(operation: dict) -> Member:
+    return Member(operation["consumer"], operation.get("name", operation["consumer"]))
+
+
+def by_ranges(operation: dict) -> Member:
+    return Member(operation["consumer"], ranges=tuple(tuple(pair) for pair in operation["ranges"]))
+
+
+def assert_selects(selector, expected) -> None:
+    owned = selector.owned()
+    by_key, by_hash = expected.get("select", {}), expected.get("select_hash", {})
+    assert by_key or by_hash
+    assert {key: owner(owned, selector.axis, sticky_key_hash(key.encode())) for key in by_key} == by_key
+    assert {text: owner(owned, selector.axis, int(text)) for text in by_hash} == by_hash
+
+
+@pytest.mark.parametrize("case", cases("b_autosplit"), ids=named)
+def test_auto_split(case):
+    for selector, expected in after_each(AutoSplit(range_size=case["input"]["range_size"]), case, by_name):
+        assert ranges_by_consumer(selector.owned()) == expected["ranges"]
+        assert_selects(selector, expected)
+
+
+@pytest.mark.parametrize("case", cases("c_consistent_323"), ids=named)
+def test_consistent_hashing(case):
+    """Pulsar's list of ranges leaves out what lies behind the ring's last point; ours is whole."""
+    for selector, expected in after_each(ConsistentHashing(points=case["input"]["points"]), case, by_name):
+        assert_selects(selector, expected)
+        owned = selector.owned()
+        assert (owned[0].start, owned[-1].end) == (0, 2**31 - 1) if owned else not selector.members
+
+
+@pytest.mark.parametrize("case", cases("c_consistent_408"), ids=named)
+def test_consistent_hashing_from_4_0(case):
+    for selector, expected in after_each(ConsistentHashing4(points=case["input"]["points"]), case, by_name):
+        assert_selects(selector, expected)
+        assert ranges_by_consumer(selector.owned()) == expected.get("ranges", ranges_by_consumer(selector.owned()))
+
+
+@pytest.mark.parametrize("case", cases("c_ring_points_323"), ids=lambda case: case["input"]["name"] or "no name")
+def test_ring_points(case):
+    assert ring_points(**case["input"]) == case["expected"]["points_in_index_order"]
+
+
+@pytest.mark.parametrize("case", cases("d_exclusive"), ids=named)
+def test_sticky_ranges(case):
+    """Pulsar's own list lacks single slots and what nests; who owns a slot decides."""
+    for selector, expected in after_each(Sticky(), case, by_ranges):
+        assert_selects(selector, expected)
+
+
+@pytest.mark.parametrize("case", cases("d_exclusive_408"), ids=named)
+def test_sticky_ranges_from_4_0(case):
+    for selector, expected in after_each(Sticky(is_exact=True), case, by_ranges):
+        assert ranges_by_consumer(selector.owned()) == expected["ranges"]
+        assert_selects(selector, expected)
+
+
+@pytest.mark.parametrize("case", cases("l_impacted_ranges_408"), ids=lambda case: case["input"]["selector"])
+def test_what_moves(case):
+    before = AutoSplit() if case["input"]["selector"] == "auto split" else ConsistentHashing4(points=5)
+    for selector, expected in after_each(before, case, by_name):
+        moved = moved_ranges(before.owned(), selector.owned())
+        pairs = {
+            "ranges_lost": {held: [list(pair) for pair in pairs] for held, pairs in moved.lost.items()},
+            "ranges_gained": {held: [list(pair) for pair in pairs] for held, pairs in moved.gained.items()},
+        }
+        assert pairs == expected
+        before = selector
+
+
+@pytest.mark.parametrize("case", cases("a3_slots_408"), ids=lambda case: case["input"]["key_hex"][:16] or "empty")
+def test_slots_from_4_0(case):
+    """In 4.0 slot 0 means unset, so that auto split and sticky ranges take it for 1; ours need no such value."""
+    code = sticky_key_hash(bytes.fromhex(case["input"]["key_hex"]))
+    assert max(1, SLOTS.place(code)) == case["expected"]["auto_split_or_sticky"]
+    assert SLOTS_FROM_ONE.place(code) == case["expected"]["consistent_hashing"]
+
+
+@pytest.mark.parametrize("ranges", [(), ((5, 4),), ((-1, 4),), ((0, 4), (9, 8))])
+def test_no_such_ranges(ranges):
+    with pytest.raises(ConsumerAssignError, match="'c'"):
+        Sticky().joined(Member("c", ranges=ranges))
+
+
+def test_a_gap_has_no_owner_and_a_place_beyond_the_last_slot_none_either():
+    selector = Sticky().joined(Member("a", ranges=((0, 9), (70_000, 70_001)))).joined(Member("b", ranges=((20, 29),)))
+    assert [select(selector, place) for place in (9, 10, 19, 20, 29, 30, 65_535, 70_000 % 65_536)] == [
+        "a", None, None, "b", "b", None, None, None,
+    ]  # fmt: skip
