@@ -3,9 +3,11 @@ few ways to move a cursor."""
 
 import re
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import (
     ConsumerNotFound,
     InvalidConfiguration,
@@ -65,7 +67,7 @@ class Desk:
     def forget(self, entry: SetAside) -> None:
         """Take an entry back: nothing is set aside as it any more."""
         self.bundle.set_aside.pop(entry.id, None)
-        self.draft.facts.append(entry.row(is_removed=True))
+        self.draft.facts.append(set_aside_row(entry, is_removed=True))
 
     def consumer_of(self, request: Request) -> Consumer:
         consumer = self.cursor_of(request).consumers.get(request.consumer_id)
@@ -118,20 +120,6 @@ class Desk:
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor
-
-
-def removed_consumer_row(cursor: Cursor, removed: Removed) -> dict:
-    """The row that says a consumer is gone, and why."""
-    return dict(
-        kind="consumer",
-        topic=cursor.topic,
-        **cursor.key._asdict(),
-        consumer_id=removed.consumer.consumer_id,
-        consumer_name=removed.consumer.name,
-        client_id=removed.consumer.client_id,
-        is_removed=True,
-        text=removed.why,
-    )
 
 
 def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:

@@ -10,11 +10,12 @@ need be. Rules: semantics 3.29-3.31 (see protocol.policies).
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.policies import (
     BACKLOG_EXCEEDED,
@@ -28,6 +29,7 @@ from pulsar_spark.protocol.policies import (
     evicted_up_to,
     expired,
     has_expired,
+    policy_owners,
 )
 from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
@@ -55,9 +57,7 @@ def _topics_to_check(bundle: Bundle) -> list[TopicState]:
     owners |= {owner for owner, is_exceeded in _exceeded(bundle).items() if is_exceeded}
     if not owners:
         return []
-    return [
-        state for name, state in bundle.topics.items() if name in owners or state.topic.name.namespace_name in owners
-    ]
+    return [state for name, state in bundle.topics.items() if not owners.isdisjoint(policy_owners(name))]
 
 
 def _exceeded(bundle: Bundle) -> dict[str, bool]:

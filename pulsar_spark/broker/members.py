@@ -6,10 +6,12 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from datetime import datetime, timezone
 
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicState
-from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
+from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS
+from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import SubscriptionBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
@@ -153,8 +155,8 @@ class Members(Desk):
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)
-        self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
-        self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
+        self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (draft.removed if draft else [])]
+        self.draft.facts.append(removed_cursor_row(cursor))
         del self.bundle.cursors[cursor.key]
         if entry := self.bundle.cursor_aside(cursor):
             self.forget(entry)
@@ -186,9 +188,9 @@ class Members(Desk):
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "deleted")
                 draft.forget_ranges()
-                self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
+                self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
-            self.draft.facts.append(dict(kind="topic", topic=name, topic_id=state.topic.topic_id, is_removed=True))
+            self.draft.facts.append(removed_topic_row(state))
             for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
                 self.forget(entry)
 

@@ -35,9 +35,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.journal import Journal
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.reading import read_asked

@@ -11,7 +11,7 @@ for long enough; what an administrator does to it, and acknowledgements that com
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration, shown
@@ -97,6 +97,35 @@ def most_of(name: str) -> int:
     (1000000000, 2147483647)
     """
     return next((most for ending, most in _MOST.items() if name.endswith(ending)), MOST_INT32)
+
+
+def policy_owners(topic: str) -> tuple[str, str]:
+    """Whose policies hold for a topic, by its full name: first its own, then its namespace's.
+
+    >>> policy_owners("persistent://public/default/t")
+    ('persistent://public/default/t', 'public/default')
+    """
+    _, _, tenant, namespace, _ = topic.split("/")  # it was parsed before: this is asked of every topic
+    return topic, f"{tenant}/{namespace}"
+
+
+def set_policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str | None:
+    """A policy of a topic as it was set, on the topic or else on its namespace; None where it is on neither. *policies*
+    are texts by owner and name."""
+    return next((policies[owner, name] for owner in policy_owners(topic) if (owner, name) in policies), None)
+
+
+def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) -> str:
+    """The same, else the default.
+
+    >>> topic, name = "persistent://public/default/t", "message_ttl_seconds"
+    >>> policy_text({(topic, name): "1", ("public/default", name): "2"}, topic, name)
+    '1'
+    >>> policy_text({("public/default", name): "2"}, topic, name), policy_text({}, topic, name)
+    ('2', '0')
+    """
+    found = set_policy_text(policies, topic, name)
+    return str(POLICIES[name]) if found is None else found
 
 
 def policy_number(name: str, text: str) -> int:

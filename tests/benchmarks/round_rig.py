@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.bundle import load_bundle
 from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.broker.runner import now_micros

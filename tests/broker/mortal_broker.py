@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.runner import now_micros
