@@ -71,7 +71,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless
         *force*."""
         found = read_topic(self.layout, topic)
-        consumers = read_latest(self.layout).consumers
+        consumers = read_latest(self.layout, "consumer").consumers
         connected = {
             row["consumer_name"]
             for key, rows in consumers.items()
@@ -164,7 +164,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         return sorted(
             {
                 key.subscription
-                for key in read_latest(self.layout).cursors
+                for key in read_latest(self.layout, "cursor").cursors
                 if key.topic_id == found.topic_id and key.partition in partitions
             }
         )

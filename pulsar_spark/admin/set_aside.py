@@ -29,7 +29,7 @@ class SetAsideVerbs:
                 "subscription": entry.subscription,
                 "requestsVersion": entry.requests_version,
             }
-            for entry in read_latest(self.layout).set_aside.values()
+            for entry in read_latest(self.layout, "set_aside").set_aside.values()
         ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:

@@ -19,7 +19,7 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
     found, partitions = resolve_topic(layout, topic, create=True)
     there = {
         key.partition
-        for key in read_latest(layout).cursors
+        for key in read_latest(layout, "cursor").cursors
         if (key.topic_id, key.subscription) == (found.topic_id, subscription)
     }
     missing = [partition for partition in partitions if partition not in there]
@@ -46,7 +46,7 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
 
 def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
     """Log a warning for each (retry letter topic, subscription) that nobody reads now: only consumers that retry do."""
-    latest = read_latest(layout).consumers
+    latest = read_latest(layout, "consumer").consumers
     connected = {(key.topic_id, key.subscription) for key, consumers in latest.items() if consumers}
     for name, subscription in sorted(sent):
         found, _ = resolve_topic(layout, name)
