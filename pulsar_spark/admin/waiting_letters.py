@@ -64,7 +64,7 @@ class WaitingLetters:
         (reply,) = self._requester.ask(
             [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]
         )
-        return int(reply["text"])
+        return int(reply.text)
 
 
 def _shown(key: WaitingKey, row: dict) -> dict:

@@ -1,11 +1,10 @@
 """A retry letter topic with its subscription, so that what is published there is waited for, and read."""
 
 import logging
-import uuid
 from collections.abc import Iterable
 
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.requester import Requester
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
@@ -25,23 +24,19 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
     missing = [partition for partition in partitions if partition not in there]
     if not missing:
         return
-    channel = Channel(layout, f"reprocess-{uuid.uuid4().hex}")
-    try:
-        rows = [
-            channel.make(
-                "create_subscription",
-                topic=str(found.name),
-                partition=partition,
-                subscription=subscription,
-                properties={"initial_position": "Earliest"},
-            )
-            for partition in missing
-        ]
-        for reply in channel.ask(rows, timeout):
-            if reply.error is not None and not isinstance(reply.error, NotAllowedError):
-                raise reply.error
-    finally:
-        channel.stop(timeout)
+    requests = [
+        {
+            "kind": "create_subscription",
+            "topic": str(found.name),
+            "partition": partition,
+            "subscription": subscription,
+            "properties": {"initial_position": "Earliest"},
+        }
+        for partition in missing
+    ]
+    for reply in Requester(layout, timeout_seconds=timeout).replies(requests):
+        if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # that one: it is there by now
+            raise reply.error
 
 
 def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
