@@ -9,14 +9,11 @@ from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import Topics, TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
+from pulsar_spark.protocol.membership import lease_end
 from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
-
-DEFAULT_LEASE_MS = 30_000
-MAX_LEASE_MS = 24 * 60 * 60 * 1000
-"""A day, the most a client can ask for."""
 
 
 class Bundle(Topics):
@@ -96,7 +93,11 @@ class Bundle(Topics):
         entry = self.set_aside.get(wanted.id) if self.set_aside else None
         return entry if entry is not None and entry.topic_id == wanted.topic_id else None
 
-    # Who is connected
+    # Who is connected, and until when
+
+    def renew_lease(self, client_id: str, now: int) -> None:
+        """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
+        self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
     def consumer_row(self, cursor: Cursor, consumer: Consumer) -> dict:
         """The row of a connected consumer, with the end of its client's lease by the machine's clock."""

@@ -18,6 +18,7 @@ from pulsar_spark.errors import (
     shown,
 )
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
@@ -107,14 +108,10 @@ class Desk:
             self.draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
 
     def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
-        if initial_position not in ("Earliest", "Latest"):
-            raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
-        check_name("subscription", request.subscription)
-        first = (
-            state.first_position(request.partition)
-            if initial_position == "Earliest"
-            else state.end_position(request.partition)
+        first = initial_read_position(
+            initial_position, first=state.first_position(request.partition), end=state.end_position(request.partition)
         )
+        check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
         self.bundle.cursors[cursor.key] = cursor

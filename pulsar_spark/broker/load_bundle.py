@@ -3,15 +3,14 @@
 What the columns of each kind of row mean is said where they are written (see facts).
 """
 
-import re
-
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, Bundle
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
@@ -105,13 +104,8 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         )
         if facts["is_active"]:
             cursor.active_id = consumer_id
-        lease_ms = _lease_ms(properties.get("lease_ms"))
+        lease_ms = lease_ms_of(properties.get("lease_ms"))
         bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
     for page, ranges in latest.pages[key].items():
         cursor.load_page(page, ranges)
     return cursor
-
-
-def _lease_ms(text: str | None) -> int:
-    """The lease a consumer asked for, a day at most: an earlier release let longer ones through."""
-    return min(int(text), MAX_LEASE_MS) if re.fullmatch("[0-9]{1,18}", text or "") else DEFAULT_LEASE_MS

@@ -6,18 +6,24 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from datetime import datetime, timezone
 
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.errors import SubscriptionBusy, TopicStopped
+from pulsar_spark.errors import TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
-from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_topic
-from pulsar_spark.protocol.membership import refusal
+from pulsar_spark.protocol.membership import (
+    DEFAULT_LEASE_MS,
+    MOST_LEASE_MS,
+    ended_leases,
+    refusal,
+    type_of,
+    unsubscribe_refusal,
+)
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
@@ -55,7 +61,7 @@ class Members(Desk):
             self._dead_letter_policy(request),
             number_of(request, "priority_level", 0, least=0, most=MOST_INT32),
         )
-        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MAX_LEASE_MS)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
@@ -143,11 +149,9 @@ class Members(Desk):
         others = [
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
-        if others and request.properties.get("force") != "true":
-            raise SubscriptionBusy(
-                f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or "
-                "force it"
-            )
+        refused = unsubscribe_refusal(others, is_forced=request.properties.get("force") == "true")
+        if refused:
+            raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)
 
     def delete(self, cursor: Cursor) -> None:
@@ -165,10 +169,9 @@ class Members(Desk):
         """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be
         *gone*."""
         self._let_go(gone)
-        for client_id, until in list(self.bundle.leases.items()):
-            if until <= self.draft.now:
-                self._leave_client(client_id, "lease ended")
-                del self.bundle.leases[client_id]
+        for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
+            self._leave_client(client_id, "lease ended")
+            del self.bundle.leases[client_id]
 
     def _let_go(self, gone: Collection[str]) -> bool:
         """Let go of the consumers of clients that are known to be gone; whether there were such clients."""
@@ -207,8 +210,9 @@ class Members(Desk):
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
         self._choose_active(cursor, draft)
-        if not cursor.consumers:
-            cursor.subscription_type, cursor.is_blocked, cursor.is_blocked_by_broker = None, False, False
+        cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
+        if cursor.subscription_type is None:
+            cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
     def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
         """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""
@@ -225,14 +229,14 @@ class Members(Desk):
         draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
         if before is not None:
             draft.left.add(before)
-            if cursor.subscription_type == "Failover":
-                cursor.reads_after = (
-                    self.draft.now + self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms") * 1000
-                )
+            delay_ms = self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms")
+            pause_ms = takeover_pause_ms(cursor.subscription_type, delay_ms)
+            if pause_ms is not None:
+                cursor.reads_after = self.draft.now + pause_ms * 1000
 
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
-            self.bundle.leases[client_id] = self.draft.now + self.bundle.lease_ms[client_id] * 1000
+            self.bundle.renew_lease(client_id, self.draft.now)
 
 
 def _shown(instant: int) -> str:

@@ -14,28 +14,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JNetworkError
-
 from pulsar_spark.broker.drafts import Request, RoundResult
-from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
+from pulsar_spark.broker.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.rounds import Rounds
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
-ON_PURPOSE = (BrokerFenced, CorruptState, Py4JNetworkError)
-"""These stop the broker: it was taken over, its own tables break their promises, or Spark is gone."""
+ON_PURPOSE = (BrokerFenced, CorruptState)
+"""These stop the broker: it was taken over, or its own tables break their promises. So does Spark that is gone."""
 
 log = logging.getLogger(__name__)
-
-
-def is_fault(failure: Exception) -> bool:
-    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
-    return isinstance(failure, ConnectionError | Py4JNetworkError) or is_fault_of_disk(failure)
 
 
 class Recovery:

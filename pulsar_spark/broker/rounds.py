@@ -182,9 +182,10 @@ class Rounds:
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
-                bundle.leases[consumer.client_id] = leases.get(
-                    consumer.client_id, now.own + bundle.lease_ms[consumer.client_id] * 1000
-                )
+                if consumer.client_id in leases:
+                    bundle.leases[consumer.client_id] = leases[consumer.client_id]
+                else:
+                    bundle.renew_lease(consumer.client_id, now.own)
 
     def write_missing_letters(self) -> None:
         """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import groupby
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
+from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
 MAX_PAGE_RANGES = 1000
@@ -93,7 +94,7 @@ class Cursor:
 
     @property
     def is_single_active(self) -> bool:
-        return self.subscription_type in ("Exclusive", "Failover")
+        return self.subscription_type in SINGLE_ACTIVE
 
     @property
     def has_unacked_limits(self) -> bool:

@@ -24,8 +24,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.expiry import Retention
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.policies import Retention, policy_number, policy_text, set_policy_text
+from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest

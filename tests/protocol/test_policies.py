@@ -3,18 +3,17 @@
 import pytest
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import (
-    POLICIES,
+from pulsar_spark.protocol.expiry import (
     Activity,
     Delayed,
     Retention,
-    Stretch,
+    Stored,
     backlog_bytes,
-    check_policy,
     evicted_up_to,
     expired,
     has_expired,
 )
+from pulsar_spark.protocol.policies import POLICIES, check_policy
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -80,7 +79,7 @@ def test_a_subscription_expires_when_all_its_cursors_are_idle_for_longer(cursors
     assert has_expired(cursors, minutes, 120_000_001) is is_over
 
 
-STRETCHES = [Stretch(0, 9, 1000), Stretch(10, 10, 500), Stretch(11, 20, 100)]
+STRETCHES = [Stored(0, 9, 1000), Stored(10, 10, 500), Stored(11, 20, 100)]
 
 
 @pytest.mark.parametrize("mark_delete, size", [(-1, 1600), (4, 1100), (9, 600), (10, 100), (15, 50), (20, 0)])
