@@ -20,7 +20,6 @@ from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.protocol.unacked_limit import BrokerLimit
 
 
 class RoundRows:
@@ -38,13 +37,14 @@ class RoundRows:
         self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
 
 
-def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: BrokerLimit) -> RoundRows:
-    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: int) -> RoundRows:
+    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own.
+    *limit* is the broker's own of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts)
     for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
             _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
-    if limit.messages:
+    if limit:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor
@@ -62,7 +62,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
     return rows
 
 
-def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: RoundRows) -> None:
+def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -> None:
     changed, facts = hold_back(bundle, limit)
     rows.facts += facts
     for cursor in changed:

@@ -34,7 +34,6 @@ from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.unacked_limit import BrokerLimit
 from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
@@ -62,7 +61,7 @@ class Rounds:
         max_unacked_messages_per_broker: int = 0,
         steady: Callable[[], int] | None = None,
     ):
-        self.limit = BrokerLimit(max_unacked_messages_per_broker)
+        self.limit = max_unacked_messages_per_broker
         self.bundle, self.plan, self.broker_id = bundle, plan, broker_id
         self.clock = BundleClock(now, bundle.now, steady)
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))

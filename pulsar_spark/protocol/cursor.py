@@ -55,6 +55,16 @@ def initial_read_position(initial_position: str, *, first: int, end: int) -> int
     return found
 
 
+def seek_position(position: int, *, first: int, end: int) -> int:
+    """Where a cursor is moved to that is to begin at *position*: the *first* entry there is at least, behind the last
+    at most (3.26).
+
+    >>> [seek_position(position, first=3, end=9) for position in (-1, 5, 20)]
+    [3, 5, 9]
+    """
+    return max(min(position, end), first)
+
+
 def united(ranges: Iterable[Range]) -> list[Range]:
     """*ranges* (by position), those that adjoin and agree as one.
 

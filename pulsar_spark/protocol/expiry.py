@@ -88,7 +88,11 @@ class Stored(NamedTuple):
 
 
 def backlog_bytes(runs: Iterable[Stored], mark_delete: int) -> int:
-    """Bytes of the entries behind *mark_delete*; within a run all entries count alike."""
+    """Bytes of the entries behind *mark_delete*; within a run all entries count alike.
+
+    >>> backlog_bytes([Stored(0, 9, 1000), Stored(10, 19, 500)], 4)
+    1000
+    """
     return sum(
         each.bytes * (each.last - max(each.first, mark_delete + 1) + 1) // (each.last - each.first + 1)
         for each in runs

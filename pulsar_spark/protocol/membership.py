@@ -59,6 +59,16 @@ def type_of(subscription_type: str | None, consumers: Collection) -> str | None:
     return subscription_type if consumers else None
 
 
+def allows_cumulative(subscription_type: str | None) -> bool:
+    """May a subscription be acknowledged cumulatively? Not where several consumers receive (2.5); without consumers it
+    has no type, and may.
+
+    >>> [allows_cumulative(each) for each in ("Exclusive", "Shared", None)]
+    [True, False, True]
+    """
+    return subscription_type is None or subscription_type in SINGLE_ACTIVE
+
+
 def unsubscribe_refusal(others: Collection, *, is_forced: bool) -> tuple[str, str] | None:
     """Why a subscription with *others* than who asks may not be ended: (error name, words), None when it may.
 
