@@ -2,10 +2,10 @@
 broker stops.
 
 **Who decides what.** Control facts are few, and pure rules of ``protocol`` decide them on the driver: each row of this
-table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies it, and the
-pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is acknowledged
-(3.15-3.20), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7) and given to
-whom (2.14-2.17). The driver stores what the plan says and computes none of it again.
+table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies
+it, and the pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is
+acknowledged (3.15-3.20), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7) and
+given to whom (2.14-2.17). The driver stores what the plan says and computes none of it again.
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|
