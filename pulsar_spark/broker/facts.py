@@ -18,7 +18,8 @@ from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey, uncollected
+from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.table_specs import CURSOR_LEDGER
 

@@ -13,10 +13,11 @@ from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest, uncollected
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.topics import Topic
 
 

@@ -31,6 +31,8 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 LOOK_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 _LOOK_BACK = 200
+_COLUMNS = ["kind", "round", "topic", "topic_id", "properties", "is_removed", "is_snapshot"]
+"""Those of policies, and of the round itself."""
 
 
 class BacklogQuota:
@@ -83,7 +85,7 @@ class BacklogQuota:
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
-            self._latest.catch_up(self._path)
+            self._latest.catch_up(self._path, _COLUMNS)
             self._stopped = self._what_stops()
 
     def _what_stops(self) -> str | None:

@@ -6,9 +6,8 @@ walks back to the newest snapshot and forward from there. Which row replaces whi
 columns are table_specs.CURSOR_LEDGER.
 """
 
-import contextlib
-import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -23,12 +22,13 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.tables import read_file
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Python's calendar, in microseconds."""
+_FEW_ROWS = 10_000
 
 
 class CursorKey(NamedTuple):
@@ -85,19 +85,6 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
 """The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
 
 
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection inside: making millions of ranges, none of which is garbage, takes twice as long with
-    it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 _PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
 
 
@@ -122,10 +109,11 @@ class LatestRows:
         self.waiting_letters: dict[WaitingKey, dict] = {}
         self.letterless: dict[CursorKey, dict] = {}
 
-    def catch_up(self, path: Path) -> None:
+    def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
-        there was none."""
-        rounds = _since_snapshot(path, self.kinds) if self.version == 0 else _since(path, self.kinds, self.version)
+        there was none. Who looks often reads just the *columns* that facts of his kinds have."""
+        read = partial(_rows_of, path, kinds=self.kinds, columns=columns)
+        rounds = _since_snapshot(path, read) if self.version == 0 else _since(path, read, self.version)
         for version, rows in rounds:
             if rows.num_rows:
                 self.apply(rows)
@@ -138,9 +126,10 @@ class LatestRows:
         facts = python_rows(rows.filter(pc.invert(is_range)))
         for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
             self._apply_row(row)
-        for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
-            if key in self.cursors:
-                self.pages[key].setdefault(page, []).extend(ranges)
+        if len(facts) < rows.num_rows:
+            for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
+                if key in self.cursors:
+                    self.pages[key].setdefault(page, []).extend(ranges)
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -207,23 +196,6 @@ def _replace(facts: dict, key: object, row: dict, said: object) -> None:
         facts[key] = said
 
 
-def python_rows(rows: pa.Table) -> list[dict]:
-    """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
-    knows."""
-    try:
-        return rows.to_pylist()
-    except (OverflowError, ValueError):
-        for number, field in enumerate(rows.schema):
-            if pa.types.is_timestamp(field.type):
-                micros = pc.min_element_wise(
-                    pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST, skip_nulls=False),
-                    _LAST,
-                    skip_nulls=False,
-                )
-                rows = rows.set_column(number, field, micros.cast(field.type))
-        return rows.to_pylist()
-
-
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
     """Cursor, page and ranges (by position) of rows of kind ``range``."""
     columns = [
@@ -253,21 +225,25 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
     raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
 
 
-def _rows_of(path: Path, commit: Commit, kinds: Collection[str] | None) -> pa.Table:
-    tables = [_read_file(path, file, kinds) for file in commit.added]
+def _rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
+    tables = [_read_file(path, file, kinds, columns) for file in commit.added]
     return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
 
 
-def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None) -> pa.Table:
-    """The rows (of *kinds*) that were committed in *file*; found by their round where OPTIMIZE has moved them and the
-    file is gone."""
+def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
+    """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
+    them and the file is gone."""
     of_kinds = None if kinds is None else pc.field("kind").isin(sorted(kinds))
     try:
-        return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
+        if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
+            rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
+            return rows if of_kinds is None else rows.filter(of_kinds)
+        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
-        return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
+        rows = rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
+    return rows if columns is None else rows.select(columns)
 
 
 @uncollected()
@@ -279,7 +255,7 @@ def read_latest(layout: Layout, *kinds: str) -> LatestRows:
     return latest
 
 
-def _since_snapshot(path: Path, kinds: Collection[str] | None) -> Iterator[tuple[int, pa.Table]]:
+def _since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[tuple[int, pa.Table]]:
     """Version and rows of the rounds from the newest snapshot on."""
     log, rounds = TableLog(path), []
     for version in range(log.latest(), 0, -1):
@@ -287,13 +263,13 @@ def _since_snapshot(path: Path, kinds: Collection[str] | None) -> Iterator[tuple
             raise CorruptState(
                 f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
             )
-        rounds.append((version, read_round(path, version, kinds)))
+        rounds.append((version, read(log.commit(version))))
         if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
             break
     yield from reversed(rounds)
 
 
-def _since(path: Path, kinds: Collection[str] | None, version: int) -> Iterator[tuple[int, pa.Table]]:
+def _since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
     """Version and rows of the rounds behind *version*."""
     for commit in TableLog(path).commits(version):
-        yield commit.version, _rows_of(path, commit, kinds)
+        yield commit.version, read(commit)
