@@ -24,7 +24,7 @@ class Bundle(Topics):
         self.cursors: dict[CursorKey, Cursor] = {}
         self.policies: dict[tuple[str, str], str] = {}
         self.outlived: list[dict] = []
-        """Rows that take back what was said of topics that went, or were made anew, while no broker ran."""
+        """Rows that remove policies of topics that were deleted, or deleted and created again, while no broker ran."""
         self.leases: dict[str, int] = {}
         self.lease_ms: dict[str, int] = {}
         self.liveness = Liveness(layout)
@@ -49,8 +49,8 @@ class Bundle(Topics):
             self.policies[owner, name] = value
         return policy_row(owner, self.topic_id(owner), name, value)
 
-    def say_stopped(self, state: TopicState) -> list[dict]:
-        """The row that says whether a topic is stopped, and why; none where that was said before."""
+    def stopped_rows(self, state: TopicState) -> list[dict]:
+        """The row that says whether a topic is stopped, and why; none where the latest one says the same."""
         name = str(state.topic.name)
         if self.policies.get((name, TOPIC_STOPPED)) == state.error:
             return []

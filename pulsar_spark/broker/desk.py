@@ -94,7 +94,7 @@ class Desk:
             )
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
-        """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the
+        """Refuse one longer than the entry's batch needs, before anything is computed with it: that takes time in the
         square of its length."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):

@@ -57,7 +57,7 @@ class Removed(NamedTuple):
 class CursorDraft:
     """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this
     round, which unblocks them (4.4); ``has_new_limits`` says that its limits of unacknowledged messages are others than
-    before, so that who is held back must be found out anew."""
+    before, so that who is held back must be found out again."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)

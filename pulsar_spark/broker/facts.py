@@ -1,9 +1,9 @@
 """Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
 
-A row is a dict of columns; those left out are null, and ``round`` is said of all rows of a round at once. Entries come
-as :class:`PageRows`, a row a range, because there may be millions of them. What each column means is said in
-table_specs.CURSOR_LEDGER, which row replaces which in storage.cursor_ledger, which also reads them back; what is in
-force after a round is in memory as a bundle, and read into one by load_bundle.
+A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once. Entries come
+as :class:`PageRows`, a row a range, because there may be millions of them. table_specs.CURSOR_LEDGER says what each
+column means; storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of
+those in force.
 """
 
 from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@ being worked on.
 bundle read again from its tables, so that nothing half done stays in memory, the unit is set aside, and the round is
 run again without it (see rounds). The plan is made for all cursors at once: where that fails, each is planned by
 itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and
-what the machine lacks, or Spark that is gone, is nobody's fault (:func:`is_fault`): these pass through as they are.
+what the machine lacks, or Spark that is gone, is no unit's fault (:func:`is_fault`): these pass through as they are.
 """
 
 import contextlib

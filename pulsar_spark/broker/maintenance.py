@@ -46,7 +46,7 @@ def maintain(bundle: Bundle, draft: RoundDraft) -> None:
                 due.append(_check_in_time(bundle, draft, state))
     for name, is_exceeded in _exceeded(bundle).items():
         if is_exceeded and name not in bundle.topics:
-            _say_exceeded(bundle, draft, name, False)
+            _set_exceeded(bundle, draft, name, False)
     bundle.maintenance_due = min((when for when in due if when is not None), default=None)
 
 
@@ -83,7 +83,7 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         ]
         is_exceeded = holds_producers(is_over, quota_policy)
         if is_exceeded != _exceeded(bundle).get(name, False):
-            _say_exceeded(bundle, draft, name, is_exceeded)
+            _set_exceeded(bundle, draft, name, is_exceeded)
     return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds or idle_minutes else None
 
 
@@ -91,7 +91,7 @@ def _interval(bundle: Bundle, topic: str, every: int) -> int:
     return (HELD_CHECK_SECONDS if _exceeded(bundle).get(topic) else every) * SECOND
 
 
-def _say_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
+def _set_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
     draft.facts.append(bundle.set_policy(topic, BACKLOG_EXCEEDED, "true" if is_exceeded else "false"))
 
 

@@ -3,7 +3,8 @@
 A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is
 known where a unit was being worked on (see isolation), and is set aside; a unit costs one more run. Where no unit is
 named, the requests are: trials, which do all but commit, find the shortest row of them that fails, whose last one it
-is. Where the round fails without any request, it is nobody's: it is said once and tried again after pauses that grow.
+is. Where the round fails without any request, no request is to blame: that is logged once, and the round is tried again
+after pauses that grow.
 
 Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
 broker's own that breaks its promises, stop the broker: nothing may be guessed there.
@@ -48,7 +49,7 @@ class Recovery:
         except ON_PURPOSE:
             self._is_reload_due = True
             raise
-        except Exception as failure:  # nobody's: it is logged with its traceback, and the round waits
+        except Exception as failure:  # no request is to blame: it is logged with its traceback, and the round waits
             self._is_reload_due = True
             if is_fault(failure):
                 raise

@@ -103,7 +103,7 @@ class Rounds:
 
     def is_due(self) -> bool:
         """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
-        for it must be looked at anew."""
+        for it must be looked at again."""
         now = self.clock.look()
         own, wall = next_dues(self.bundle, self.bundle.now)
         return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
@@ -130,7 +130,7 @@ class Rounds:
         bundle.waiting_letters.try_due(draft.now)
         draft.facts += bundle.waiting_letters.facts()
         for state in moved:
-            draft.facts += topic_rows(state) + bundle.say_stopped(state)
+            draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)

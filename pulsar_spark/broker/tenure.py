@@ -14,7 +14,8 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import LEASE_SECONDS, BundleLease
 
 STALE_SECONDS = 600.0
-"""A checkpoint in which nothing has changed for so long is nobody's: a query writes one every few seconds."""
+"""A checkpoint in which nothing has changed for so long belongs to no query that runs: one that does writes to it every
+few seconds."""
 LOOK_SECONDS = 0.2
 JOIN_SECONDS = 5.0
 log = logging.getLogger(__name__)

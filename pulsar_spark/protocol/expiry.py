@@ -66,7 +66,7 @@ def has_expired(cursors: Iterable[Activity], minutes: int, now: int) -> bool:
     """Has a subscription with these *cursors*, one a partition, been idle for more than so many minutes (3.31)?
 
     Pulsar asks each partition by itself. Here all go together or none, as an unsubscribe takes them: where one was
-    missing, a consumer that comes back would make it anew at its initial position and miss what lay there, while the
+    missing, a consumer that comes back would create it again at its initial position and miss what lay there, while the
     subscription still stood in every list.
 
     >>> has_expired([Activity(False, 0)], 1, 60_000_001)

@@ -41,7 +41,7 @@ CHECKED = ("message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds"
 
 BACKLOG_EXCEEDED = "backlog_exceeded"
 """What the broker says of a topic whose producers are to be held or refused: "true" or "false". A fact among the
-policies, nobody's to set."""
+policies, which nobody can set."""
 
 TOPIC_STOPPED = "topic_stopped"
 """Likewise: what stops a topic, in words; absent while nothing does."""

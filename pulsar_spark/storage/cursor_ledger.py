@@ -189,11 +189,11 @@ class LatestRows:
         }
 
 
-def _replace(facts: dict, key: object, row: dict, said: object) -> None:
-    """The latest row of a key wins: *said* is in force, or nothing where the row says that it is removed."""
+def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
+    """The latest row of a key wins: *fact* is in force, or nothing where the row says that it is removed."""
     facts.pop(key, None)
     if not row["is_removed"]:
-        facts[key] = said
+        facts[key] = fact
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:

@@ -46,7 +46,7 @@ VIEWS = (
     ),
     ViewSpec(
         "pending_acks",
-        "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
+        "a range of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
         "range",
         (
             "topic",
@@ -96,7 +96,7 @@ VIEWS = (
 
 HISTORY = TableSpec(
     "history",
-    "something that happened to a run of entries on a subscription",
+    "something that happened to a range of entries on a subscription",
     tuple(
         Column(*c)
         for c in (
