@@ -18,10 +18,8 @@ which would say it in its own words and at length, but is kept in :attr:`Broker.
 """
 
 import atexit
-import contextlib
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -44,7 +42,7 @@ from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.source import Moved, News
-from pulsar_spark.broker.stream import Stream, leave_streams_to_us, no_signal_for_spark
+from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
@@ -59,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does.
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; process.run_broker does.
     Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
     given back.
 
@@ -283,38 +281,3 @@ def _count(moved: DataFrame | None) -> None:
     """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit."""
     if moved is not None:
         moved._jdf.queryExecution().toRdd().count()
-
-
-def run_broker(
-    root: str | os.PathLike,
-    *,
-    spark: SparkSession | None = None,
-    on_round: Callable[[RoundResult, float], None] | None = None,
-    max_unacked_messages_per_broker: int = 0,
-    available_now: bool = False,
-) -> None:
-    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
-
-    :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
-    from pulsar_spark.storage.session import (
-        spark_session,
-    )  # here: it finds Java, which a caller with a session of its own has
-
-    with no_signal_for_spark() if spark is None else contextlib.nullcontext():
-        session = spark or spark_session("pulsar-spark broker", for_rounds=True)
-    if spark is None:
-        leave_streams_to_us(session)
-    broker = Broker(
-        session,
-        root,
-        on_round=on_round,
-        available_now=available_now,
-        max_unacked_messages_per_broker=max_unacked_messages_per_broker,
-    )
-    previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        if broker.start():
-            broker.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

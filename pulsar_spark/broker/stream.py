@@ -5,14 +5,12 @@ Each query has a checkpoint folder of its own, because nothing in one is needed 
 that was taken over may still write to the one it had.
 """
 
-import contextlib
 import logging
 import shutil
-import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -32,30 +30,6 @@ checkpoint before and behind each micro-batch."""
 SIGNAL_SECONDS = 2.0
 """How long after Spark is gone the signal that ended both may take to be handled here."""
 log = logging.getLogger(__name__)
-
-
-def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what
-    there is to say of that, a line, is said here."""
-    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
-    for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
-        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
-
-
-@contextlib.contextmanager
-def no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
-    broker, which then ends its JVM.
-
-    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
-    while blocked it is kept though ignored."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Stream:
