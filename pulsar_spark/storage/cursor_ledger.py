@@ -25,7 +25,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
-from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.tables import conform, read_file
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000
@@ -242,7 +242,7 @@ def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, colum
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
-        rows = rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
+        rows = conform(rows, CURSOR_LEDGER.schema)
     return rows if columns is None else rows.select(columns)
 
 

@@ -5,8 +5,7 @@ import datetime
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import ConnectError, InvalidConfiguration, NotAllowedError, SubscriptionNotFound, Timeout
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, SubscriptionNotFound, Timeout
 from tests.admin.broker_double import BrokerDouble, said
 
 TOPIC = "persistent://public/default/orders"
@@ -75,28 +74,3 @@ def test_wrong_arguments_are_not_sent(admin, layout):
             with pytest.raises(InvalidConfiguration):
                 wrong()
     assert broker.asked == []
-
-
-def test_a_commit_whose_outcome_is_unclear_is_looked_up_as_a_clients_is(admin, layout, monkeypatch):
-    """Admin and clients write and hear in one way: what was committed though the disk said no is not asked again."""
-    append = AppendTable.append
-
-    def append_and_fail(table, rows):
-        version = append(table, rows)
-        if table.path.endswith("requests"):
-            raise OSError("the answer was lost")
-        return version
-
-    with BrokerDouble(layout) as broker:
-        monkeypatch.setattr(AppendTable, "append", append_and_fail)
-        admin.unsubscribe(f"{TOPIC}-partition-0", "s")
-    assert [request["kind"] for request in broker.asked] == ["unsubscribe"]
-
-
-def test_a_commit_that_fails_says_so_by_name(admin, monkeypatch):
-    def fail(table, rows):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(AppendTable, "append", fail)
-    with pytest.raises(ConnectError, match="cannot be written: no space left"):
-        admin.unsubscribe(TOPIC, "s")
