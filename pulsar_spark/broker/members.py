@@ -46,46 +46,50 @@ class Members(Desk):
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
-        refused = self._refusal(cursor, request, wanted)
-        if (
-            refused
-            and cursor
-            and self._let_go(self.bundle.liveness.look_at(consumer.client_id for consumer in cursor.consumers.values()))
-        ):
-            refused = self._refusal(cursor, request, wanted)
-        if refused:
-            raise error_named(refused[0])(
-                f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
-            )
-        policy, priority_level = (
-            self._dead_letter_policy(request),
-            number_of(request, "priority_level", 0, least=0, most=MOST_INT32),
-        )
+        self._check_may_join(cursor, request, wanted)
+        # Whatever else may be refused is looked at before anything changes.
+        dead_letters = self._dead_letter_policy(request)
+        priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
+        if "max_redeliver_count" in dead_letters:
+            cursor.dead_letters = dead_letters
+        self.bundle.lease_ms[request.client_id] = lease_ms
+        self.renew_lease(request.client_id)
+        self._join(cursor, request, priority_level)
+        return "connected"
+
+    def _check_may_join(self, cursor: Cursor | None, request: Request, wanted: str) -> None:
+        """Refuse by name who may not join; before, look whether who is in the way is still there."""
+        refused = self._refusal(cursor, request, wanted)
+        if refused and cursor:
+            clients = (consumer.client_id for consumer in cursor.consumers.values())
+            if self._let_go(self.bundle.liveness.look_at(clients)):
+                refused = self._refusal(cursor, request, wanted)
+        if refused:
+            raise error_named(refused[0])(
+                f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
+            )
+
+    def _join(self, cursor: Cursor, request: Request, priority_level: int) -> None:
         consumer = Consumer(
             request.consumer_id,
-            properties.get("consumer_name") or request.consumer_id,
+            request.properties.get("consumer_name") or request.consumer_id,
             request.client_id,
             priority_level,
             cursor.joined,
-            properties={name: value for name, value in properties.items() if name != VALID_UNTIL},
+            properties={name: value for name, value in request.properties.items() if name != VALID_UNTIL},
         )
         cursor.joined += 1
-        if "max_redeliver_count" in policy:
-            cursor.dead_letters = policy
         cursor.consumers[consumer.consumer_id] = consumer
         cursor.last_active = self.draft.now
-        self.bundle.lease_ms[request.client_id] = lease_ms
-        self.renew_lease(request.client_id)
         draft = self.draft.of(cursor)
         draft.is_changed = True
         draft.has_new_limits |= not consumer.has_unacked_limits
         draft.changed_consumers.add(consumer.consumer_id)
         self._choose_active(cursor, draft)
-        return "connected"
 
     def _refusal(self, cursor: Cursor | None, request: Request, wanted: str) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
