@@ -50,6 +50,7 @@ class BacklogQuota:
         self._clock, self._wait = clock, wait
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._looking, self._latest = threading.Lock(), LatestRows("policy")
+        self._policies: dict[tuple[str, str], str] = {}
         self._look_at = float("-inf")
         self._layout, self._topic, self._stopped = layout, topic, None
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
@@ -63,7 +64,7 @@ class BacklogQuota:
             return TopicStopped(self._stopped)
         if not self._is_exceeded():
             return None
-        if policy_text(self._latest.policies, self._name, "backlog_quota_policy") == REFUSE:
+        if policy_text(self._policies, self._name, "backlog_quota_policy") == REFUSE:
             return ProducerBlockedQuotaExceededException(
                 f"the backlog of topic {self._name!r} is above its quota: let its subscriptions catch up, "
                 "or raise the quota"
@@ -80,18 +81,19 @@ class BacklogQuota:
         return None
 
     def _is_exceeded(self) -> bool:
-        return self._latest.policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
+        return self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
 
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
             self._latest.catch_up(self._path, _COLUMNS)
+            self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
             self._stopped = self._what_stops()
 
     def _what_stops(self) -> str | None:
         """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be
         mended since."""
-        is_said = (self._name, TOPIC_STOPPED) in self._latest.policies
+        is_said = (self._name, TOPIC_STOPPED) in self._policies
         try:
             known = (
                 read_latest(self._layout, "topic").numbered_until(self._topic.topic_id) if is_said else self._followed
