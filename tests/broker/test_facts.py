@@ -43,7 +43,7 @@ def test_a_row_that_is_built_elsewhere_is_seen(tmp_path):
     """The test above can fail."""
     path = tmp_path / "elsewhere.py"
     path.write_text(
-        'a = dict(kind="cursor", topic="t")\nb = {"kind": "page"}\nc = row(kind="range")\nd = dict(cursor=1, kind="range")\n'
+        'a = dict(kind="cursor", x=1)\nb = {"kind": "page"}\nc = f(kind="range")\nd = dict(cursor=1, kind="range")\n'
     )
     assert kinds_built(path) == {"cursor", "page"}
 
