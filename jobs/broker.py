@@ -11,7 +11,7 @@ wants.
 import argparse
 import logging
 
-from pulsar_spark.broker.runner import run_broker
+from pulsar_spark.broker.process import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 

@@ -11,6 +11,7 @@ from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.waiting_letters import WaitingLetters
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
+from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
@@ -71,7 +72,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         """Delete the topic with its messages and subscriptions; refused while consumers are connected unless
         *force*."""
         found = read_topic(self.layout, topic)
-        consumers = read_latest(self.layout).consumers
+        consumers = read_latest(self.layout, "consumer").consumers
         connected = {
             row["consumer_name"]
             for key, rows in consumers.items()
@@ -164,7 +165,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         return sorted(
             {
                 key.subscription
-                for key in read_latest(self.layout).cursors
+                for key in read_latest(self.layout, "cursor").cursors
                 if key.topic_id == found.topic_id and key.partition in partitions
             }
         )
@@ -179,7 +180,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         _check_count("messages", messages)
         resolve_partition(self.layout, topic, "skip on")
         return sum(
-            int(reply["text"] or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})
+            int(reply.text or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})
         )
 
     def skip_lost(self, topic: str, subscription: str) -> int:
@@ -275,7 +276,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
 
     def _ask(
         self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None
-    ) -> list[dict]:
+    ) -> list[Reply]:
         if subscription is not None:
             check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)

@@ -31,7 +31,7 @@ class Policies:
         topic."""
         wanted = str(parse_topic_name(scope)) if "://" in scope else "/".join(parse_namespace(scope))
         require_root(self.layout)
-        policies = read_latest(self.layout).policies
+        policies = read_latest(self.layout, "policy").policies
         return {
             name: value for (where, name), value in sorted(policies.items()) if where == wanted and name in POLICIES
         }

@@ -29,7 +29,7 @@ class SetAsideVerbs:
                 "subscription": entry.subscription,
                 "requestsVersion": entry.requests_version,
             }
-            for entry in read_latest(self.layout).set_aside.values()
+            for entry in read_latest(self.layout, "set_aside").set_aside.values()
         ]
 
     def retry_set_aside(self, entry_id: str | None = None, *, all_entries: bool = False) -> int:
@@ -44,7 +44,7 @@ class SetAsideVerbs:
         if (entry_id is None) != all_entries:
             raise InvalidConfiguration(f"id {entry_id!r}: name one that is set aside, or ask for all, not both")
         require_root(self.layout)
-        replies = self._requester.ask(
+        (reply,) = self._requester.ask(
             [{"kind": kind, "properties": {"all": "true"} if all_entries else {"id": entry_id}}]
         )
-        return int(replies[0]["text"])
+        return int(reply.text)

@@ -23,7 +23,7 @@ class WaitingLetters:
         wanted = topic and str(parse_topic_name(topic).partitioned_topic)
         return [
             _shown(key, row)
-            for key, row in sorted(read_latest(self.layout).waiting_letters.items())
+            for key, row in sorted(read_latest(self.layout, "waiting_letter").waiting_letters.items())
             if wanted in (None, row["topic"]) and subscription in (None, row["subscription"])
         ]
 
@@ -64,7 +64,7 @@ class WaitingLetters:
         (reply,) = self._requester.ask(
             [{"kind": kind, "topic": name, "subscription": subscription, "properties": properties}]
         )
-        return int(reply["text"])
+        return int(reply.text)
 
 
 def _shown(key: WaitingKey, row: dict) -> dict:

@@ -1,2 +1,32 @@
 """A round: requests taken in, work gathered, planned, absorbed and committed; and the stream that runs rounds until the
-broker stops."""
+broker stops.
+
+**Who decides what.** Control facts are few, and pure rules of ``protocol`` decide them on the driver: each row of this
+table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies
+it, and the pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is
+acknowledged (3.15-3.20), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7) and
+given to whom (2.14-2.17). The driver stores what the plan says and computes none of it again.
+
+| control fact | semantics | decided in | by the rule |
+|---|---|---|---|
+| who may join a subscription | 2.1-2.3, 0.31 | members.Members._refusal | membership.refusal |
+| which type is left when a consumer leaves | 2.1 | members.Members._leave | membership.type_of |
+| who may end a subscription | 2.1 | members.Members.unsubscribe | membership.unsubscribe_refusal |
+| cumulative acknowledgement | 2.5 | acknowledgements.Acknowledgements.check_cumulative | membership.allows_cumulative |
+| who is active | 2.7-2.10 | members.Members._choose_active | failover.active_consumer |
+| when a consumer that takes over receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
+| until when a silent client is waited for | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
+| which lease a consumer has after a restart | 2.2 | load_bundle._load_cursor | membership.lease_ms_of |
+| whose lease ended | 2.2 | members.Members.end_leases | membership.ended_leases |
+| where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
+| where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
+| which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
+| which values a policy takes | ours | requests.Intake._policy | policies.check_policy |
+| what time to live ends | 3.29, 0.26 | maintenance._expire | expiry.expired |
+| which subscription is spared by it | 3.29 | maintenance._expire | expiry.is_spared |
+| how large a backlog is | 3.30 | maintenance._check_quota | expiry.backlog_bytes |
+| what a quota evicts | 3.30 | maintenance._check_quota | expiry.evicted_up_to |
+| whether a quota holds producers | 3.30 | maintenance._check_in_time | expiry.holds_producers |
+| which subscription is idle for too long | 3.31 | maintenance._delete_idle | expiry.has_expired |
+| whom the broker's own limit holds back | 4.5 | unacked.hold_back | unacked_limit.BrokerLimit |
+"""

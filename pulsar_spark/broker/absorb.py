@@ -5,17 +5,21 @@ from heapq import merge
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.concerned import Concerned
-from pulsar_spark.broker.desk import removed_consumer_row
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.facts import (
+    PageRows,
+    cursor_row,
+    dead_letter_row,
+    page_row,
+    removed_consumer_row,
+    removed_page_row,
+)
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
-from pulsar_spark.protocol.letters import DEAD_LETTER
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER, BrokerLimit
-from pulsar_spark.storage.cursor_ledger import PageRows
 
 
 class RoundRows:
@@ -28,21 +32,19 @@ class RoundRows:
         """Entries that were not acknowledged before, without the dead ones."""
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
-        common = dict(kind="page", topic=cursor.topic, **cursor.key._asdict())
-        self.facts += [dict(common, page=page, is_removed=True) for page in gone]
-        self.facts += [
-            dict(common, page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last) for page in changed
-        ]
-        self.pages += cursor.rows(changed)
+        self.facts += [removed_page_row(cursor, first) for first in gone]
+        self.facts += [page_row(cursor, page) for page in changed]
+        self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
 
 
-def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: BrokerLimit) -> RoundRows:
-    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own."""
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: int) -> RoundRows:
+    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own.
+    *limit* is the broker's own of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts)
     for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
             _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
-    if limit.messages:
+    if limit:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor
@@ -51,16 +53,16 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Ran
             rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
         if asked.is_changed:
             rows.facts.append(cursor_row(cursor))
-        rows.facts += [removed_consumer_row(cursor, removed) for removed in asked.removed]
+        rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
         rows.facts += [
-            consumer_row(bundle, cursor, cursor.consumers[consumer_id])
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id])
             for consumer_id in sorted(asked.changed_consumers)
             if consumer_id in cursor.consumers
         ]
     return rows
 
 
-def _hold_back(bundle: Bundle, draft: RoundDraft, limit: BrokerLimit, rows: RoundRows) -> None:
+def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -> None:
     changed, facts = hold_back(bundle, limit)
     rows.facts += facts
     for cursor in changed:
@@ -71,7 +73,7 @@ def _absorb_cursor(
     bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows
 ) -> None:
     cursor = asked.cursor
-    rows.facts += [letter_row(cursor, held) for held in ranges if held.status == DEAD]
+    rows.facts += [dead_letter_row(cursor, held) for held in ranges if held.status == DEAD]
     rows.acknowledged += _acknowledged(ranges) - _acknowledged(concerned.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
     read_before = cursor.read_position
@@ -132,61 +134,3 @@ def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is
         return False
     was_blocked = consumer.is_blocked and not is_unblocked and unacked - delivered > limit // 2
     return was_blocked or unacked >= limit
-
-
-def letter_row(cursor: Cursor, held: Range) -> dict:
-    """The row that says entries are dead: from it the dead letters are written."""
-    return dict(
-        kind="letter",
-        status=DEAD_LETTER,
-        topic=cursor.topic,
-        **cursor.key._asdict(),
-        first=held.first,
-        last=held.last,
-        consumer_id=held.consumer_id,
-        redelivery_count=held.redelivery_count,
-        ack_set=held.ack_set,
-        batch_size=held.batch_size,
-        properties=list(cursor.dead_letters.items()),
-    )
-
-
-def cursor_row(cursor: Cursor) -> dict:
-    """The cursor's own row."""
-    return dict(
-        kind="cursor",
-        topic=cursor.topic,
-        **cursor.key._asdict(),
-        mark_delete_position=cursor.mark_delete,
-        read_position=cursor.read_position,
-        subscription_type=cursor.subscription_type,
-        is_blocked=cursor.is_blocked,
-        status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
-        properties=list(cursor.dead_letters.items()),
-        join_order=cursor.joined,
-        due_time=cursor.reads_after or None,
-        round_time=cursor.last_active,
-        msg_out_counter=cursor.msg_out_counter,
-        msg_redeliver_counter=cursor.msg_redeliver_counter,
-    )
-
-
-def consumer_row(bundle: Bundle, cursor: Cursor, consumer: Consumer) -> dict:
-    """A connected consumer's row."""
-    return dict(
-        kind="consumer",
-        topic=cursor.topic,
-        **cursor.key._asdict(),
-        consumer_id=consumer.consumer_id,
-        consumer_name=consumer.name,
-        client_id=consumer.client_id,
-        priority_level=consumer.priority_level,
-        permits=consumer.permits,
-        is_blocked=consumer.is_blocked,
-        is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
-        lease_time=bundle.lease_time(consumer.client_id),
-        join_order=consumer.join_order,
-        msg_out_counter=consumer.msg_out_counter,
-        msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=list(consumer.properties.items()),
-    )

@@ -9,6 +9,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.membership import allows_cumulative
 
 
 class Acknowledgements(Desk):
@@ -43,7 +44,7 @@ class Acknowledgements(Desk):
         self.mark_deleted(cursor, last)
 
     def check_cumulative(self, cursor: Cursor) -> None:
-        if cursor.subscription_type and not cursor.is_single_active:
+        if not allows_cumulative(cursor.subscription_type):
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {cursor.key.subscription!r} is {cursor.subscription_type}: acknowledge individually"
             )

@@ -3,9 +3,11 @@ few ways to move a cursor."""
 
 import re
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.drafts import Removed, Request, RoundDraft
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import (
     ConsumerNotFound,
     InvalidConfiguration,
@@ -16,6 +18,7 @@ from pulsar_spark.errors import (
     shown,
 )
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import initial_read_position
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.set_aside import SetAside
@@ -65,7 +68,7 @@ class Desk:
     def forget(self, entry: SetAside) -> None:
         """Take an entry back: nothing is set aside as it any more."""
         self.bundle.set_aside.pop(entry.id, None)
-        self.draft.facts.append(entry.row(is_removed=True))
+        self.draft.facts.append(set_aside_row(entry, is_removed=True))
 
     def consumer_of(self, request: Request) -> Consumer:
         consumer = self.cursor_of(request).consumers.get(request.consumer_id)
@@ -91,7 +94,7 @@ class Desk:
             )
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
-        """Refuse one longer than the entry's batch needs, before anything is reckoned with it: that takes time in the
+        """Refuse one longer than the entry's batch needs, before anything is computed with it: that takes time in the
         square of its length."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
@@ -105,33 +108,15 @@ class Desk:
             self.draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
 
     def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
-        if initial_position not in ("Earliest", "Latest"):
-            raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
-        check_name("subscription", request.subscription)
-        first = (
-            state.first_position(request.partition)
-            if initial_position == "Earliest"
-            else state.end_position(request.partition)
+        first = initial_read_position(
+            initial_position, first=state.first_position(request.partition), end=state.end_position(request.partition)
         )
+        check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor
-
-
-def removed_consumer_row(cursor: Cursor, removed: Removed) -> dict:
-    """The row that says a consumer is gone, and why."""
-    return dict(
-        kind="consumer",
-        topic=cursor.topic,
-        **cursor.key._asdict(),
-        consumer_id=removed.consumer.consumer_id,
-        consumer_name=removed.consumer.name,
-        client_id=removed.consumer.client_id,
-        is_removed=True,
-        text=removed.why,
-    )
 
 
 def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:

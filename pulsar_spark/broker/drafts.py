@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -56,7 +57,7 @@ class Removed(NamedTuple):
 class CursorDraft:
     """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this
     round, which unblocks them (4.4); ``has_new_limits`` says that its limits of unacknowledged messages are others than
-    before, so that who is held back must be found out anew."""
+    before, so that who is held back must be found out again."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -124,19 +125,7 @@ class RoundDraft:
         """Answer *request*: done, or refused with an error's name and words. One without an id cannot be answered."""
         if not request.request_id:
             return
-        self.facts.append(
-            dict(
-                kind="reply",
-                request_id=request.request_id,
-                consumer_id=request.consumer_id,
-                topic=request.topic,
-                topic_id=key and key.topic_id,
-                partition=request.partition,
-                subscription=request.subscription,
-                error=error,
-                text=text,
-            )
-        )
+        self.facts.append(reply_row(request, key and key.topic_id, error=error, text=text))
 
     def refuse(self, request: Request, refused: Exception, consumer: str | None) -> None:
         """Note that *request* was refused, answered or not; *consumer* is the name of who asked."""

@@ -5,7 +5,7 @@ being worked on.
 bundle read again from its tables, so that nothing half done stays in memory, the unit is set aside, and the round is
 run again without it (see rounds). The plan is made for all cursors at once: where that fails, each is planned by
 itself, and those that fail alone are the broken ones. Refusals and a bundle that was taken over are on purpose, and
-what the machine lacks is nobody's fault (storage.faults): these pass through as they are.
+what the machine lacks, or Spark that is gone, is no unit's fault (:func:`is_fault`): these pass through as they are.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.state import Cursor
@@ -23,6 +23,19 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
 log = logging.getLogger(__name__)
+
+
+def is_spark_gone(failure: BaseException) -> bool:
+    """Does *failure* say that there is no Spark to talk to any more, rather than that Spark has refused or failed at
+    something? Only what comes from a JVM that is there has a trace in it."""
+    if isinstance(failure, Py4JError):
+        return not isinstance(failure, Py4JJavaError) and "Trace:" not in str(failure)
+    return isinstance(failure, ConnectionError)
+
+
+def is_fault(failure: BaseException) -> bool:
+    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
+    return is_spark_gone(failure) or is_fault_of_disk(failure)
 
 
 class Unit(NamedTuple):
@@ -79,7 +92,7 @@ def isolated(unit: Unit) -> Iterator[None]:
     except (InvalidRequest, BrokerFenced, Broken):
         raise
     except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
-        if is_fault_of_disk(cause):
+        if is_fault(cause):
             raise
         raise Broken([(unit, cause)]) from cause
 
@@ -90,13 +103,13 @@ def plan_isolated(plan: Callable, work) -> list[list[Range]]:
     try:
         return plan(work)
     except Exception as failure:
-        if is_fault_of_disk(failure):
+        if is_fault(failure):
             raise
         try:
             plan(work.only(()))
-        except (ConnectionError, Py4JNetworkError):
-            raise
         except Exception as nothing_planned:
+            if is_fault(nothing_planned):
+                raise
             raise PlannerFailed(str(nothing_planned)) from failure
         log.warning("the plan of %d cursors failed (%r): each is planned by itself", len(work.cursors), failure)
         planned, causes = [], []
@@ -104,7 +117,7 @@ def plan_isolated(plan: Callable, work) -> list[list[Range]]:
             try:
                 planned += plan(work.only((number,)))
             except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
-                if is_fault_of_disk(cause):
+                if is_fault(cause):
                     raise
                 causes.append((of_cursor(asked.cursor), cause))
         if causes:

@@ -9,10 +9,11 @@ topic the letter goes to and what it says is the client's decision, which knows 
 from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, Request, RoundDraft
+from pulsar_spark.broker.facts import put_off_letter_row
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater, reconsume_later_of
+from pulsar_spark.protocol.letters import ReconsumeLater, reconsume_later_of
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.topics import resolve_topic
 
@@ -71,17 +72,11 @@ class LetterRequests(Acknowledgements):
         """The row that says a message is put off: from it the letter is written."""
         cursor, position = draft.cursor, request.last
         held, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
-        return dict(
-            kind="letter",
-            status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
-            topic=cursor.topic,
-            **cursor.key._asdict(),
-            first=position,
-            last=position,
-            consumer_id=request.consumer_id,
+        return put_off_letter_row(
+            cursor,
+            request,
+            asked,
             redelivery_count=held.redelivery_count if held else 0,
             batch_size=batch_size,
             ack_set=list(ack_sets.of_indexes([index])) if batch_size > 1 else None,
-            request_id=request.request_id,
-            properties=list(asked.request_properties().items()),
         )

@@ -10,25 +10,25 @@ need be. Rules: semantics 3.29-3.31 (see protocol.policies).
 from collections import Counter, defaultdict
 from datetime import datetime, timezone
 
-from pulsar_spark.broker.bundle import Bundle, TopicState
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import unacknowledged
-from pulsar_spark.protocol.policies import (
-    BACKLOG_EXCEEDED,
-    CHECKED,
-    EVICT,
-    SMALL_BACKLOG,
+from pulsar_spark.protocol.expiry import (
     Activity,
     Delayed,
-    Stretch,
+    Stored,
     backlog_bytes,
     evicted_up_to,
     expired,
     has_expired,
+    holds_producers,
+    is_spared,
 )
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
 from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 
@@ -46,7 +46,7 @@ def maintain(bundle: Bundle, draft: RoundDraft) -> None:
                 due.append(_check_in_time(bundle, draft, state))
     for name, is_exceeded in _exceeded(bundle).items():
         if is_exceeded and name not in bundle.topics:
-            _say_exceeded(bundle, draft, name, False)
+            _set_exceeded(bundle, draft, name, False)
     bundle.maintenance_due = min((when for when in due if when is not None), default=None)
 
 
@@ -55,9 +55,7 @@ def _topics_to_check(bundle: Bundle) -> list[TopicState]:
     owners |= {owner for owner, is_exceeded in _exceeded(bundle).items() if is_exceeded}
     if not owners:
         return []
-    return [
-        state for name, state in bundle.topics.items() if name in owners or state.topic.name.namespace_name in owners
-    ]
+    return [state for name, state in bundle.topics.items() if not owners.isdisjoint(policy_owners(name))]
 
 
 def _exceeded(bundle: Bundle) -> dict[str, bool]:
@@ -78,13 +76,14 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         if ttl:
             for cursor in cursors:
                 _expire(draft, state, cursor, draft.wall - ttl * SECOND)
-        is_evicting = bundle.policy_text(name, "backlog_quota_policy") == EVICT
+        quota_policy = bundle.policy_text(name, "backlog_quota_policy")
         is_over = [
-            _check_quota(draft, state, cursors, partition, size, seconds, is_evicting)
+            _check_quota(draft, state, cursors, partition, size, seconds, quota_policy == EVICT)
             for partition in state.topic.partition_indexes
         ]
-        if (any(is_over) and not is_evicting) != _exceeded(bundle).get(name, False):
-            _say_exceeded(bundle, draft, name, any(is_over) and not is_evicting)
+        is_exceeded = holds_producers(is_over, quota_policy)
+        if is_exceeded != _exceeded(bundle).get(name, False):
+            _set_exceeded(bundle, draft, name, is_exceeded)
     return state.checked_at + _interval(bundle, name, every) if ttl or size or seconds or idle_minutes else None
 
 
@@ -92,7 +91,7 @@ def _interval(bundle: Bundle, topic: str, every: int) -> int:
     return (HELD_CHECK_SECONDS if _exceeded(bundle).get(topic) else every) * SECOND
 
 
-def _say_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
+def _set_exceeded(bundle: Bundle, draft: RoundDraft, topic: str, is_exceeded: bool) -> None:
     draft.facts.append(bundle.set_policy(topic, BACKLOG_EXCEEDED, "true" if is_exceeded else "false"))
 
 
@@ -119,7 +118,7 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
             until - first + 1
             for first, until, _ in unacknowledged(cursor.mark_delete, ledgers.end_position, cursor.ranges())
         )
-        if backlog < SMALL_BACKLOG:
+        if is_spared(backlog):
             return
     delayed = [
         Delayed(*times)
@@ -128,8 +127,8 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
         for times in deliver_times(state.topic.path, run)
         if times[2] is not None
     ]
-    for stretch in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
-        draft.of(cursor).acks.add(*stretch)
+    for first, until in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
+        draft.of(cursor).acks.add(first, until)
 
 
 def _check_quota(
@@ -151,17 +150,17 @@ def _check_quota(
     too_old = (
         last_published_before(state.topic.path, ledgers, _instant(draft.wall - seconds * SECOND)) if seconds else -1
     )
-    stretches = stretches_behind(ledgers, slowest) if size else []
-    is_too_big = size > 0 and backlog_bytes(stretches, slowest) > size
+    stored = runs_behind(ledgers, slowest) if size else []
+    is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
-            last = max(too_old, evicted_up_to(stretches, cursor.mark_delete, size) if is_too_big else -1)
+            last = max(too_old, evicted_up_to(stored, cursor.mark_delete, size) if is_too_big else -1)
             if last > cursor.mark_delete:
                 draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
     return is_too_big or too_old > slowest
 
 
-def stretches_behind(ledgers: PartitionLedgers, position: int) -> list[Stretch]:
+def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
     """What is stored behind *position*, run by run; a file's bytes are its runs' by their messages."""
     runs = (
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
@@ -170,7 +169,7 @@ def stretches_behind(ledgers: PartitionLedgers, position: int) -> list[Stretch]:
     for run in ledgers.runs[ledgers.runs.index(runs[0]) :] if runs else []:
         messages[run.ledger_id, run.path] += run.entries * run.batch_size
     return [
-        Stretch(
+        Stored(
             run.first_position,
             run.last_position,
             run.bytes * run.entries * run.batch_size // messages[run.ledger_id, run.path],

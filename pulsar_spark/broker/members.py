@@ -6,16 +6,24 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from datetime import datetime, timezone
 
-from pulsar_spark.broker.bundle import DEFAULT_LEASE_MS, MAX_LEASE_MS, TopicState
-from pulsar_spark.broker.desk import MOST, Desk, number_of, removed_consumer_row
+from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.errors import SubscriptionBusy, TopicStopped
+from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.errors import TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
-from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_topic
-from pulsar_spark.protocol.membership import refusal
+from pulsar_spark.protocol.membership import (
+    DEFAULT_LEASE_MS,
+    MOST_LEASE_MS,
+    ended_leases,
+    refusal,
+    type_of,
+    unsubscribe_refusal,
+)
 from pulsar_spark.protocol.policies import MOST_INT32, POLICIES
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.topics import check_letter_topic, resolve_topic
@@ -38,46 +46,50 @@ class Members(Desk):
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
+        self._check_may_join(cursor, request, wanted)
+        # Whatever else may be refused is looked at before anything changes.
+        dead_letters = self._dead_letter_policy(request)
+        priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
+        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
+        if cursor is None:
+            cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
+        cursor.subscription_type = wanted
+        if "max_redeliver_count" in dead_letters:
+            cursor.dead_letters = dead_letters
+        self.bundle.lease_ms[request.client_id] = lease_ms
+        self.renew_lease(request.client_id)
+        self._join(cursor, request, priority_level)
+        return "connected"
+
+    def _check_may_join(self, cursor: Cursor | None, request: Request, wanted: str) -> None:
+        """Refuse by name who may not join; before, look whether who is in the way is still there."""
         refused = self._refusal(cursor, request, wanted)
-        if (
-            refused
-            and cursor
-            and self._let_go(self.bundle.liveness.look_at(consumer.client_id for consumer in cursor.consumers.values()))
-        ):
-            refused = self._refusal(cursor, request, wanted)
+        if refused and cursor:
+            clients = (consumer.client_id for consumer in cursor.consumers.values())
+            if self._let_go(self.bundle.liveness.look_at(clients)):
+                refused = self._refusal(cursor, request, wanted)
         if refused:
             raise error_named(refused[0])(
                 f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
             )
-        policy, priority_level = (
-            self._dead_letter_policy(request),
-            number_of(request, "priority_level", 0, least=0, most=MOST_INT32),
-        )
-        lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MAX_LEASE_MS)
-        if cursor is None:
-            cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
-        cursor.subscription_type = wanted
+
+    def _join(self, cursor: Cursor, request: Request, priority_level: int) -> None:
         consumer = Consumer(
             request.consumer_id,
-            properties.get("consumer_name") or request.consumer_id,
+            request.properties.get("consumer_name") or request.consumer_id,
             request.client_id,
             priority_level,
             cursor.joined,
-            properties={name: value for name, value in properties.items() if name != VALID_UNTIL},
+            properties={name: value for name, value in request.properties.items() if name != VALID_UNTIL},
         )
         cursor.joined += 1
-        if "max_redeliver_count" in policy:
-            cursor.dead_letters = policy
         cursor.consumers[consumer.consumer_id] = consumer
         cursor.last_active = self.draft.now
-        self.bundle.lease_ms[request.client_id] = lease_ms
-        self.renew_lease(request.client_id)
         draft = self.draft.of(cursor)
         draft.is_changed = True
         draft.has_new_limits |= not consumer.has_unacked_limits
         draft.changed_consumers.add(consumer.consumer_id)
         self._choose_active(cursor, draft)
-        return "connected"
 
     def _refusal(self, cursor: Cursor | None, request: Request, wanted: str) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
@@ -141,11 +153,9 @@ class Members(Desk):
         others = [
             consumer.name for consumer in cursor.consumers.values() if consumer.consumer_id != request.consumer_id
         ]
-        if others and request.properties.get("force") != "true":
-            raise SubscriptionBusy(
-                f"subscription {request.subscription!r} has {len(others)} other consumers: close them first, or "
-                "force it"
-            )
+        refused = unsubscribe_refusal(others, is_forced=request.properties.get("force") == "true")
+        if refused:
+            raise error_named(refused[0])(f"subscription {request.subscription!r} {refused[1]}")
         self.delete(cursor)
 
     def delete(self, cursor: Cursor) -> None:
@@ -153,8 +163,8 @@ class Members(Desk):
         for consumer_id in list(cursor.consumers):
             self._leave(cursor, consumer_id, "unsubscribed")
         draft = self.draft.cursors.pop(cursor.key, None)
-        self.draft.facts += [removed_consumer_row(cursor, removed) for removed in (draft.removed if draft else [])]
-        self.draft.facts.append(dict(kind="cursor", topic=cursor.topic, **cursor.key._asdict(), is_removed=True))
+        self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in (draft.removed if draft else [])]
+        self.draft.facts.append(removed_cursor_row(cursor))
         del self.bundle.cursors[cursor.key]
         if entry := self.bundle.cursor_aside(cursor):
             self.forget(entry)
@@ -163,10 +173,9 @@ class Members(Desk):
         """Let go of every consumer whose client was not heard of in time, and of those of clients that are known to be
         *gone*."""
         self._let_go(gone)
-        for client_id, until in list(self.bundle.leases.items()):
-            if until <= self.draft.now:
-                self._leave_client(client_id, "lease ended")
-                del self.bundle.leases[client_id]
+        for client_id in list(ended_leases(self.bundle.leases, self.draft.now)):
+            self._leave_client(client_id, "lease ended")
+            del self.bundle.leases[client_id]
 
     def _let_go(self, gone: Collection[str]) -> bool:
         """Let go of the consumers of clients that are known to be gone; whether there were such clients."""
@@ -186,9 +195,9 @@ class Members(Desk):
                 for consumer_id in list(cursor.consumers):
                     self._leave(cursor, consumer_id, "deleted")
                 draft.forget_ranges()
-                self.draft.facts += [removed_consumer_row(cursor, removed) for removed in draft.removed]
+                self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
-            self.draft.facts.append(dict(kind="topic", topic=name, topic_id=state.topic.topic_id, is_removed=True))
+            self.draft.facts.append(removed_topic_row(state))
             for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
                 self.forget(entry)
 
@@ -205,8 +214,9 @@ class Members(Desk):
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
         self._choose_active(cursor, draft)
-        if not cursor.consumers:
-            cursor.subscription_type, cursor.is_blocked, cursor.is_blocked_by_broker = None, False, False
+        cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
+        if cursor.subscription_type is None:
+            cursor.is_blocked, cursor.is_blocked_by_broker = False, False
 
     def _choose_active(self, cursor: Cursor, draft: CursorDraft) -> None:
         """On Exclusive and Failover say who receives; what the one before held comes back, uncounted (2.10, 2.11)."""
@@ -223,14 +233,14 @@ class Members(Desk):
         draft.changed_consumers |= {before, cursor.active_id} & cursor.consumers.keys()
         if before is not None:
             draft.left.add(before)
-            if cursor.subscription_type == "Failover":
-                cursor.reads_after = (
-                    self.draft.now + self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms") * 1000
-                )
+            delay_ms = self.bundle.policy(cursor.topic, "active_consumer_failover_delay_ms")
+            pause_ms = takeover_pause_ms(cursor.subscription_type, delay_ms)
+            if pause_ms is not None:
+                cursor.reads_after = self.draft.now + pause_ms * 1000
 
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
-            self.bundle.leases[client_id] = self.draft.now + self.bundle.lease_ms[client_id] * 1000
+            self.bundle.renew_lease(client_id, self.draft.now)
 
 
 def _shown(instant: int) -> str:

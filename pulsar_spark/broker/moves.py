@@ -5,10 +5,11 @@ Rules: semantics 3.26-3.29.
 
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.broker.bundle import TopicState
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, skip_unacked
+from pulsar_spark.broker.facts import reset_row
+from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, seek_position, skip_unacked
 from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
@@ -31,8 +32,8 @@ class Moves(Desk):
         else:
             wanted = request.properties.get("position", "")
             target = {"earliest": 0, "latest": end}.get(wanted)
-            target = min(max(number_of(request, "position"), 0), end) if target is None else target
-        target = max(target, state.first_position(cursor.key.partition))
+            target = number_of(request, "position") if target is None else target
+        target = seek_position(target, first=state.first_position(cursor.key.partition), end=end)
         draft = self.draft.of(cursor)
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
@@ -41,17 +42,7 @@ class Moves(Desk):
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
             draft.changed_consumers.add(consumer.consumer_id)
-            self.draft.facts.append(
-                dict(
-                    kind="reply",
-                    consumer_id=consumer.consumer_id,
-                    topic=cursor.topic,
-                    topic_id=cursor.key.topic_id,
-                    partition=cursor.key.partition,
-                    subscription=cursor.key.subscription,
-                    text="reset",
-                )
-            )
+            self.draft.facts.append(reset_row(cursor, consumer))
         return str(target)
 
     def skip(self, request: Request) -> str:

@@ -18,7 +18,7 @@ from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.ledgers import foreign_files, ledger_rows, note_rows, number_commit
 
 if TYPE_CHECKING:
-    from pulsar_spark.broker.bundle import TopicState
+    from pulsar_spark.broker.topics import TopicState
 
 log = logging.getLogger(__name__)
 

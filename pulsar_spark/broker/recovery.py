@@ -3,7 +3,8 @@
 A round that fails has changed nothing in the tables, but the bundle in memory: it is read again. What is to blame is
 known where a unit was being worked on (see isolation), and is set aside; a unit costs one more run. Where no unit is
 named, the requests are: trials, which do all but commit, find the shortest row of them that fails, whose last one it
-is. Where the round fails without any request, it is nobody's: it is said once and tried again after pauses that grow.
+is. Where the round fails without any request, no request is to blame: that is logged once, and the round is tried again
+after pauses that grow.
 
 Errors of the machine are raised once the bundle is as its tables say. A bundle that was taken over, and a table of the
 broker's own that breaks its promises, stop the broker: nothing may be guessed there.
@@ -14,28 +15,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JNetworkError
-
 from pulsar_spark.broker.drafts import Request, RoundResult
-from pulsar_spark.broker.isolation import Broken, PlannerFailed, of_request
+from pulsar_spark.broker.isolation import Broken, PlannerFailed, is_fault, of_request
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.rounds import Rounds
 
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
-ON_PURPOSE = (BrokerFenced, CorruptState, Py4JNetworkError)
-"""These stop the broker: it was taken over, its own tables break their promises, or Spark is gone."""
+ON_PURPOSE = (BrokerFenced, CorruptState)
+"""These stop the broker: it was taken over, or its own tables break their promises. So does Spark that is gone."""
 
 log = logging.getLogger(__name__)
-
-
-def is_fault(failure: Exception) -> bool:
-    """Is it no request's and no row's, but the disk's, or Spark's that is gone?"""
-    return isinstance(failure, ConnectionError | Py4JNetworkError) or is_fault_of_disk(failure)
 
 
 class Recovery:
@@ -56,7 +49,7 @@ class Recovery:
         except ON_PURPOSE:
             self._is_reload_due = True
             raise
-        except Exception as failure:  # nobody's: it is logged with its traceback, and the round waits
+        except Exception as failure:  # no request is to blame: it is logged with its traceback, and the round waits
             self._is_reload_due = True
             if is_fault(failure):
                 raise

@@ -18,8 +18,8 @@ from pulsar_spark.broker.moves import Moves
 from pulsar_spark.broker.set_aside import SetAsideRequests
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
-from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
-from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
+from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy, policy_owners
+from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.set_aside import SetAside
 
 ANSWERED = {
@@ -126,7 +126,7 @@ class Intake(Desk):
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():
-                if cursor.consumers and owner in (cursor.topic, parse_topic_name(cursor.topic).namespace_name):
+                if cursor.consumers and owner in policy_owners(cursor.topic):
                     self.draft.of(cursor).has_new_limits = True
 
     def _unload(self, request: Request) -> None:

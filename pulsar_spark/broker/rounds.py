@@ -19,21 +19,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_row
-from pulsar_spark.broker.bundle import Bundle, TopicState, load_bundle
+from pulsar_spark.broker.absorb import RoundRows, absorb
+from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
+from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
 from pulsar_spark.broker.gather import Work, gather_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.letters import write_letters
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.unacked_limit import BrokerLimit
-from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
+from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
@@ -60,7 +61,7 @@ class Rounds:
         max_unacked_messages_per_broker: int = 0,
         steady: Callable[[], int] | None = None,
     ):
-        self.limit = BrokerLimit(max_unacked_messages_per_broker)
+        self.limit = max_unacked_messages_per_broker
         self.bundle, self.plan, self.broker_id = bundle, plan, broker_id
         self.clock = BundleClock(now, bundle.now, steady)
         self.cursor_ledger = AppendTable(bundle.layout.broker_table("cursor_ledger"))
@@ -102,7 +103,7 @@ class Rounds:
 
     def is_due(self) -> bool:
         """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
-        for it must be looked at anew."""
+        for it must be looked at again."""
         now = self.clock.look()
         own, wall = next_dues(self.bundle, self.bundle.now)
         return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
@@ -116,7 +117,7 @@ class Rounds:
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()
         bundle.set_aside |= broken
-        draft.facts += [*bundle.outlived, *(entry.row() for entry in broken.values())]
+        draft.facts += [*bundle.outlived, *(set_aside_row(entry) for entry in broken.values())]
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
@@ -129,7 +130,7 @@ class Rounds:
         bundle.waiting_letters.try_due(draft.now)
         draft.facts += bundle.waiting_letters.facts()
         for state in moved:
-            draft.facts += _topic_rows(state) + bundle.say_stopped(state)
+            draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)
@@ -180,9 +181,10 @@ class Rounds:
         for cursor in bundle.cursors.values():
             cursor.last_active = now.own if cursor.last_active is None else cursor.last_active
             for consumer in cursor.consumers.values():
-                bundle.leases[consumer.client_id] = leases.get(
-                    consumer.client_id, now.own + bundle.lease_ms[consumer.client_id] * 1000
-                )
+                if consumer.client_id in leases:
+                    bundle.leases[consumer.client_id] = leases[consumer.client_id]
+                else:
+                    bundle.renew_lease(consumer.client_id, now.own)
 
     def write_missing_letters(self) -> None:
         """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not
@@ -190,7 +192,7 @@ class Rounds:
         self._waiting = []
         if self.bundle.round:
             letters = read_round(
-                self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, kind="letter"
+                self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, ["letter"]
             ).to_pylist()
             self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now, letters, is_again=True)
 
@@ -207,10 +209,9 @@ class Rounds:
         if is_snapshot:
             rows = _everything(bundle, rows)
         rows.facts.append(
-            dict(
-                kind="round",
-                round_time=draft.wall,
-                due_time=draft.now,
+            round_row(
+                wall=draft.wall,
+                now=draft.now,
                 requests_version=requests_version,
                 epoch=bundle.epoch,
                 broker_id=self.broker_id,
@@ -229,31 +230,18 @@ class Rounds:
         return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
 
 
-def _topic_rows(state: TopicState) -> list[dict]:
-    return [
-        dict(
-            kind="topic",
-            topic=str(state.topic.name),
-            topic_id=state.topic.topic_id,
-            partition=partition,
-            ledger_id=state.version,
-            end_position=state.end_position(partition),
-            first=state.first_position(partition),
-        )
-        for partition in state.topic.partition_indexes
-    ]
-
-
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
     whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)])
-    whole.facts += [bundle.policy_row(owner, name, value) for (owner, name), value in bundle.policies.items()]
-    whole.facts += [entry.row() for entry in bundle.set_aside.values()]
+    whole.facts += [
+        policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
+    ]
+    whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
     for state in bundle.topics.values():
-        whole.facts += _topic_rows(state)
+        whole.facts += topic_rows(state)
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
-        whole.facts += [consumer_row(bundle, cursor, consumer) for consumer in cursor.consumers.values()]
+        whole.facts += [bundle.consumer_row(cursor, consumer) for consumer in cursor.consumers.values()]
         whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
     return whole

@@ -18,34 +18,32 @@ which would say it in its own words and at length, but is kept in :attr:`Broker.
 """
 
 import atexit
-import contextlib
 import logging
 import os
-import shutil
-import signal
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.clock import now_micros, steady_micros
 from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.journal import Journal
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.source import Moved, News
-from pulsar_spark.broker.stream import Stream, is_spark_gone, leave_streams_to_us
-from pulsar_spark.broker.tenure import Tenure
+from pulsar_spark.broker.stream import Stream
+from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -53,25 +51,13 @@ from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
 STOP_SECONDS = 60.0
-STALE_SECONDS = 600.0
-"""A checkpoint in which nothing has changed for so long is nobody's: a query writes one every few seconds."""
 MAY_PASS = (OSError, PulsarSparkError, PySparkException, Py4JJavaError, DeltaError)
 """As what a fault of the disk comes; most of these are none."""
 log = logging.getLogger(__name__)
 
 
-def now_micros() -> int:
-    """The system's clock, in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
-def steady_micros() -> int:
-    """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
-
-
 class Broker:
-    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; ``run_broker`` does.
+    """Serves a root's bundle on a Spark session until it is stopped. ``start`` does not block; process.run_broker does.
     Best in a ``with`` statement, at the end of which the round under way is over, the query stopped and the lease
     given back.
 
@@ -142,7 +128,7 @@ class Broker:
         try:
             is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
             if is_ready and self._tenure.begin(standby_seconds):
-                self._remove_what_others_left()
+                remove_what_others_left(self.layout, self.broker_id)
                 if self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon()
@@ -200,16 +186,6 @@ class Broker:
                 self._disk.end()
                 return True
         return False
-
-    def _remove_what_others_left(self) -> None:
-        """Files of brokers that have gone; one that stands by, or does not know yet that it was taken over, makes its
-        inputs again when it needs them."""
-        before = time.time() - STALE_SECONDS
-        inputs, checkpoints = self.layout.bundle_folder() / "inputs", self.layout.checkpoint()
-        for folder, is_stale in ((inputs, lambda _: True), (checkpoints, lambda found: _changed(found) < before)):
-            for found in folder.iterdir() if folder.is_dir() else ():
-                if found.name != self.broker_id and is_stale(found):
-                    shutil.rmtree(found, ignore_errors=True)
 
     def _supervise(self) -> None:
         """Keep the query going until the broker stops, then end what is left of it, also where nobody waits."""
@@ -305,59 +281,3 @@ def _count(moved: DataFrame | None) -> None:
     """Read the micro-batch's own rows, so that Spark counts what came in. It is not on the way to the commit."""
     if moved is not None:
         moved._jdf.queryExecution().toRdd().count()
-
-
-def _changed(folder: Path) -> float:
-    """When something in the folder changed last."""
-    return max((path.lstat().st_mtime for path in (folder, *folder.rglob("*")) if path.exists()), default=0)
-
-
-def run_broker(
-    root: str | os.PathLike,
-    *,
-    spark: SparkSession | None = None,
-    on_round: Callable[[RoundResult, float], None] | None = None,
-    max_unacked_messages_per_broker: int = 0,
-    available_now: bool = False,
-) -> None:
-    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
-
-    :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
-    from pulsar_spark.storage.session import (
-        spark_session,
-    )  # here: it finds Java, which a caller with a session of its own has
-
-    with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
-        session = spark or spark_session("pulsar-spark broker", for_rounds=True)
-    if spark is None:
-        leave_streams_to_us(session)
-    broker = Broker(
-        session,
-        root,
-        on_round=on_round,
-        available_now=available_now,
-        max_unacked_messages_per_broker=max_unacked_messages_per_broker,
-    )
-    previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        if broker.start():
-            broker.wait()
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _no_signal_for_spark() -> Iterator[None]:
-    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
-    broker, which then ends its JVM.
-
-    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
-    while blocked it is kept though ignored."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import groupby
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
-from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
+from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.storage.cursor_ledger import CursorKey
 
 MAX_PAGE_RANGES = 1000
 
@@ -93,7 +94,7 @@ class Cursor:
 
     @property
     def is_single_active(self) -> bool:
-        return self.subscription_type in ("Exclusive", "Failover")
+        return self.subscription_type in SINGLE_ACTIVE
 
     @property
     def has_unacked_limits(self) -> bool:
@@ -182,10 +183,6 @@ class Cursor:
         """Move the read position to the first entry of which nothing is known."""
         while held := self.find(self.read_position):
             self.read_position = held.last + 1
-
-    def rows(self, pages: list[Page]) -> Iterator[PageRows]:
-        """The range rows of *pages*, for the table."""
-        return (PageRows(self.key, self.topic, page.first, page.ranges) for page in pages)
 
 
 def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.patience import Patience, Waits
 from pulsar_spark.broker.source import FORMAT, Feed, News, register_source
 from pulsar_spark.errors import UnknownError
@@ -29,19 +30,6 @@ checkpoint before and behind each micro-batch."""
 SIGNAL_SECONDS = 2.0
 """How long after Spark is gone the signal that ended both may take to be handled here."""
 log = logging.getLogger(__name__)
-
-
-def is_spark_gone(error: BaseException) -> bool:
-    """Whether *error* says that there is no Spark to talk to any more, rather than that Spark has refused something."""
-    return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
-
-
-def leave_streams_to_us(spark: SparkSession) -> None:
-    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what
-    there is to say of that, a line, is said here."""
-    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
-    for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
-        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 class Stream:

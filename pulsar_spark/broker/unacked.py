@@ -12,9 +12,10 @@ from pulsar_spark.protocol.policies import BROKER, BROKER_BLOCKED
 from pulsar_spark.protocol.unacked_limit import BrokerLimit
 
 
-def hold_back(bundle: Bundle, limit: BrokerLimit) -> tuple[list[Cursor], list[dict]]:
-    """Say anew whether the broker is blocked, and which cursors for that; the cursors for which this changed, and the
-    row where it did for the broker."""
+def hold_back(bundle: Bundle, messages: int) -> tuple[list[Cursor], list[dict]]:
+    """Decide whether the broker is blocked, and which cursors are held back for it; the cursors for which this changed,
+    and the row where it did for the broker. The limit is so many *messages*, 0 for none."""
+    limit = BrokerLimit(messages)
     was_blocked = bundle.policies.get((BROKER, BROKER_BLOCKED)) == "true"
     unacked = sum(
         cursor.unacked.total() for cursor in bundle.cursors.values() if cursor.unacked and cursor.has_unacked_limits

@@ -18,6 +18,7 @@ from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.facts import letterless_row, waiting_letter_row
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import letters_in
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
@@ -160,7 +161,7 @@ class WaitingLetters:
         self.rows[key] = self._changed[key] = row
 
     def _letterless_row(self, key: CursorKey) -> dict:
-        return dict(kind="letterless", topic=self._topics[key], **key._asdict(), msg_out_counter=self.letterless[key])
+        return letterless_row(key, self._topics[key], self.letterless[key])
 
 
 def key_of(row: dict) -> WaitingKey:
@@ -192,14 +193,12 @@ def _row(key: WaitingKey, left: Left, now: Instant) -> dict:
     if left.error is not None:
         error, text = type(left.error).__name__, str(left.error)
     due = now.own + 1000 * INTERVALS.delay_ms(tries - 1) if left.error else now.own
-    return dict(
-        kind=WAITING,
-        **{name: left.fact.get(name) for name in _OF_LETTER},
+    return waiting_letter_row(
+        key,
+        {name: left.fact.get(name) for name in _OF_LETTER},
         first=left.first,
         last=left.last,
         ack_set=left.ack_set,
-        delivery_round=key.round,
-        join_order=key.number,
         due_time=due,
         error=error,
         text=text,

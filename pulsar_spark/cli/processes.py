@@ -54,7 +54,7 @@ def broker(
         return
     if root is None:
         raise typer.BadParameter("give the folder of the tables", param_hint="--root")
-    from pulsar_spark.broker.runner import run_broker
+    from pulsar_spark.broker.process import run_broker
 
     set_up_logging(log_level, log_format, default_level=LogLevel.info)
     log.info("broker of root %s starts", root)

@@ -125,7 +125,8 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
     if subscription is not None:
         origin, _ = resolve_topic(layout, topic)
         if not any(
-            (key.topic_id, key.subscription) == (origin.topic_id, subscription) for key in read_latest(layout).cursors
+            (key.topic_id, key.subscription) == (origin.topic_id, subscription)
+            for key in read_latest(layout, "cursor").cursors
         ):
             log.warning("topic %s has no subscription %r, so no message has died on it", origin.name, subscription)
     return None
@@ -139,7 +140,7 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
         base.startswith(f"{topic.name}-") for topic in list_topics(layout, name.tenant, name.namespace)
     ):
         return True
-    policies = (dict(row["properties"] or ()) for row in read_latest(layout).cursors.values())
+    policies = (dict(row["properties"] or ()) for row in read_latest(layout, "cursor").cursors.values())
     return any(
         policy.get("dead_letter_topic") and parse_topic_name(policy["dead_letter_topic"]) == name for policy in policies
     )

@@ -14,8 +14,7 @@ from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Pul
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.link.requests import LEASE_MS
-from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, IMPLEMENTED_TYPES, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -78,7 +77,7 @@ class SubscribeOptions(NamedTuple):
             "subscription_type": self.subscription_type,
             "priority_level": str(self.priority_level),
             "initial_position": self.initial_position,
-            "lease_ms": str(LEASE_MS),
+            "lease_ms": str(DEFAULT_LEASE_MS),
             "max_unacked_messages": "0",
             **(self.letters.request_properties() if self.letters else {}),
         }

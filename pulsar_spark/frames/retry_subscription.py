@@ -1,11 +1,10 @@
 """A retry letter topic with its subscription, so that what is published there is waited for, and read."""
 
 import logging
-import uuid
 from collections.abc import Iterable
 
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.requester import Requester
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import resolve_topic
@@ -19,34 +18,30 @@ def prepare_retry_topic(layout: Layout, topic: str, subscription: str, timeout: 
     found, partitions = resolve_topic(layout, topic, create=True)
     there = {
         key.partition
-        for key in read_latest(layout).cursors
+        for key in read_latest(layout, "cursor").cursors
         if (key.topic_id, key.subscription) == (found.topic_id, subscription)
     }
     missing = [partition for partition in partitions if partition not in there]
     if not missing:
         return
-    channel = Channel(layout, f"reprocess-{uuid.uuid4().hex}")
-    try:
-        rows = [
-            channel.make(
-                "create_subscription",
-                topic=str(found.name),
-                partition=partition,
-                subscription=subscription,
-                properties={"initial_position": "Earliest"},
-            )
-            for partition in missing
-        ]
-        for reply in channel.ask(rows, timeout):
-            if reply.error is not None and not isinstance(reply.error, NotAllowedError):
-                raise reply.error
-    finally:
-        channel.stop(timeout)
+    requests = [
+        {
+            "kind": "create_subscription",
+            "topic": str(found.name),
+            "partition": partition,
+            "subscription": subscription,
+            "properties": {"initial_position": "Earliest"},
+        }
+        for partition in missing
+    ]
+    for reply in Requester(layout, timeout_seconds=timeout).replies(requests):
+        if reply.error is not None and not isinstance(reply.error, NotAllowedError):  # that one: it is there by now
+            raise reply.error
 
 
 def warn_of_unread(layout: Layout, sent: Iterable[tuple[str, str]]) -> None:
     """Log a warning for each (retry letter topic, subscription) that nobody reads now: only consumers that retry do."""
-    latest = read_latest(layout).consumers
+    latest = read_latest(layout, "consumer").consumers
     connected = {(key.topic_id, key.subscription) for key, consumers in latest.items() if consumers}
     for name, subscription in sorted(sent):
         found, _ = resolve_topic(layout, name)

@@ -21,8 +21,9 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.broker_watch import NAME, BrokerWatch
 from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply, Subscriber
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.link.requests import LEASE_MS, RequestMaker, valid_for
+from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
@@ -44,7 +45,7 @@ class Channel(Worker):
         client_id: str,
         clock: Callable[[], float] = time.monotonic,
         *,
-        lease_ms: int = LEASE_MS,
+        lease_ms: int = DEFAULT_LEASE_MS,
         logger: logging.Logger | None = None,
     ):
         super().__init__(f"client-{client_id}", threading.Condition())
@@ -121,10 +122,7 @@ class Channel(Worker):
                 for row in rows:
                     self._inbox.waiting.pop(row["request_id"], None)
         if not is_answered:
-            raise Timeout(
-                f"no broker answered on root {str(self._root)!r} within {timeout:g} s: start one with pulsar-spark "
-                f"broker --root {self._root}"
-            )
+            raise no_answer(self._root, timeout)
         return [replies[row["request_id"]] for row in rows]
 
     def post(self, rows: list[dict], timeout: float) -> None:

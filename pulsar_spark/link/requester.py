@@ -7,71 +7,66 @@ long than its answer is waited for, so one that failed with Timeout is not carri
 
 import time
 import uuid
+from functools import partial
 
-from pulsar_spark.errors import NotARoot, Timeout, named
+from pulsar_spark.errors import NotARoot
 from pulsar_spark.link import interrupts
-from pulsar_spark.link.requests import RequestMaker, valid_for
+from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply
+from pulsar_spark.link.request_writer import RequestWriter
+from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable, read_added, read_definition
-from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
+from pulsar_spark.storage.tables import read_added, read_definition
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 POLL_SECONDS = 0.01
-_REPLY_COLUMNS = ["kind", "request_id", "error", "text", "topic", "partition", "subscription"]
 
 
 class Requester:
-    """One asker of one bundle; not to be shared between threads."""
+    """One asker of one bundle, for who asks now and then; not to be shared between threads. Who also receives has a
+    :class:`~pulsar_spark.link.channel.Channel`, which writes and hears in the same way, on a thread of its own."""
 
     def __init__(self, layout: Layout, *, timeout_seconds: float = 30):
         self.layout = layout
         self.timeout_seconds = timeout_seconds
         self._maker = RequestMaker(f"admin-{uuid.uuid4().hex}")
+        self._path = layout.broker_table(CURSOR_LEDGER.name)
 
-    def ask(self, requests: list[dict]) -> list[dict]:
-        """The reply rows to *requests*, in their order; the first refusal is raised under its own name,
-        :class:`Timeout` when no broker answers."""
+    def ask(self, requests: list[dict]) -> list[Reply]:
+        """The replies to *requests*, in their order; the first refusal is raised under its own name, :class:`Timeout`
+        when no broker answers."""
+        replies = self.replies(requests)
+        for reply in replies:
+            if reply.error is not None:
+                raise reply.error
+        return replies
+
+    def replies(self, requests: list[dict]) -> list[Reply]:
+        """The same, with refusals as replies."""
         if not requests:
             return []
-        log = TableLog(self.layout.broker_table(CURSOR_LEDGER.name))
+        log, inbox, found = TableLog(self._path), Inbox(), {}
         seen = log.latest()
         rows = valid_for([self._maker.make(**request) for request in requests], self.timeout_seconds)
-        table = self.layout.broker_table(REQUESTS.name)
+        request_ids = [row["request_id"] for row in rows]
+        inbox.waiting = {request_id: partial(found.__setitem__, request_id) for request_id in request_ids}
         try:
-            AppendTable(table).append(REQUESTS.rows(rows))
+            writer = RequestWriter(self.layout, is_ending=lambda: True)
         except FileNotFoundError:
             raise NotARoot(
                 f"root {str(self.layout.root)!r} has no broker tables: start a broker on it or create a topic first"
             ) from None
-        replies = self._replies(log, seen, [row["request_id"] for row in rows])
-        for reply in replies:
-            if reply["error"]:
-                raise named(reply["error"])(reply["text"])
-        return replies
-
-    def _replies(self, log: TableLog, seen: int, request_ids: list[str]) -> list[dict]:
-        missing, found, sleep = set(request_ids), {}, interrupts.sleeper()
-        deadline = time.monotonic() + self.timeout_seconds
-        while missing:
+        writer.write(rows)
+        sleep, deadline = interrupts.sleeper(), time.monotonic() + self.timeout_seconds
+        while inbox.waiting:
             if log.has(seen + 1):
                 seen += 1
-                for reply in self._read(log, seen):
-                    if reply["request_id"] in missing:
-                        missing.remove(reply["request_id"])
-                        found[reply["request_id"]] = reply
+                inbox.dispatch(read_added(self._path, log.commit(seen), CURSOR_LEDGER.schema, COLUMNS), inbox.wanted())
             elif time.monotonic() > deadline:
-                raise Timeout(
-                    f"no broker answered within {self.timeout_seconds:g} s on root {str(self.layout.root)!r}: "
-                    f"start one with 'pulsar-spark broker --root {self.layout.root}'"
-                )
+                raise no_answer(self.layout.root, self.timeout_seconds)
             else:
                 sleep(POLL_SECONDS)
         return [found[request_id] for request_id in request_ids]
-
-    def _read(self, log: TableLog, version: int) -> list[dict]:
-        table = self.layout.broker_table(CURSOR_LEDGER.name)
-        rows = read_added(table, log.commit(version), CURSOR_LEDGER.schema, _REPLY_COLUMNS)
-        return [row for row in rows.to_pylist() if row["kind"] == "reply" and row["request_id"]]
 
 
 def require_root(layout: Layout) -> None:

@@ -6,10 +6,11 @@ A request id is ``<client id>-<number>`` with the number padded, so that the ids
 import itertools
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
+from pulsar_spark.errors import Timeout
 from pulsar_spark.table_specs import VALID_UNTIL
 
-LEASE_MS = 30_000
 EXPIRING = frozenset(
     {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
 )
@@ -51,3 +52,11 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
         else row
         for row in rows
     ]
+
+
+def no_answer(root: Path, timeout: float) -> Timeout:
+    """What is raised where nobody has answered for so many seconds."""
+    return Timeout(
+        f"no broker answered on root {str(root)!r} within {timeout:g} s: start one with 'pulsar-spark broker --root "
+        f"{root}'"
+    )

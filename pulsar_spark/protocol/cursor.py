@@ -8,6 +8,7 @@ Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
@@ -39,6 +40,29 @@ class Range(NamedTuple):
         if self.status == ACKNOWLEDGED:
             return 0
         return self.entries * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+
+
+def initial_read_position(initial_position: str, *, first: int, end: int) -> int:
+    """Where a new subscription begins: with the *first* entry there is, or behind the last (3.15);
+    :class:`InvalidConfiguration` for any other word.
+
+    >>> initial_read_position("Earliest", first=3, end=9), initial_read_position("Latest", first=3, end=9)
+    (3, 9)
+    """
+    found = {"Earliest": first, "Latest": end}.get(initial_position)
+    if found is None:
+        raise InvalidConfiguration(f"initial position {initial_position!r}: use Earliest or Latest")
+    return found
+
+
+def seek_position(position: int, *, first: int, end: int) -> int:
+    """Where a cursor is moved to that is to begin at *position*: the *first* entry there is at least, behind the last
+    at most (3.26).
+
+    >>> [seek_position(position, first=3, end=9) for position in (-1, 5, 20)]
+    [3, 5, 9]
+    """
+    return max(min(position, end), first)
 
 
 def united(ranges: Iterable[Range]) -> list[Range]:

@@ -6,8 +6,7 @@ On partition i of a partitioned topic the i-th of them is active, counted round;
 a hash ring of 100 points per consumer, so that many such topics spread over the consumers. A topic whose own name ends
 in ``-partition-N`` is a partition.
 
-Left out: the second that a new active consumer waits before it receives (2.11); that is the broker's, which has the
-clock.
+One that takes over from another waits before it receives (2.11).
 """
 
 from bisect import bisect_left
@@ -54,6 +53,16 @@ def active_consumer(consumers: Sequence[Consumer], *, partition_index: int, topi
     if partition_index < 0:
         partition_index = parse_topic_name(topic_name).partition_index
     return best[partition_index % len(best)] if partition_index >= 0 else _nearest_on_ring(best, topic_name)
+
+
+def takeover_pause_ms(subscription_type: str, delay_ms: int) -> int | None:
+    """How long a consumer that takes over from another waits before it receives (2.11), None for not at all: only
+    Failover has two; *delay_ms* is the policy ``active_consumer_failover_delay_ms``.
+
+    >>> takeover_pause_ms("Failover", 1000), takeover_pause_ms("Exclusive", 1000)
+    (1000, None)
+    """
+    return delay_ms if subscription_type == "Failover" else None
 
 
 def _nearest_on_ring(best: list[Consumer], topic_name: str) -> Consumer:

@@ -2,34 +2,33 @@
 
 Rounds lie one behind the other in the log, at most commits that change no data between them, so a reader follows them
 by version. Every so many rounds a round is a snapshot that holds every latest row again: whoever starts from nothing
-walks back to the newest snapshot and forward from there. What replaces what is said in schemas.CURSOR_LEDGER.
+walks back to the newest snapshot and forward from there. Which row replaces which is said in :data:`KEYS`, the
+columns are table_specs.CURSOR_LEDGER.
 """
 
-import contextlib
-import gc
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.actions import AddedFile
+from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.tables import conform, read_file
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
-_BLOCK_ROWS = 65_536
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""Python's calendar, in microseconds."""
+_FEW_ROWS = 10_000
 
 
 class CursorKey(NamedTuple):
@@ -50,35 +49,51 @@ class WaitingKey(NamedTuple):
         return f"{self.round}-{self.number}"
 
 
-class PageRows(NamedTuple):
-    """The ranges of a page of a cursor, by position: a row each in the table."""
+_CURSOR = CursorKey._fields
+KEYS: dict[str, tuple[str, ...]] = {
+    "round": (),
+    "topic": ("topic_id", "partition"),
+    "cursor": _CURSOR,
+    "consumer": (*_CURSOR, "consumer_id"),
+    "page": (*_CURSOR, "page"),
+    "range": (*_CURSOR, "page"),
+    "policy": ("topic", "properties"),
+    "letterless": _CURSOR,
+    "waiting_letter": ("delivery_round", "join_order"),
+    "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
+}
+"""The latest row wins: what it replaces are the rows of its kind with the same values in these columns. A page's row
+replaces its ranges too, those of its own round are all it holds; of a policy's properties the name counts; what names
+an entry that is set aside says SetAside.id."""
 
-    key: CursorKey
-    topic: str
-    page: int
-    ranges: Sequence[Range]
+OF_ONE_ROUND = ("letter", "reply")
+"""Kinds of rows that say what a round did, and nothing of the state after it."""
 
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection inside: making millions of ranges, none of which is garbage, takes twice as long with
-    it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+HANGS_ON: dict[str, tuple[str, ...]] = {
+    "round": (),
+    "topic": (),
+    "cursor": ("topic",),
+    "consumer": ("cursor", "topic"),
+    "page": ("cursor", "topic"),
+    "range": ("page", "cursor", "topic"),
+    "policy": (),
+    "letter": (),
+    "letterless": ("cursor", "topic"),
+    "waiting_letter": (),
+    "set_aside": ("topic",),
+}
+"""The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
 
 
 _PAGE_COLUMNS = [*Range._fields, *CursorKey._fields, "page"]
 
 
 class LatestRows:
-    """The latest row of every fact up to a round; feed it rounds in order."""
+    """The latest row of every fact up to a round; feed it rounds in order. With *kinds* only facts of these kinds (of
+    :data:`KEYS`), and of those that take them along when they are removed."""
 
-    def __init__(self):
+    def __init__(self, *kinds: str):
+        self.kinds = None if not kinds else {"round", *kinds, *(name for kind in kinds for name in HANGS_ON[kind])}
         self.round = self.version = 0
         self.round_row: dict | None = None
         self.topics: dict[tuple[str, int], dict] = {}
@@ -94,15 +109,27 @@ class LatestRows:
         self.waiting_letters: dict[WaitingKey, dict] = {}
         self.letterless: dict[CursorKey, dict] = {}
 
+    def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
+        """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
+        there was none. Who looks often reads just the *columns* that facts of his kinds have."""
+        read = partial(_rows_of, path, kinds=self.kinds, columns=columns)
+        rounds = _since_snapshot(path, read) if self.version == 0 else _since(path, read, self.version)
+        for version, rows in rounds:
+            if rows.num_rows:
+                self.apply(rows)
+                self.version = version
+
     def apply(self, rows: pa.Table) -> None:
         """Take in the rows of the next round."""
         is_range = pc.equal(rows["kind"], "range")
         self.letters = []
-        for row in python_rows(rows.filter(pc.invert(is_range))):
+        facts = python_rows(rows.filter(pc.invert(is_range)))
+        for row in sorted(facts, key=lambda row: row["kind"] not in ("topic", "cursor")):  # what others hang on
             self._apply_row(row)
-        for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
-            if key in self.cursors:
-                self.pages[key].setdefault(page, []).extend(ranges)
+        if len(facts) < rows.num_rows:
+            for key, page, ranges in pages_of(rows.select(_PAGE_COLUMNS).filter(is_range)):
+                if key in self.cursors:
+                    self.pages[key].setdefault(page, []).extend(ranges)
 
     def numbered_until(self, topic_id: str) -> int:
         """The last version of a topic's table that a broker has followed; 0 for none."""
@@ -110,54 +137,45 @@ class LatestRows:
 
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
-        key = CursorKey(row["topic_id"], row["partition"], row["subscription"])
         if kind == "round":
             self.round, self.round_row = row["round"], row
-        elif kind == "topic":
-            if row["is_removed"]:
-                self._remove_topic(row["topic_id"])
-            else:
-                self.topics[row["topic_id"], row["partition"]] = row
-        elif kind == "cursor":
-            if row["is_removed"]:
-                for facts in (self.cursors, self.consumers, self.pages, self.letterless):
-                    facts.pop(key, None)
-            else:
-                self.cursors[key] = row
-                self.consumers.setdefault(key, {})
-                self.pages.setdefault(key, {})
-        elif kind == "consumer" and key in self.consumers:
-            if row["is_removed"]:
-                self.consumers[key].pop(row["consumer_id"], None)
-            else:
-                self.consumers[key][row["consumer_id"]] = row
-        elif kind == "page" and key in self.pages:
-            self.pages[key].pop(row["page"], None)
-            if not row["is_removed"]:
-                self.pages[key][row["page"]] = []
         elif kind == "letter":
             self.letters.append(row)
-        elif kind == "waiting_letter":
-            self._replace(self.waiting_letters, WaitingKey(row["delivery_round"], row["join_order"]), row)
-        elif kind == "letterless":
-            self.letterless[key] = row
         elif kind == "policy":
             for name, value in row["properties"]:
-                self.policies.pop((row["topic"], name), None)
-                if not row["is_removed"]:
-                    self.policies[row["topic"], name] = value
+                _replace(self.policies, (row["topic"], name), row, value)
             if row["topic_id"]:
                 self.owners[row["topic"]] = row["topic_id"]
         elif kind == "set_aside":
             entry = set_aside_of(row)
-            self.set_aside.pop(entry.id, None)
-            if not row["is_removed"]:
-                self.set_aside[entry.id] = entry
+            _replace(self.set_aside, entry.id, row, entry)
+        elif kind in KEYS:
+            self._apply_fact(kind, row, tuple(row[name] for name in KEYS[kind]))
 
-    def _replace(self, facts: dict, key: tuple, row: dict) -> None:
-        facts.pop(key, None)
-        if not row["is_removed"]:
-            facts[key] = row
+    def _apply_fact(self, kind: str, row: dict, key: tuple) -> None:
+        if kind == "topic":
+            _replace(self.topics, key, row, row)
+            if row["is_removed"]:
+                self._remove_topic(row["topic_id"])
+        elif kind == "waiting_letter":
+            _replace(self.waiting_letters, WaitingKey(*key), row, row)
+        else:
+            self._apply_fact_of_cursor(kind, row, CursorKey(*key[:3]), key[3:])
+
+    def _apply_fact_of_cursor(self, kind: str, row: dict, cursor: CursorKey, key: tuple) -> None:
+        if kind == "letterless":
+            self.letterless[cursor] = row
+        elif kind == "cursor" and row["is_removed"]:
+            for facts in (self.cursors, self.consumers, self.pages, self.letterless):
+                facts.pop(cursor, None)
+        elif kind == "cursor":
+            self.cursors[cursor] = row
+            self.consumers.setdefault(cursor, {})
+            self.pages.setdefault(cursor, {})
+        elif cursor in self.cursors and kind == "consumer":
+            _replace(self.consumers[cursor], *key, row, row)
+        elif cursor in self.cursors:
+            _replace(self.pages[cursor], *key, row, [])
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
@@ -171,21 +189,11 @@ class LatestRows:
         }
 
 
-def python_rows(rows: pa.Table) -> list[dict]:
-    """*rows* as dicts. An instant beyond Python's calendar, which an earlier release let through, is the last one it
-    knows."""
-    try:
-        return rows.to_pylist()
-    except (OverflowError, ValueError):
-        for number, field in enumerate(rows.schema):
-            if pa.types.is_timestamp(field.type):
-                micros = pc.min_element_wise(
-                    pc.max_element_wise(rows.column(number).cast(pa.int64()), _FIRST, skip_nulls=False),
-                    _LAST,
-                    skip_nulls=False,
-                )
-                rows = rows.set_column(number, field, micros.cast(field.type))
-        return rows.to_pylist()
+def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
+    """The latest row of a key wins: *fact* is in force, or nothing where the row says that it is removed."""
+    facts.pop(key, None)
+    if not row["is_removed"]:
+        facts[key] = fact
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
@@ -202,53 +210,10 @@ def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
         yield CursorKey(topic_id, partition, subscription), page, [held for _, held in same]
 
 
-@uncollected()
-def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, and ranges, which may be millions."""
-    table = CURSOR_LEDGER.rows([dict(fact, round=round_number) for fact in facts])
-    pages = [page for page in pages if page.ranges]
-    if not pages:
-        return table
-    ranges = list(chain.from_iterable(page.ranges for page in pages))
-    counts = [len(page.ranges) for page in pages]
-    of_pages = {
-        "topic": [page.topic for page in pages],
-        **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
-    }
-    same = {"round": round_number, "kind": "range"}
-
-    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in Range._fields:
-            return pa.array(list(map(attrgetter(field.name), ranges)), field.type)
-        if field.name == "page":
-            return pa.array(np.repeat([page.page for page in pages], counts), field.type)
-        if field.name in of_pages:
-            return _repeated(of_pages[field.name], counts, field.type)
-        return _repeated([same.get(field.name)], [len(ranges)], field.type)
-
-    return pa.concat_tables(
-        [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
-    )
-
-
-def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
-    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
-    memory."""
-    slices = []
-    for value, same in groupby(zip(values, counts), key=itemgetter(0)):
-        left = sum(count for _, count in same)
-        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
-        while left:
-            slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
-            left -= len(slices[-1])
-    return pa.chunked_array(slices, kind)
-
-
-def read_round(path: Path, version: int, kind: str | None = None) -> pa.Table:
-    """All rows of one round, or those of one kind, for which the millions of ranges of a large snapshot are passed
+def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -> pa.Table:
+    """All rows of one round, or those of *kinds*, for which the millions of ranges of a large snapshot are passed
     over."""
-    tables = [_read_file(path, file, kind) for file in TableLog(path).commit(version).added]
-    return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
+    return _rows_of(path, TableLog(path).commit(version), kinds)
 
 
 def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
@@ -260,35 +225,51 @@ def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
     raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
 
 
-def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:
-    """The rows (of *kind*) that were committed in *file*; found by their round where OPTIMIZE has moved them and the
-    file is gone."""
-    of_kind = None if kind is None else pc.field("kind") == kind
+def _rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
+    tables = [_read_file(path, file, kinds, columns) for file in commit.added]
+    return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
+
+
+def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
+    """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
+    them and the file is gone."""
+    of_kinds = None if kinds is None else pc.field("kind").isin(sorted(kinds))
     try:
-        return pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kind)
+        if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
+            rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
+            return rows if of_kinds is None else rows.filter(of_kinds)
+        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
-        rows = dataset_of(path).to_table(filter=of_round if of_kind is None else of_round & of_kind)
-        return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
+        rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
+        rows = conform(rows, CURSOR_LEDGER.schema)
+    return rows if columns is None else rows.select(columns)
 
 
 @uncollected()
-def read_latest(layout: Layout) -> LatestRows:
-    """The state after the latest committed round: walk back to the newest snapshot, then forward. Empty for a bundle
-    without rounds."""
-    path = layout.broker_table("cursor_ledger")
-    log = TableLog(path)
-    latest, state = LatestRows(), []
+def read_latest(layout: Layout, *kinds: str) -> LatestRows:
+    """The state after the latest committed round, of all kinds or just of *kinds*. Empty for a bundle without
+    rounds."""
+    latest = LatestRows(*kinds)
+    latest.catch_up(layout.broker_table("cursor_ledger"))
+    return latest
+
+
+def _since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+    """Version and rows of the rounds from the newest snapshot on."""
+    log, rounds = TableLog(path), []
     for version in range(log.latest(), 0, -1):
         if not log.has(version):
             raise CorruptState(
                 f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
             )
-        rows = read_round(path, version)
-        state.append((version, rows))
-        if pc.any(rows["is_snapshot"]).as_py():
+        rounds.append((version, read(log.commit(version))))
+        if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
             break
-    for version, rows in reversed(state):
-        latest.apply(rows)
-        latest.version = version if rows.num_rows else latest.version
-    return latest
+    yield from reversed(rounds)
+
+
+def _since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
+    """Version and rows of the rounds behind *version*."""
+    for commit in TableLog(path).commits(version):
+        yield commit.version, read(commit)

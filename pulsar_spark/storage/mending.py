@@ -38,7 +38,7 @@ class Mended(NamedTuple):
 def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[Mended]:
     """Mend what stops *topic* and remove foreign rows; what was done, or with *dry_run* would be. Nothing for a topic
     that is well."""
-    numbered = read_latest(layout).numbered_until(topic.topic_id)
+    numbered = read_latest(layout, "topic").numbered_until(topic.topic_id)
     with append_lock(topic.path):
         mended = _mend_commits(topic, numbered, dry_run)
         if dry_run and mended:

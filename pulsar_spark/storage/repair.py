@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.commits import commit_text, file_add, replace_commit, write_files
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round, rows_of_round
+from pulsar_spark.storage.cursor_ledger import read_latest, read_round
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
@@ -237,10 +237,10 @@ class _Table:
             return []
         for before in range(version - 1, 0, -1):
             with contextlib.suppress(CorruptState, FileNotFoundError):
-                for row in read_round(self.path, before, kind="round").to_pylist():
+                for row in read_round(self.path, before, ["round"]).to_pylist():
                     return write_files(
                         self.path,
-                        rows_of_round(self._round_of(version), [row | {"is_snapshot": False}], []),
+                        CURSOR_LEDGER.rows([row | {"round": self._round_of(version), "is_snapshot": False}]),
                         is_partitioned=False,
                     )
         return []
@@ -286,7 +286,7 @@ def _number_again(layout: Layout) -> list[Repaired]:
     path, missing = layout.broker_table(LEDGERS.name), []
     rows, _ = read_ledgers(path)
     known = {(topic_id, partition, run.ledger_id, run.first_entry_id) for topic_id, partition, run in runs_of(rows)}
-    latest = read_latest(layout)
+    latest = read_latest(layout, "topic")
     for name, table, topic in tables_of(layout):
         definition = read_definition(table) if topic else None
         until = latest.numbered_until(definition.table_id) if definition else 0

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 REQUEST, TOPIC, SUBSCRIPTION = "request", "topic", "subscription"
-_TEXT = 2000
 
 
 class SetAside(NamedTuple):
@@ -51,10 +50,6 @@ class SetAside(NamedTuple):
         return f"{REQUEST}-{self.requests_version}" + (
             f"..{self.last}" if self.last not in (None, self.requests_version) else ""
         )
-
-    def row(self, *, is_removed: bool | None = None) -> dict:
-        """Its row for ``cursor_ledger``."""
-        return dict(self._asdict(), kind="set_aside", text=self.text[:_TEXT], is_removed=is_removed)
 
 
 def set_aside_of(row: dict) -> SetAside:

@@ -24,8 +24,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.expiry import Retention
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.policies import POLICIES, Retention, policy_number
+from pulsar_spark.protocol.policies import policy_number, policy_text, set_policy_text
 from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
@@ -38,6 +39,8 @@ from pulsar_spark.storage.topics import Topic
 from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 RETENTION = ("retention_seconds", "retention_bytes")
+NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")
+"""Kinds of facts that say what may be trimmed."""
 
 
 class Trim(NamedTuple):
@@ -118,7 +121,7 @@ def trim_topic(
     log = TableLog(topic.path)
     while True:
         with append_lock(topic.path):
-            latest = read_latest(layout)
+            latest = read_latest(layout, *NEEDED)
             known = ledgers_of_topic(layout, topic.topic_id)
             table = open_table(topic.path)
             trims = [
@@ -169,16 +172,10 @@ def _held_from(topic: Topic, partition: int, ledgers: PartitionLedgers, latest: 
 
 def _retention(topic: Topic, latest: LatestRows) -> Retention | None:
     """The topic's retention; None where none is set."""
-    owners = (str(topic.name), topic.name.namespace_name)
-    found = [
-        next((latest.policies[owner, name] for owner in owners if (owner, name) in latest.policies), None)
-        for name in RETENTION
-    ]
+    found = [set_policy_text(latest.policies, str(topic.name), name) for name in RETENTION]
     if found == [None, None]:
         return None
-    return Retention(
-        *(policy_number(name, str(POLICIES[name]) if value is None else value) for name, value in zip(RETENTION, found))
-    )
+    return Retention(*(policy_number(name, policy_text(latest.policies, str(topic.name), name)) for name in RETENTION))
 
 
 def _whole_ledgers(runs: list[Run]) -> Iterator[_Ledger]:

@@ -83,5 +83,5 @@ def checkpoint(table: Path) -> int:
 
 
 def _has_waiting_requests(layout: Layout, table: Path) -> bool:
-    row = read_latest(layout).round_row
+    row = read_latest(layout, "round").round_row
     return any(commit.added for commit in TableLog(table).commits(row["requests_version"] if row else 0))

@@ -9,12 +9,11 @@ from pulsar_spark.table_specs import CURSOR_LEDGER, PROPERTIES, TIME, Column, Ta
 
 
 class ViewSpec(NamedTuple):
-    """A view over the rows of one ``kind``; *key* is what the latest row replaces."""
+    """A view over the rows of one ``kind``."""
 
     name: str
     row: str
     kind: str
-    key: tuple[str, ...]
     column_names: tuple[str, ...]
 
     @property
@@ -24,14 +23,11 @@ class ViewSpec(NamedTuple):
         return tuple(by_name[name] for name in self.column_names)
 
 
-_CURSOR = ("topic_id", "partition", "subscription")
-
 VIEWS = (
     ViewSpec(
         "cursors",
         "where a subscription stands on one topic partition",
         "cursor",
-        _CURSOR,
         (
             "topic",
             "partition",
@@ -50,9 +46,8 @@ VIEWS = (
     ),
     ViewSpec(
         "pending_acks",
-        "a run of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
+        "a range of entries delivered to a consumer and not acknowledged, or waiting to be delivered again",
         "range",
-        _CURSOR,
         (
             "topic",
             "partition",
@@ -72,7 +67,6 @@ VIEWS = (
         "consumers",
         "a consumer connected to a subscription on one topic partition",
         "consumer",
-        (*_CURSOR, "consumer_id"),
         (
             "topic",
             "partition",
@@ -96,14 +90,13 @@ VIEWS = (
         "rounds",
         "a round of the broker: one commit",
         "round",
-        ("round",),
         ("round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot"),
     ),
 )
 
 HISTORY = TableSpec(
     "history",
-    "something that happened to a run of entries on a subscription",
+    "something that happened to a range of entries on a subscription",
     tuple(
         Column(*c)
         for c in (

@@ -11,12 +11,13 @@ import os
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.view_specs import HISTORY, VIEWS
 
-_CURSOR = ["topic_id", "partition", "subscription"]
+_CURSOR = [*CursorKey._fields]
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
@@ -46,7 +47,7 @@ def committed_rounds(rows: DataFrame) -> DataFrame:
 
 def latest_cursors(rows: DataFrame) -> DataFrame:
     """The cursors there are: the latest row of each, unless it, or later its topic, was removed."""
-    cursors = _latest(rows.filter(F.col("kind") == "cursor"), _CURSOR).filter(_is_there("is_removed"))
+    cursors = _latest(rows, "cursor")
     topics = (
         rows.filter((F.col("kind") == "topic") & F.col("is_removed"))
         .groupBy("topic_id")
@@ -58,18 +59,15 @@ def latest_cursors(rows: DataFrame) -> DataFrame:
 
 def latest_consumers(rows: DataFrame) -> DataFrame:
     """The consumers connected to a cursor that is there, since it was made."""
-    consumers = _latest(rows.filter(F.col("kind") == "consumer"), [*_CURSOR, "consumer_id"]).filter(
-        _is_there("is_removed")
-    )
+    consumers = _latest(rows, "consumer")
     return _of_cursors_there(rows, consumers)
 
 
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
     """The ranges ``pending`` and ``replay`` of pages not rewritten since."""
-    pages = _latest(rows.filter(F.col("kind") == "page"), [*_CURSOR, "page"]).filter(_is_there("is_removed"))
-    pages = pages.select(*_CURSOR, "page", "round")
+    pages = _latest(rows, "page").select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin("pending", "replay"))
-    return _of_cursors_there(rows, ranges.join(pages, on=[*_CURSOR, "page", "round"], how="inner"))
+    return _of_cursors_there(rows, ranges.join(pages, on=[*KEYS["page"], "round"], how="inner"))
 
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
@@ -88,10 +86,13 @@ def _is_there(column: str) -> Column:
     return ~F.coalesce(F.col(column), F.lit(False))
 
 
-def _latest(rows: DataFrame, key: list[str]) -> DataFrame:
-    """The row of the latest round of each key. What is removed and made anew in one round is there."""
-    others = [name for name in rows.columns if name not in key]
-    newest = rows.groupBy(*key).agg(
-        F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row")
+def _latest(rows: DataFrame, kind: str) -> DataFrame:
+    """The row of the latest round of each key of a kind, unless it is removed there. What is removed and made anew in
+    one round is there."""
+    others = [name for name in rows.columns if name not in KEYS[kind]]
+    newest = (
+        rows.filter(F.col("kind") == kind)
+        .groupBy(*KEYS[kind])
+        .agg(F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row"))
     )
-    return newest.select(*key, "row.*")
+    return newest.select(*KEYS[kind], "row.*").filter(_is_there("is_removed"))

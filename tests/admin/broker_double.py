@@ -2,7 +2,7 @@
 
 import threading
 
-from pulsar_spark.storage.cursor_ledger import rows_of_round
+from pulsar_spark.broker.facts import rows_of_round
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable, read_added
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS

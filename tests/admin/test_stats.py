@@ -5,9 +5,10 @@ import datetime
 import pytest
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.broker.facts import PageRows
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.cursor_ledger import CursorKey, PageRows
+from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES

@@ -8,7 +8,7 @@ cursor must be what it was before.
 import time
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog

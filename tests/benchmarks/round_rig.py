@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.clock import now_micros
 from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
-from pulsar_spark.broker.runner import now_micros
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable

@@ -3,7 +3,7 @@ known."""
 
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import bundle as bundle_module
+from pulsar_spark.broker import topics as topics_module
 from pulsar_spark.storage.topics import create_topic, delete_topic, read_topic
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -27,7 +27,7 @@ def lose_first_commit(engine: SparkEngine) -> None:
 def test_definitions_are_read_of_new_topics_only(tmp_path, monkeypatch):
     engine, read = new_engine(None, tmp_path), []
     monkeypatch.setattr(
-        bundle_module, "read_topic", lambda layout, name: (read.append(name.local_name), read_topic(layout, name))[1]
+        topics_module, "read_topic", lambda layout, name: (read.append(name.local_name), read_topic(layout, name))[1]
     )
     for number in range(5):
         create_topic(engine.layout, f"t{number}")

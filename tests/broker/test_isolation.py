@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import absorb, gather, maintenance, rounds
+from pulsar_spark.broker import absorb, gather, isolation, maintenance, rounds
 from pulsar_spark.broker.acknowledgements import Acknowledgements
+from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.members import Members
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
@@ -289,3 +291,29 @@ def test_leases_run_on_over_a_failure(hostile, monkeypatch):
     hostile.serve()
     assert "brief" not in hostile.engine.state(SICK, -1, "ill")["consumers"]
     hostile.holds()
+
+
+@pytest.mark.parametrize(
+    "failure, is_gone",
+    [
+        (ConnectionRefusedError("nobody listens"), True),
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (Py4JError("An error occurred while calling o12.isActive"), True),
+        (
+            Py4JError("An error occurred while calling o12.foo. Trace:\npy4j.Py4JException: Method foo does not exist"),
+            False,
+        ),
+        (RuntimeError("a bug"), False),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_a_plan_that_fails_because_spark_is_gone_is_nobodys(failure, is_gone):
+    """One answer for all: what says so ends the round as it is, and nothing is set aside for it."""
+    assert isolation.is_spark_gone(failure) is is_gone
+    assert not isolation.is_spark_gone(Py4JJavaError.__new__(Py4JJavaError)), "Java has answered"
+
+    def plan(work):
+        raise failure
+
+    with pytest.raises(type(failure) if is_gone else isolation.PlannerFailed):
+        isolation.plan_isolated(plan, Work())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker import runner
+from pulsar_spark.broker import process, runner
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 
@@ -25,7 +25,7 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
     def run_broker(root, *, on_round=None, max_unacked_messages_per_broker=0, available_now=False):
         started.append((root, max_unacked_messages_per_broker, available_now))
 
-    monkeypatch.setattr(runner, "run_broker", run_broker)
+    monkeypatch.setattr(process, "run_broker", run_broker)
     yield started
     log.setLevel(level)
 

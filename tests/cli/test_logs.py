@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker import runner
+from pulsar_spark.broker import process
 from pulsar_spark.cli import app
 from pulsar_spark.cli.logs import LEVEL_VARIABLE, add_logging_arguments, set_up_job_logging, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
@@ -103,7 +103,7 @@ def test_the_broker_says_that_it_starts_and_stops_and_what_its_package_says(monk
     def run_broker(root, **options):
         logging.getLogger("pulsar_spark.broker.runner").info("broker x stands by")
 
-    monkeypatch.setattr(runner, "run_broker", run_broker)
+    monkeypatch.setattr(process, "run_broker", run_broker)
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
     assert [json.loads(line)["message"] for line in done.stderr.splitlines()] == [
         "broker of root there starts",

@@ -7,6 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
+from pulsar_spark.broker.facts import rows_of_round
 from pulsar_spark.errors import (
     InvalidConfiguration,
     InvalidMessage,
@@ -18,7 +19,6 @@ from pulsar_spark.errors import (
 from pulsar_spark.frames import reprocess
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
-from pulsar_spark.storage.cursor_ledger import rows_of_round
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable

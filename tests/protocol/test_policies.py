@@ -1,20 +1,23 @@
 """Which policies there may be, and the arithmetic of expiry, quotas and retention."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import pulsar_spark
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.protocol.policies import (
-    POLICIES,
+from pulsar_spark.protocol.expiry import (
     Activity,
     Delayed,
     Retention,
-    Stretch,
+    Stored,
     backlog_bytes,
-    check_policy,
     evicted_up_to,
     expired,
     has_expired,
 )
+from pulsar_spark.protocol.policies import POLICIES, check_policy, policy_text
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -80,7 +83,7 @@ def test_a_subscription_expires_when_all_its_cursors_are_idle_for_longer(cursors
     assert has_expired(cursors, minutes, 120_000_001) is is_over
 
 
-STRETCHES = [Stretch(0, 9, 1000), Stretch(10, 10, 500), Stretch(11, 20, 100)]
+STRETCHES = [Stored(0, 9, 1000), Stored(10, 10, 500), Stored(11, 20, 100)]
 
 
 @pytest.mark.parametrize("mark_delete, size", [(-1, 1600), (4, 1100), (9, 600), (10, 100), (15, 50), (20, 0)])
@@ -118,3 +121,31 @@ def test_eviction_leaves_nine_tenths_and_takes_no_entry_more(mark_delete, limit)
 )
 def test_retention(seconds, size, age, newer, goes):
     assert Retention(seconds, size).releases(age, newer) is goes
+
+
+def test_nobody_else_looks_a_policy_up():
+    """Topic, then namespace, then default is :func:`policy_text`: no other module falls back to a default."""
+    package = Path(pulsar_spark.__file__).parent
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if re.search(r"\bPOLICIES(\[|\.get)", path.read_text(encoding="utf-8"))
+    }
+    assert users == {"protocol/policies.py"}
+
+
+@pytest.mark.parametrize(
+    "set_policies, expected",
+    [
+        ({"own": "1", "ns": "2"}, "1"),
+        ({"ns": "2"}, "2"),
+        ({"own": "1"}, "1"),
+        ({}, "60"),
+        ({"own": "0", "ns": "2"}, "0"),
+    ],
+)
+def test_a_topics_own_policy_goes_before_its_namespaces_and_that_before_the_default(set_policies, expected):
+    topic, name = "persistent://acme/billing/orders-partition-1", "ttl_check_seconds"
+    owners = {"own": topic, "ns": "acme/billing", "other": "acme/other"}
+    policies = {(owners[who], name): value for who, value in set_policies.items()} | {(owners["other"], name): "9"}
+    assert policy_text(policies, topic, name) == expected

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.scan import dataset_of
@@ -175,7 +175,7 @@ def test_a_cursor_moved_back_at_that_very_time_is_moved_behind(engine):
     latest = read_latest(engine.layout)
     engine.round([ON.seek("earliest")], 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pulsar_spark.storage.trimming.read_latest", lambda layout: latest)
+        patch.setattr("pulsar_spark.storage.trimming.read_latest", lambda layout, *kinds: latest)
         assert trim(engine).trim.first_position == 6
     result = engine.round([ON.flow("A", 9)], 4)
     assert [delivery.position for delivery in result["deliveries"]] == [6, 7, 8, 9]

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.bundle import load_bundle
+from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic

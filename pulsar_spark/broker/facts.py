@@ -1,0 +1,265 @@
+"""Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
+
+A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once. Entries come
+as :class:`PageRows`, a row a range, because there may be millions of them. table_specs.CURSOR_LEDGER says what each
+column means; storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of
+those in force.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.broker.state import Consumer, Cursor, Page
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
+from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.set_aside import SetAside
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.drafts import Request
+    from pulsar_spark.broker.topics import TopicState
+
+_BLOCK_ROWS = 65_536
+_TEXT = 2000
+
+
+class PageRows(NamedTuple):
+    """The ranges of a page of a cursor, by position: a row each in the table."""
+
+    key: CursorKey
+    topic: str
+    page: int
+    ranges: Sequence[Range]
+
+
+def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
+    """One row per round: when it was by the machine's clock and the broker's own, and what it has consumed."""
+    return dict(
+        kind="round",
+        round_time=wall,
+        due_time=now,
+        requests_version=requests_version,
+        epoch=epoch,
+        broker_id=broker_id,
+        is_snapshot=is_snapshot,
+    )
+
+
+def topic_rows(state: "TopicState") -> list[dict]:
+    """One row per partition of a topic: how far it is numbered, and what was trimmed."""
+    return [
+        dict(
+            kind="topic",
+            topic=str(state.topic.name),
+            topic_id=state.topic.topic_id,
+            partition=partition,
+            ledger_id=state.version,
+            end_position=state.end_position(partition),
+            first=state.first_position(partition),
+        )
+        for partition in state.topic.partition_indexes
+    ]
+
+
+def removed_topic_row(state: "TopicState") -> dict:
+    """One row per topic that is gone, with all its partitions and cursors."""
+    return dict(kind="topic", topic=str(state.topic.name), topic_id=state.topic.topic_id, is_removed=True)
+
+
+def cursor_row(cursor: Cursor) -> dict:
+    """One row per cursor, without its ranges and consumers."""
+    return dict(
+        _of(cursor, "cursor"),
+        mark_delete_position=cursor.mark_delete,
+        read_position=cursor.read_position,
+        subscription_type=cursor.subscription_type,
+        is_blocked=cursor.is_blocked,
+        status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
+        properties=list(cursor.dead_letters.items()),
+        join_order=cursor.joined,
+        due_time=cursor.reads_after or None,
+        round_time=cursor.last_active,
+        msg_out_counter=cursor.msg_out_counter,
+        msg_redeliver_counter=cursor.msg_redeliver_counter,
+    )
+
+
+def removed_cursor_row(cursor: Cursor) -> dict:
+    """One row per cursor that is gone, with its pages and consumers."""
+    return dict(_of(cursor, "cursor"), is_removed=True)
+
+
+def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) -> dict:
+    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock."""
+    return dict(
+        _of(cursor, "consumer"),
+        consumer_id=consumer.consumer_id,
+        consumer_name=consumer.name,
+        client_id=consumer.client_id,
+        priority_level=consumer.priority_level,
+        permits=consumer.permits,
+        is_blocked=consumer.is_blocked,
+        is_active=consumer.consumer_id == cursor.active_id if cursor.is_single_active else None,
+        lease_time=lease_time,
+        join_order=consumer.join_order,
+        msg_out_counter=consumer.msg_out_counter,
+        msg_redeliver_counter=consumer.msg_redeliver_counter,
+        properties=list(consumer.properties.items()),
+    )
+
+
+def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
+    """One row per consumer that left, and why, in a word."""
+    return dict(
+        _of(cursor, "consumer"),
+        consumer_id=consumer.consumer_id,
+        consumer_name=consumer.name,
+        client_id=consumer.client_id,
+        is_removed=True,
+        text=why,
+    )
+
+
+def page_row(cursor: Cursor, page: Page) -> dict:
+    """One row per page that was written: its ranges in the same round are all it holds."""
+    return dict(_of(cursor, "page"), page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last)
+
+
+def removed_page_row(cursor: Cursor, first: int) -> dict:
+    """One row per page that is gone, by its first position."""
+    return dict(_of(cursor, "page"), page=first, is_removed=True)
+
+
+def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -> dict:
+    """One row per policy of a topic or namespace, or fact among the policies; None takes it back."""
+    return dict(kind="policy", topic=owner, topic_id=topic_id, properties=[(name, value)], is_removed=value is None)
+
+
+def dead_letter_row(cursor: Cursor, held: Range) -> dict:
+    """One row per range of entries that died: from it the dead letters are written."""
+    return dict(
+        _of(cursor, "letter"),
+        status=DEAD_LETTER,
+        first=held.first,
+        last=held.last,
+        consumer_id=held.consumer_id,
+        redelivery_count=held.redelivery_count,
+        ack_set=held.ack_set,
+        batch_size=held.batch_size,
+        properties=list(cursor.dead_letters.items()),
+    )
+
+
+def put_off_letter_row(
+    cursor: Cursor,
+    request: "Request",
+    asked: ReconsumeLater,
+    *,
+    redelivery_count: int,
+    batch_size: int,
+    ack_set: list[int] | None,
+) -> dict:
+    """One row per message that was put off: from it the retry letter is written, or the dead letter of one that was put
+    off too often."""
+    return dict(
+        _of(cursor, "letter"),
+        status=DEAD_LETTER if asked.is_dead else RETRY_LETTER,
+        first=request.last,
+        last=request.last,
+        consumer_id=request.consumer_id,
+        redelivery_count=redelivery_count,
+        batch_size=batch_size,
+        ack_set=ack_set,
+        request_id=request.request_id,
+        properties=list(asked.request_properties().items()),
+    )
+
+
+def waiting_letter_row(key: WaitingKey, of_letter: dict, **columns: object) -> dict:
+    """One row per letter row, or part of one, whose letters could not be written: the columns *of_letter* it was made
+    from, and what waits, why and until when."""
+    return dict(of_letter, kind="waiting_letter", delivery_round=key.round, join_order=key.number, **columns)
+
+
+def letterless_row(key: CursorKey, topic: str, messages: int) -> dict:
+    """One row per cursor: how many of its messages were gone before their letter was written."""
+    return dict(kind="letterless", topic=topic, **key._asdict(), msg_out_counter=messages)
+
+
+def reply_row(request: "Request", topic_id: str | None, *, error: str | None, text: str | None) -> dict:
+    """One row per answered request: done, or refused with an error's name and words."""
+    return dict(
+        kind="reply",
+        request_id=request.request_id,
+        consumer_id=request.consumer_id,
+        topic=request.topic,
+        topic_id=topic_id,
+        partition=request.partition,
+        subscription=request.subscription,
+        error=error,
+        text=text,
+    )
+
+
+def reset_row(cursor: Cursor, consumer: Consumer) -> dict:
+    """One row per consumer whose cursor was moved: a reply that nobody asked for."""
+    return dict(_of(cursor, "reply"), consumer_id=consumer.consumer_id, text="reset")
+
+
+def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
+    """One row per request, topic or subscription that is set aside; *is_removed* takes it back."""
+    return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
+
+
+@uncollected()
+def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
+    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*."""
+    table = CURSOR_LEDGER.rows([dict(fact, round=round_number) for fact in facts])
+    pages = [page for page in pages if page.ranges]
+    if not pages:
+        return table
+    ranges = list(chain.from_iterable(page.ranges for page in pages))
+    counts = [len(page.ranges) for page in pages]
+    of_pages = {
+        "topic": [page.topic for page in pages],
+        **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
+    }
+    same = {"round": round_number, "kind": "range"}
+
+    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
+        if field.name in Range._fields:
+            return pa.array(list(map(attrgetter(field.name), ranges)), field.type)
+        if field.name == "page":
+            return pa.array(np.repeat([page.page for page in pages], counts), field.type)
+        if field.name in of_pages:
+            return _repeated(of_pages[field.name], counts, field.type)
+        return _repeated([same.get(field.name)], [len(ranges)], field.type)
+
+    return pa.concat_tables(
+        [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
+    )
+
+
+def _of(cursor: Cursor, kind: str) -> dict:
+    return dict(kind=kind, topic=cursor.topic, **cursor.key._asdict())
+
+
+def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
+    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
+    memory."""
+    slices = []
+    for value, same in groupby(zip(values, counts), key=itemgetter(0)):
+        left = sum(count for _, count in same)
+        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
+        while left:
+            slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
+            left -= len(slices[-1])
+    return pa.chunked_array(slices, kind)

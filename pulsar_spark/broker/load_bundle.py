@@ -1,0 +1,112 @@
+"""How a broker that starts gets its bundle back: from the latest rows of ``cursor_ledger`` and the rows of ``ledgers``.
+
+What the columns of each kind of row mean is said where they are written (see facts).
+"""
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.facts import policy_row
+from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.broker.waiting_letters import WaitingLetters
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.membership import lease_ms_of
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.storage.topics import Topic
+
+
+@uncollected()
+def load_bundle(layout: Layout) -> Bundle:
+    """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
+    only have one outcome."""
+    bundle, latest = Bundle(layout), read_latest(layout)
+    if latest.round_row:
+        bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
+        bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
+        wall = to_micros(latest.round_row["round_time"])
+        bundle.now = Instant(to_micros(latest.round_row["due_time"]) if latest.round_row["due_time"] else wall, wall)
+    bundle.scan()
+    bundle.set_aside = dict(latest.set_aside)
+    _keep_unreadable(bundle, latest)
+    for (owner, name), value in latest.policies.items():
+        if latest.owners.get(owner) in (None, bundle.topic_id(owner)):
+            bundle.policies[owner, name] = value
+        else:
+            bundle.outlived.append(policy_row(owner, bundle.topic_id(owner), name, None))
+    by_id = {state.topic.topic_id: state for state in bundle.topics.values()}
+    bundle.has_lost_topics = any(topic_id not in by_id for topic_id, _ in latest.topics)
+    rows, bundle.ledgers_version = read_ledgers(layout.broker_table("ledgers"))
+    for topic_id, partition, run in runs_of(rows):
+        if topic_id in by_id:
+            state = by_id[topic_id]
+            try:
+                state.ledgers(partition).add(run)
+            except CorruptState as broken:
+                state.error = state.error or str(broken)
+                bundle.stopped.append(state)
+            state.publish_ids.add(run.publish_id)
+    for (topic_id, partition), row in latest.topics.items():
+        if topic_id in by_id:
+            by_id[topic_id].trimmed[partition] = row["first"] or 0
+            by_id[topic_id].version = max(by_id[topic_id].version, row["ledger_id"])
+    for key in latest.cursors:
+        if key.topic_id in by_id:
+            bundle.cursors[key] = _load_cursor(bundle, latest, key)
+    bundle.waiting_letters = WaitingLetters(latest)
+    return bundle
+
+
+def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
+    """Topics whose tables are there and cannot be read are stopped, as the latest rows know them: their subscriptions
+    are kept until they are mended."""
+    for topic_id, row in {topic_id: row for (topic_id, _), row in latest.topics.items()}.items():
+        name, error = row["topic"], bundle.why_passed_over(row["topic"])
+        if error is not None and name not in bundle.topics:
+            parsed = parse_topic_name(name)
+            path = bundle.layout.topic(parsed)
+            partitions = sum(known == topic_id and partition >= 0 for known, partition in latest.topics)
+            bundle.topics[name] = TopicState(
+                Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error
+            )
+            bundle.stopped.append(bundle.topics[name])
+
+
+def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
+    row = latest.cursors[key]
+    cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
+    cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
+    cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
+    cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
+    cursor.last_active = to_micros(row["round_time"]) if row["round_time"] else None
+    cursor.msg_out_counter, cursor.msg_redeliver_counter = (
+        row["msg_out_counter"] or 0,
+        row["msg_redeliver_counter"] or 0,
+    )
+    cursor.dead_letters = dict(row["properties"] or [])
+    for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
+        properties = dict(facts["properties"] or [])
+        cursor.consumers[consumer_id] = Consumer(
+            consumer_id,
+            facts["consumer_name"],
+            facts["client_id"],
+            facts["priority_level"],
+            facts["join_order"],
+            facts["permits"],
+            bool(facts["is_blocked"]),
+            facts["msg_out_counter"] or 0,
+            facts["msg_redeliver_counter"] or 0,
+            properties,
+        )
+        if facts["is_active"]:
+            cursor.active_id = consumer_id
+        lease_ms = lease_ms_of(properties.get("lease_ms"))
+        bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
+    for page, ranges in latest.pages[key].items():
+        cursor.load_page(page, ranges)
+    return cursor

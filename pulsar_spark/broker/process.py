@@ -1,0 +1,69 @@
+"""The broker as a process of its own: its Spark session, and the signals that stop it."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import SparkSession
+
+from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.runner import Broker
+
+
+def run_broker(
+    root: str | os.PathLike,
+    *,
+    spark: SparkSession | None = None,
+    on_round: Callable[[RoundResult, float], None] | None = None,
+    max_unacked_messages_per_broker: int = 0,
+    available_now: bool = False,
+) -> None:
+    """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
+
+    :class:`BrokerFenced` when another broker took over. For the rest see :class:`Broker`."""
+    # Here, because it finds Java, which a caller with a session of its own has.
+    from pulsar_spark.storage.session import spark_session
+
+    with _no_signal_for_spark() if spark is None else contextlib.nullcontext():
+        session = spark or spark_session("pulsar-spark broker", for_rounds=True)
+    if spark is None:
+        _leave_streams_to_us(session)
+    broker = Broker(
+        session,
+        root,
+        on_round=on_round,
+        available_now=available_now,
+        max_unacked_messages_per_broker=max_unacked_messages_per_broker,
+    )
+    previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        if broker.start():
+            broker.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _leave_streams_to_us(spark: SparkSession) -> None:
+    """Let the JVM of a session that serves nothing else be silent about queries that end and plans that fail: what
+    there is to say of that, a line, is said here."""
+    log4j = spark.sparkContext._jvm.org.apache.logging.log4j
+    for name in ("sql.execution.streaming", "executor.Executor", "scheduler.TaskSetManager"):
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
+
+
+@contextlib.contextmanager
+def _no_signal_for_spark() -> Iterator[None]:
+    """A JVM started inside ignores SIGTERM, as pyspark's ignores SIGINT: a signal to the whole process group stops the
+    broker, which then ends its JVM.
+
+    Else both end at once, in the middle of a round and of each other's calls. A signal that comes meanwhile waits:
+    while blocked it is kept though ignored."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    handler = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,181 @@
+"""The topics of a bundle: found on disk, and numbered as far as they were published to.
+
+A topic is known by the folder its table lies in; an unchanged folder costs one look. What lies there and is no topic of
+ours is passed over, and what cannot be read is stopped by itself (see numbering).
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pulsar_spark.broker.numbering import may_go_on, number_topic
+from pulsar_spark.errors import InvalidTopicName, TopicNotFound
+from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.storage.discovery import TopicFolders
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import Topic, read_topic
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class TopicState:
+    """A topic and how far it is numbered. ``life`` tells its table from another in its place, ``trimmed`` holds the
+    first position left of partitions that lost some, ``error`` says why numbering stopped, if it did, and
+    ``stopped_at`` at what, ``checked_at`` when maintenance looked at it last."""
+
+    topic: Topic
+    log: TableLog
+    life: tuple[int, int] | None
+    version: int = 0
+    partitions: dict[int, PartitionLedgers] = field(default_factory=dict)
+    publish_ids: set[str] = field(default_factory=set)
+    trimmed: dict[int, int] = field(default_factory=dict)
+    error: str | None = None
+    stopped_at: tuple | None = None
+    checked_at: int | None = None
+
+    def ledgers(self, partition: int) -> PartitionLedgers:
+        return self.partitions.setdefault(partition, PartitionLedgers())
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit that is numbered."""
+        return max((ledgers.runs[-1].ledger_id for ledgers in self.partitions.values() if ledgers.runs), default=0)
+
+    @property
+    def has_news(self) -> bool:
+        """Has the log moved behind what is numbered, and may it be followed? Microseconds."""
+        return self.log.has(self.version + 1) and (self.error is None or may_go_on(self))
+
+    def first_position(self, partition: int) -> int:
+        """The first position that was not trimmed."""
+        return self.trimmed.get(partition, 0)
+
+    def end_position(self, partition: int) -> int:
+        return self.ledgers(partition).end_position
+
+
+class Topics:
+    """Those of a bundle, by full name."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.topics: dict[str, TopicState] = {}
+        self.stopped: list[TopicState] = []
+        """Topics whose error was found since the last round, other than by numbering."""
+        self._folders = TopicFolders(layout)
+        self._passed_over: dict[str, str] = {}
+
+    def topic_id(self, name: str) -> str | None:
+        """The id of a topic that is known; None of another, and of a namespace."""
+        return self.topics[name].topic.topic_id if name in self.topics else None
+
+    def topic(self, name: str) -> TopicState:
+        """The topic of that name, looked for on disk if it is new; :class:`TopicNotFound` when there is none."""
+        if name not in self.topics:
+            parsed = parse_topic_name(name)
+            name = str(parsed)
+            if name not in self.topics:
+                self._add_topic(parsed)
+        return self.topics[name]
+
+    def topic_by_id(self, topic_id: str) -> TopicState | None:
+        return next((state for state in self.topics.values() if state.topic.topic_id == topic_id), None)
+
+    def why_passed_over(self, name: str) -> str | None:
+        """Why a folder that lies where a topic would is not served; None where there is none."""
+        return self._passed_over.get(name)
+
+    def scan(self) -> list[TopicState]:
+        """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
+        stat."""
+        gone = []
+        for tenant, namespace in self._folders.changed():
+            found = {str(name) for name in self.layout.topics(tenant, namespace)}
+            for name, state in list(self.topics.items()):
+                if state.topic.name[:2] == (tenant, namespace) and (name not in found or self._is_other_life(state)):
+                    gone.append(self.topics.pop(name))
+            for name in found - self.topics.keys():
+                with self._looking_at(name):
+                    self._add_topic(parse_topic_name(name))
+        self._folders.seen()
+        return gone
+
+    def number_new(self, names: Iterable[str | None] = ()) -> tuple[list[TopicState], list[dict]]:
+        """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
+
+        Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic
+        was made in.
+        """
+        moved, rows = [], []
+        for name in {name for name in names if name and name not in self.topics}:
+            with contextlib.suppress(InvalidTopicName):
+                parsed = parse_topic_name(name)
+                with self._looking_at(str(parsed)):
+                    self.topic(str(parsed))
+        for _, state in list(self.moved()):
+            rows += number_topic(state)
+            moved.append(state)
+        moved += [state for state in self.stopped if state not in moved]
+        self.stopped = []
+        return moved, rows
+
+    def moved(self) -> Iterator[tuple[str, TopicState]]:
+        """The topics, by name, whose logs hold commits that are not numbered yet. Microseconds a topic."""
+        return ((name, state) for name, state in self.topics.items() if state.has_news)
+
+    def has_news(self) -> bool:
+        """Has any topic's log moved, or any folder of topics changed?"""
+        return next(self.moved(), None) is not None or self.has_new_folders()
+
+    def has_new_folders(self) -> bool:
+        """Has any folder of topics changed?"""
+        return bool(self._folders.changed())
+
+    @contextlib.contextmanager
+    def _looking_at(self, name: str) -> Iterator[None]:
+        """A folder that is no topic of ours, or cannot be read, is passed over; the log says so, once for each
+        cause."""
+        try:
+            yield
+            self._passed_over.pop(name, None)
+        except (TopicNotFound, InvalidTopicName):
+            return
+        except Exception as broken:  # whatever lies there: it is not served, and the log says why
+            if is_fault_of_disk(broken):
+                raise
+            if self._passed_over.get(name) != str(broken):
+                self._passed_over[name] = str(broken)
+                log.warning("%s is not served: %s: %s", name, type(broken).__name__, broken)
+
+    def _is_other_life(self, state: TopicState) -> bool:
+        """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's
+        definition is read. One that is there and cannot be read is stopped, not deleted: its subscriptions wait until
+        it is mended."""
+        try:
+            life = state.log.life()
+            if life is not None and life == state.life:
+                return False
+            found = read_topic(self.layout, state.topic.name)
+        except (FileNotFoundError, TopicNotFound):
+            return True
+        except Exception as broken:  # whatever lies there now
+            if is_fault_of_disk(broken):
+                raise
+            if state.error is None:
+                state.error = f"{type(broken).__name__}: {broken}"
+                self.stopped.append(state)
+            return False
+        state.life = life
+        return found.topic_id != state.topic.topic_id
+
+    def _add_topic(self, name: TopicName) -> None:
+        log, life = TableLog(self.layout.topic(name)), None
+        with contextlib.suppress(FileNotFoundError):
+            life = log.life()
+        self.topics[str(name)] = TopicState(read_topic(self.layout, name), log, life)

@@ -1,0 +1,72 @@
+"""Each control rule is pure, and one place asks it: the table in the docstring of ``pulsar_spark.broker``."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections import defaultdict
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import pulsar_spark.broker
+
+PACKAGE = Path(pulsar_spark.broker.__file__).parents[1]
+WHOLE_MODULES = ("expiry", "failover", "membership", "unacked_limit")
+"""Modules of ``protocol`` that hold nothing but control rules: what broker or plan ask of them is in the table."""
+
+
+class Rule(NamedTuple):
+    fact: str
+    semantics: str
+    place: str
+    pure_rule: str
+
+    @property
+    def module(self) -> str:
+        return f"broker/{self.place.split('.')[0]}"
+
+
+def rules() -> list[Rule]:
+    rows = [
+        re.split(r" *\| *", line)[1:-1] for line in pulsar_spark.broker.__doc__.splitlines() if line.startswith("|")
+    ]
+    return [Rule(*row) for row in rows[2:]]
+
+
+def importers() -> dict[str, set[str]]:
+    """The modules of ``broker`` and ``transforms`` that import each name of ``protocol``, other than for its type."""
+    found = defaultdict(set)
+    for path in sorted([*PACKAGE.glob("broker/*.py"), *PACKAGE.glob("transforms/*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulsar_spark.protocol."):
+                for alias in node.names:
+                    name = f"{node.module.removeprefix('pulsar_spark.protocol.')}.{alias.name}"
+                    found[name].add(path.relative_to(PACKAGE).with_suffix("").as_posix())
+    return found
+
+
+def at(package: str, dotted: str):
+    """The function, class or method that *dotted* names: module first."""
+    module, *names = dotted.split(".")
+    return reduce(getattr, names, importlib.import_module(f"pulsar_spark.{package}.{module}"))
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.fact)
+def test_a_rule_is_pure_and_asked_in_one_place(rule):
+    name = rule.pure_rule.split(".")[1]
+    assert re.search(rf"\b{name}\(", inspect.getsource(at("broker", rule.place))), f"{rule.place} does not ask {name}"
+    assert ">>> " in inspect.getsource(at("protocol", rule.pure_rule)), "a pure rule shows itself in an example"
+    assert importers()[rule.pure_rule] == {rule.module}
+    assert all(re.fullmatch(r"\d+\.\d+(-\d+\.\d+)?|ours", number) for number in rule.semantics.split(", "))
+
+
+def test_every_control_rule_that_is_asked_stands_in_the_table():
+    said = [rule.pure_rule for rule in rules()]
+    assert len(set(said)) == len(said) > 15
+    asked = {
+        name for name in importers() if name.split(".")[0] in WHOLE_MODULES and inspect.isroutine(at("protocol", name))
+    }
+    assert asked <= set(said), "say in the docstring of pulsar_spark.broker who decides it"
