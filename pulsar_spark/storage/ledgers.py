@@ -214,9 +214,11 @@ def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int
 
 
 def check_statistics(table: Path, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files."""
-    for file in commit.added:
-        _published_file(table, commit.version, file)
+    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files. What a commit
+    says of rows that it rewrote is never asked: whatever values they were given, they are no publish."""
+    if not commit.removed and not commit.is_overwrite:
+        for file in commit.added:
+            _published_file(table, commit.version, file)
 
 
 def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
