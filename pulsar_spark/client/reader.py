@@ -149,6 +149,11 @@ class Reader:
                 and run.max_publish_time + timedelta(milliseconds=1) < self._start_time
             ):
                 continue
+            start = self._start_id
+            if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
+                run = run.from_entry(start.entry_id())
+                if run is None:
+                    continue
             try:
                 for rows in self._entries.rows_of(self._topic.path, run):
                     block = Block(rows, self._names[partition], partition, run.ledger_id)

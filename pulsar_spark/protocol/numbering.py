@@ -54,6 +54,15 @@ class Run(NamedTuple):
             entries=last - first + 1,
         )
 
+    def from_entry(self, entry_id: int) -> "Run | None":
+        """Its entries from *entry_id* on, as a run; None where there are none."""
+        passed = max(0, entry_id - self.first_entry_id)
+        position = self.first_position if self.first_position == NO_POSITION else self.first_position + passed
+        rest = self._replace(
+            first_position=position, first_entry_id=self.first_entry_id + passed, entries=self.entries - passed
+        )
+        return rest if rest.entries > 0 else None
+
 
 class PublishedFile(NamedTuple):
     """What the log says of a file: entry ids first..last, rows, and the batch size where it is the same throughout
