@@ -30,14 +30,14 @@ class EntryReader:
     """Reads entries; shared by whoever reads on where he stopped, such as a client's consumers and readers. Safe for
     threads. With *cached_bytes* decoded row groups are kept."""
 
-    def __init__(self, cached_bytes: int = 0):
-        self._groups = RowGroups(cached_bytes)
+    def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
+        self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
 
     def read(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
     ) -> Iterator[pa.Table | Missing]:
         """The messages of *run*, or of its positions first..last of each of *spans* (in order, none overlaps the next),
-        in order of position and batch index, in blocks of at most 2,048 rows; behind them what is missing, if anything
+        in order of position and batch index, in blocks of a limited size; behind them what is missing, if anything
         is.
 
         A block has ``entry_id``, ``batch_index``, *columns* (by default all but the publish id and the partition), and
@@ -47,13 +47,11 @@ class EntryReader:
         names = ENTRY_COLUMNS if columns is None else tuple(columns)
         wanted, search, present = _wanted(run, spans), _Search(table, run, names), Present()
         for rows in self._rows(search, wanted):
-            places = wanted.rows_in(rows.entry_ids)
+            places, size = wanted.rows_in(rows.entry_ids), self._block_rows
             if isinstance(places, np.ndarray):
-                blocks = (places[at : at + BLOCK_ROWS] for at in range(0, len(places), BLOCK_ROWS))
+                blocks = (places[at : at + size] for at in range(0, len(places), size))
             else:
-                blocks = (
-                    slice(at, min(at + BLOCK_ROWS, places.stop)) for at in range(places.start, places.stop, BLOCK_ROWS)
-                )
+                blocks = (slice(at, min(at + size, places.stop)) for at in range(places.start, places.stop, size))
             for at in blocks:
                 yield _block(run, rows.table, at, search.names, present)
         missing = _check(wanted, present, search)
@@ -123,7 +121,7 @@ class _Search:
         return files_of(self.table).holders_now(self.run.path, self.run.publish_id) == [self.run.path]
 
 
-_SLICES = EntryReader(CACHED_BYTES)
+_SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
 def read_slice(table, runs: Iterable[Run], columns: Sequence[str]) -> pa.Table:
