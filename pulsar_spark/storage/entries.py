@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
-from pulsar_spark.storage.message_files import ENTRY_COLUMNS, Damaged, EntryIds, RowGroups, in_order, taken
+from pulsar_spark.storage.message_files import ENTRY_COLUMNS, Damaged, EntryIds, RowGroups, Rows, in_order, taken
 from pulsar_spark.storage.missing import Missing, Present, is_trimmed, lost_error, missing_of
 from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of, raise_unless_damage, read_where
 from pulsar_spark.table_specs import MESSAGES
@@ -46,6 +46,8 @@ class EntryReader:
         """
         names = ENTRY_COLUMNS if columns is None else tuple(columns)
         wanted, search, present = _wanted(run, spans), _Search(table, run, names), Present()
+        if not wanted.count:
+            return
         for rows in self._rows(search, wanted):
             places, size = wanted.rows_in(rows.entry_ids), self._block_rows
             if isinstance(places, np.ndarray):
@@ -53,7 +55,7 @@ class EntryReader:
             else:
                 blocks = (slice(at, min(at + size, places.stop)) for at in range(places.start, places.stop, size))
             for at in blocks:
-                yield _block(run, rows.table, at, search.names, present)
+                yield _block(run, rows, at, search.names, present)
         missing = _check(wanted, present, search)
         if missing is not None:
             yield missing
@@ -93,6 +95,8 @@ class EntryReader:
     def _elsewhere(self, search: "_Search", wanted: EntryIds) -> Iterator:
         """The rows of *wanted* in the files that have them now."""
         run, search.is_elsewhere = search.run, True
+        if not wanted.count:
+            return
 
         def read(holder: str) -> tuple[str, list]:
             path = f"{search.table}/{holder}"
@@ -154,15 +158,14 @@ def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
     return EntryIds(firsts, lasts).cut(run.first_entry_id, run.first_entry_id + run.entries - 1)
 
 
-def _block(run: Run, rows: pa.Table, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
+def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
     """Some of the rows, of which nothing else is kept."""
-    block = taken(rows, places)
-    if isinstance(places, slice) and rows.num_rows > 4 * block.num_rows:
-        block = block.take(pa.array(range(block.num_rows)))
+    block, entry_ids = taken(rows.table, places), rows.entry_ids[places]
+    if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
+        block, entry_ids = block.take(pa.array(np.arange(block.num_rows))), entry_ids.copy()
     if block.num_columns != len(names):
         block = block.select(names)
-    entry_ids = block.column("entry_id").to_numpy()
-    present.add(entry_ids, pc.fill_null(block.column("batch_index"), 0).to_numpy())
+    present.add(entry_ids, block.column("batch_index"))
     if run.first_position == NO_POSITION:
         return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))
     return block.append_column("position", pa.array(entry_ids + (run.first_position - run.first_entry_id)))

@@ -57,6 +57,10 @@ class EntryIds:
         """Where they are among *entry_ids*, which are in order: a slice, where they follow each other."""
         if not len(entry_ids):
             return slice(0, 0)
+        if len(self.firsts) == 1:
+            return slice(
+                int(entry_ids.searchsorted(self.firsts[0])), int(entry_ids.searchsorted(self.lasts[0], "right"))
+            )
         here = self.cut(int(entry_ids[0]), int(entry_ids[-1]))
         starts = np.searchsorted(entry_ids, here.firsts, "left")
         ends = np.searchsorted(entry_ids, here.lasts, "right")

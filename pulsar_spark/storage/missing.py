@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
@@ -39,9 +41,9 @@ class Present:
 
     def __init__(self):
         self._entry_ids: list[np.ndarray] = []
-        self._batch_indexes: list[np.ndarray] = []
+        self._batch_indexes: list[pa.ChunkedArray] = []
 
-    def add(self, entry_ids: np.ndarray, batch_indexes: np.ndarray) -> None:
+    def add(self, entry_ids: np.ndarray, batch_indexes: pa.ChunkedArray) -> None:
         """Note messages by entry id and batch index."""
         self._entry_ids.append(entry_ids)
         self._batch_indexes.append(batch_indexes)
@@ -66,7 +68,8 @@ class Present:
         """The batch indexes that are not there of entries of which others are."""
         if batch_size < 2 or not self._entry_ids:
             return {}
-        entry_ids, indexes = np.concatenate(self._entry_ids), np.concatenate(self._batch_indexes)
+        entry_ids = np.concatenate(self._entry_ids)
+        indexes = np.concatenate([pc.fill_null(each, 0).to_numpy() for each in self._batch_indexes])
         found, counts = np.unique(entry_ids, return_counts=True)
         is_short = np.isin(entry_ids, found[counts < batch_size])
         there: dict[int, set[int]] = {}

@@ -143,7 +143,9 @@ class TopicFiles:
 def files_of(table: str | os.PathLike) -> TopicFiles:
     """What this process knows of the files of the topic at *table*."""
     with _lock:
-        found = _known.setdefault(str(table), TopicFiles(table))
+        found = _known.get(str(table))
+        if found is None:
+            found = _known[str(table)] = TopicFiles(table)
         _known.move_to_end(str(table))
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
