@@ -140,8 +140,8 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:
-        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many,
-        and the file."""
+        """Stretches of messages that are lost: their file was taken by hand, or is damaged. Positions, ledger and entry
+        ids, how many, and the file. Reads every file of the topic."""
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
@@ -184,11 +184,16 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
         )
 
     def skip_lost(self, topic: str, subscription: str) -> int:
-        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for
-        them; how many they are."""
+        """Acknowledge the messages behind mark-delete that are lost (see :meth:`lost_messages`), so that nobody waits
+        for them; how many they are."""
         check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)
-        lost = lost_entries_of(self.layout, found, partitions)
+        acknowledged = {
+            key.partition: cursor["mark_delete_position"]
+            for key, cursor in read_latest(self.layout).cursors.items()
+            if (key.topic_id, key.subscription) == (found.topic_id, subscription)
+        }
+        lost = lost_entries_of(self.layout, found, partitions, acknowledged)
         self._requester.ask(
             [
                 {

@@ -15,11 +15,11 @@ from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.message_files import MessageFiles
+from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
-from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 
 class PartitionMessages:
@@ -28,7 +28,7 @@ class PartitionMessages:
     def __init__(self, layout: Layout, topic: Topic, partition: int):
         self._layout, self._topic, self._partition = layout, topic, partition
         self._name = str(topic.name.partition(partition))
-        self._ledgers, self._files = LedgerIndex(layout), MessageFiles()
+        self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position;
@@ -81,10 +81,10 @@ class PartitionMessages:
 
     def _read(self, first: int, last: int) -> Iterator[Message]:
         for run in self._ledgers.runs(self._topic.topic_id, self._partition, first, last):
-            for rows in self._files.read(self._topic.path, self._partition, run):
+            for rows in self._entries.rows_of(self._topic.path, run):
                 block = Block(rows, self._name, self._partition, run.ledger_id)
-                for index, entry_id in enumerate(block.column("entry_id")):
-                    yield Message(block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None)
+                for index, position in enumerate(block.column("position")):
+                    yield Message(block, index, BytesSchema(), position, None)
 
 
 def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:

@@ -14,10 +14,9 @@ from pulsar_spark.broker.concerned import Concerned, concerned_ranges, effective
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.broker.unread_slices import delayed_unread
 from pulsar_spark.protocol.cursor import PENDING, skip_unacked
-from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
-from pulsar_spark.storage.entries import deliver_times
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
@@ -237,34 +236,12 @@ def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRu
     ]
     ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
     last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead), most)
-    runs: list[UnreadRun] = []
     if last < cursor.read_position:
-        return runs
-    for run in ledgers.overlapping(cursor.read_position, last):
-        for first, until, due in _deliver_times(bundle, cursor, run):
-            first, until = max(first, cursor.read_position), min(until, last)
-            if first > until:
-                continue
-            if runs and runs[-1][2:] == (run.batch_size, due):
-                runs[-1] = runs[-1]._replace(last=until)
-            else:
-                runs.append(UnreadRun(first, until, run.batch_size, due))
-    return runs
-
-
-def _deliver_times(bundle: Bundle, cursor: Cursor, run: Run) -> list[tuple[int, int, int | None]]:
-    """(first, last, deliver time) of a run's entries, for the subscription: Exclusive and Failover know none (2.6), nor
-    do topics with delayed delivery off."""
-    if run.has_delayed and not cursor.is_single_active and bundle.policy(cursor.topic, "delayed_delivery_active"):
-        return deliver_times(bundle.topics[cursor.topic].topic.path, run)
-    return [(run.first_position, run.last_position, None)]
+        return []
+    unread = delayed_unread(bundle, cursor, ledgers.parts(cursor.read_position, last))
+    return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
 
 
 def _deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
-    topic = bundle.topics[cursor.topic]
-    times = (
-        part
-        for run in topic.ledgers(cursor.key.partition).overlapping(position, position)
-        for part in _deliver_times(bundle, cursor, run)
-    )
-    return next(due for first, last, due in times if first <= position <= last)
+    ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+    return delayed_unread(bundle, cursor, ledgers.parts(position, position))["due_time"][0].as_py()

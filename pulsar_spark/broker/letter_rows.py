@@ -1,15 +1,14 @@
 """The rows of letters, from the rows of their messages: cursor by cursor, each one's in order of position, a run of
 entries at a time.
 
-A run whose rows cannot be read leaves out the letters of its entries, a message of which no letter can be made just
-that one: they come as :class:`Left`, in their place. Messages that were deleted or trimmed have no rows, and no
-letters.
+A run whose rows cannot be read leaves out the letters of its entries, one some of whose messages are lost those of
+these, a message of which no letter can be made just that one: they come as :class:`Left`, in their place. Messages that
+were deleted or trimmed have no rows, and no letters.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,13 +18,14 @@ from pulsar_spark.broker.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_properties
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.entries import read_entries
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import read_topic
 
 
@@ -85,22 +85,28 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
     for order in orders:
         if order.asked is not None:
             put_off[order.fact["first"], -1 if order.batch_indexes is None else min(order.batch_indexes)].append(order)
-    for run, spans in _runs(state.ledgers(partition), orders):
+    for run, spans in state.ledgers(partition).spans_of(
+        Positions((order.fact["first"], order.fact["last"]) for order in orders)
+    ):
         try:
-            rows = [_counted(rows) for _, rows in read_entries(state.topic.path, state.ledgers(partition), spans)]
+            found = list(EntryReader().read(state.topic.path, run, spans))
         except Exception as error:
             raise_of_root(error)
-            yield from _left_of_run(run, ordered, error)
+            yield from _left(run.first_position, run.last_position, ordered, error)
             continue
+        lost = deque(_lost(state, run, ordered, found))
+        rows = [_counted(rows) for rows in found if not isinstance(rows, Missing)]
         for row in _python_rows(rows):
-            position = run.first_position + row["entry_id"] - run.first_entry_id
-            index = -1 if row["batch_index"] is None else row["batch_index"]
+            position, index = row.pop("position"), -1 if row["batch_index"] is None else row["batch_index"]
+            while lost and (lost[0].first, _index_of(lost[0])) < (position, index):
+                yield lost.popleft()
             while ahead and ahead[0].fact["first"] <= position:
                 here.append(ahead.popleft())
             here = [order for order in here if order.fact["last"] >= position]
             dead = [order for order in here if order.names(index)]
             for order in [*dead, *(put_off.get((position, index)) or put_off.get((position, -1), ()))]:
                 yield _letter(order, position, index, row, run)
+        yield from lost
 
 
 def _in_line(orders: list[Order]) -> list[Order]:
@@ -108,26 +114,37 @@ def _in_line(orders: list[Order]) -> list[Order]:
     return sorted(orders, key=lambda order: (order.fact["first"], min(order.batch_indexes or [0])))
 
 
-def _runs(ledgers: PartitionLedgers, orders: list[Order]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-    """The runs that hold entries of *orders*, in order of position, and which of their positions."""
-    spans = Positions((order.fact["first"], order.fact["last"]) for order in orders)
-    parts = (
-        (run, max(first, run.first_position), min(last, run.last_position))
-        for first, last in spans
-        for run in ledgers.overlapping(first, last)
-    )
-    for run, same in groupby(parts, key=lambda part: part[0]):
-        yield run, [part[1:] for part in same]
-
-
-def _left_of_run(run: Run, ordered: list[Order], error: Exception) -> Iterator[Left]:
-    """What is left of orders, by first position, whose entries of a run cannot be read."""
-    until = bisect_right(ordered, run.last_position, key=lambda order: order.fact["first"])
-    since = bisect_left(ordered, run.first_position, hi=until, key=lambda order: order.fact["last"])
+def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iterator[Left]:
+    """What is left of orders, by first position, whose entries at *first*..*last* cannot be read."""
+    until = bisect_right(ordered, last, key=lambda order: order.fact["first"])
+    since = bisect_left(ordered, first, hi=until, key=lambda order: order.fact["last"])
     for order in ordered[since:until]:
-        yield order.left(
-            error, max(order.fact["first"], run.first_position), min(order.fact["last"], run.last_position)
-        )
+        if order.fact["last"] >= first:
+            yield order.left(error, max(order.fact["first"], first), min(order.fact["last"], last))
+
+
+def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Iterator[Left]:
+    """What is left of orders because messages of the run are lost, in order of position and index."""
+    for missing in found:
+        if isinstance(missing, Missing) and missing.is_lost:
+            error, to_position = lost_error(state.topic.path, run, missing), run.first_position - run.first_entry_id
+            for first, last in missing.entries:
+                for left in _left(first + to_position, last + to_position, ordered, error):
+                    indexes = missing.parts.get(first)
+                    yield from [left] if indexes is None else _parts_of(left, indexes)
+
+
+def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
+    """That letters of some messages of an entry are left, as far as they were to be written."""
+    asked = None if left.ack_set is None else set(ack_sets.indexes(left.ack_set))
+    for index in indexes:
+        if asked is None or index in asked:
+            yield left._replace(ack_set=list(ack_sets.of_indexes([index])))
+
+
+def _index_of(left: Left) -> int:
+    """The first message of its entries that is left."""
+    return -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
 
 
 def _letter(order: Order, position: int, index: int, row: dict, run: Run) -> Letter | Left:

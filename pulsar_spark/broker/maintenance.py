@@ -16,6 +16,7 @@ from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.broker.unread_slices import due_stretches
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.expiry import (
     Activity,
@@ -29,7 +30,6 @@ from pulsar_spark.protocol.expiry import (
     is_spared,
 )
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
-from pulsar_spark.storage.entries import deliver_times
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 
 SECOND = 1_000_000
@@ -122,9 +122,9 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
             return
     delayed = [
         Delayed(*times)
-        for run in ledgers.overlapping(cursor.mark_delete + 1, last)
+        for run in ledgers.parts(cursor.mark_delete + 1, last)
         if run.has_delayed
-        for times in deliver_times(state.topic.path, run)
+        for times in zip(*due_stretches(state.topic.path, run).select(Delayed._fields).to_pydict().values())
         if times[2] is not None
     ]
     for first, until in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
@@ -166,7 +166,7 @@ def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
         list(ledgers.overlapping(position + 1, ledgers.end_position - 1)) if position + 1 < ledgers.end_position else []
     )
     messages = Counter()
-    for run in ledgers.runs[ledgers.runs.index(runs[0]) :] if runs else []:
+    for run in runs:
         messages[run.ledger_id, run.path] += run.entries * run.batch_size
     return [
         Stored(

@@ -45,9 +45,9 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.schema import BytesSchema, Schema
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout, parse_service_url
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 
 MAX_LEASE_SECONDS = 24 * 60 * 60
@@ -115,7 +115,7 @@ class Client:
         prepare_root(self._layout)
         self._client_id = uuid.uuid4().hex
         self._ledgers = LedgerIndex(self._layout)
-        self._files = MessageFiles()
+        self._entries = EntryReader(CACHED_BYTES)
         self._lock = threading.Lock()
         self._open: list = []
         self._consumer_numbers = itertools.count()

@@ -41,7 +41,7 @@ class Consumer:
         self._client, self._process = client, client._process
         self._channel: Channel = client._channel
         self._ledgers = client._ledgers
-        self._files = client._files
+        self._entries = client._entries
         self._schema = settings.schema
         self._settings = settings
         self._topic_name = topic_name

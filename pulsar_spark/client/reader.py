@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 
 from pulsar_spark.client.arguments import check_type, given
@@ -13,8 +13,8 @@ from pulsar_spark.client.topic_log import TopicLog, last_message_id
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
-from pulsar_spark.storage.message_files import FileEntries
 from pulsar_spark.storage.topics import Topic
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05
@@ -36,7 +36,7 @@ class Reader:
         listener,
     ):
         self._client, self._process = client, client._process
-        self._files = client._files
+        self._entries = client._entries
         self._topic = topic
         self._partitions = partitions
         self._topic_name = topic_name
@@ -137,39 +137,42 @@ class Reader:
         if self._next is None:
             self._next = next(self._messages, None)
             if self._next is None and self._log.has_more():
-                self._messages = self._read(self._log.next_files())
+                self._messages = self._read(self._log.next_runs())
                 self._next = next(self._messages, None)
         return self._next
 
-    def _read(self, files: Iterator[FileEntries] | list[FileEntries]) -> Iterator[Message]:
-        for file in files:
+    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost]:
+        for partition, run in runs:
             if (
                 self._start_time is not None
-                and file.last_publish_time is not None
-                and file.last_publish_time + timedelta(milliseconds=1) < self._start_time
+                and run.max_publish_time is not None
+                and run.max_publish_time + timedelta(milliseconds=1) < self._start_time
             ):
                 continue
+            start = self._start_id
+            if start is not None and (partition, run.ledger_id) == (start.partition(), start.ledger_id()):
+                run = run.from_entry(start.entry_id())
+                if run is None:
+                    continue
             try:
-                for rows in self._files.read_entries(
-                    self._topic.path, file.partition, file, file.first_entry_id, file.last_entry_id, file.rows
-                ):
-                    block = Block(rows, self._names[file.partition], file.partition, file.ledger_id)
+                for rows in self._entries.rows_of(self._topic.path, run):
+                    block = Block(rows, self._names[partition], partition, run.ledger_id)
                     for index in range(len(block)):
                         message = Message(block, index, self._schema, -1, None)
-                        if self._is_wanted(message, file):
+                        if self._is_wanted(message, partition, run):
                             yield message
             except MessagesLost as lost:
                 yield lost
 
-    def _is_wanted(self, message: Message, file: FileEntries) -> bool:
+    def _is_wanted(self, message: Message, partition: int, run: Run) -> bool:
         if self._start_time is not None:
             if message._field("publish_time") < self._start_time:
                 return False
             self._start_time = None
         start = self._start_id
-        if start is None or file.partition != start.partition():
+        if start is None or partition != start.partition():
             return True
-        if file.ledger_id > start.ledger_id():
+        if run.ledger_id > start.ledger_id():
             self._start_id = None
             return True
         here, there = message._field("entry_id"), start.entry_id()

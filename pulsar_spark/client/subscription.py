@@ -18,8 +18,8 @@ from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
-from pulsar_spark.storage.ledger_index import Run
-from pulsar_spark.storage.published import Missing, lost_error
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -230,17 +230,14 @@ class PartitionSubscription:
         consumer = self._consumer
         schema, bits = consumer._schema, delivery.bits
         for run in consumer._ledgers.runs(self.topic.topic_id, self.partition, delivery.first, delivery.last):
-            offset, last = run.first_position - run.first_entry_id, run.first_entry_id + run.entries - 1
-            for rows in consumer._files.read_and_tell(
-                self.topic.path, self.partition, run, run.first_entry_id, last, run.entries * run.batch_size
-            ):
+            for rows in consumer._entries.read(self.topic.path, run):
                 if isinstance(rows, Missing):
                     yield from self._pass_over(delivery, run, rows)
                     continue
                 block = Block(rows, self.topic_name, self.partition, run.ledger_id)
-                for index, entry_id in enumerate(block.column("entry_id")):
+                for index, position in enumerate(block.column("position")):
                     if bits is None or bits >> block.column("batch_index")[index] & 1:
-                        yield Message(block, index, schema, entry_id + offset, delivery)
+                        yield Message(block, index, schema, position, delivery)
 
     def _pass_over(self, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
         """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to
@@ -257,8 +254,7 @@ class PartitionSubscription:
             permits = self._permits_for(messages)
         if missing.is_lost:
             self._flow(permits)
-            entries = missing.whole or [(entry, entry) for entry in parts]
-            yield lost_error(self.topic.path, self.partition, run.ledger_id, entries, missing.lost)
+            yield lost_error(self.topic.path, run, missing)
             return
         self._channel.submit(
             [self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole]

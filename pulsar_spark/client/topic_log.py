@@ -9,17 +9,15 @@ MERGE wrote anew.
 from collections import OrderedDict
 from collections.abc import Iterator
 
-import pyarrow.compute as pc
-
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.actions import Commit
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import published_files
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.message_files import FileEntries
-from pulsar_spark.storage.published import read_published
+from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 _REMEMBERED = 1000
 _LOOK_BACK = 100
@@ -37,73 +35,54 @@ class TopicLog:
         self._seen = 0
         self._gone: dict[int, int] = {}
 
-    def start_at(self, ledger_id: int) -> list[FileEntries]:
-        """Go on with publish commit *ledger_id*; the files of it and later ones that only the ``ledgers`` table still
-        knows."""
+    def start_at(self, ledger_id: int) -> list[tuple[int, Run]]:
+        """Go on with publish commit *ledger_id*; the runs, by partition, of it and later ones that only the ``ledgers``
+        table still knows."""
         self._publish_ids.clear()
         self._gone = trimmed_ledgers(self._topic.path, self._partitions)
         first = max(1, ledger_id)
         earliest = max(1, self._log.earliest())
         trimmed = (
-            [file for partition in self._partitions for file in self._trimmed(partition, first, earliest)]
+            [run for partition in self._partitions for run in self._trimmed(partition, first, earliest)]
             if first < earliest
             else []
         )
         self._seen = max(earliest, first - _LOOK_BACK) - 1
         for commit in self._log.commits(after=self._seen, until=first - 1):
-            self._files(commit)
+            self._runs(commit)
         self._seen = max(first, earliest) - 1
-        return sorted(trimmed, key=lambda file: (file.ledger_id, file.partition, file.first_entry_id))
+        return sorted(trimmed, key=lambda each: (each[1].ledger_id, each[0], each[1].first_entry_id))
 
     def start_at_end(self) -> None:
         """Go on with what is published from now on."""
         self._seen = max(0, self._log.latest())
 
-    def next_files(self) -> Iterator[FileEntries]:
-        """The files of the commits since, in order, up to the latest."""
+    def next_runs(self) -> Iterator[tuple[int, Run]]:
+        """The runs, by partition, of the commits since, a file each, in order, up to the latest."""
         for commit in self._log.commits(after=self._seen):
             self._seen = commit.version
-            yield from self._files(commit)
+            yield from self._runs(commit)
 
     def has_more(self) -> bool:
-        """Whether there are commits :meth:`next_files` has not given."""
+        """Whether there are commits :meth:`next_runs` has not given."""
         return self._log.has(self._seen + 1)
 
-    def _files(self, commit: Commit) -> list[FileEntries]:
-        files = []
+    def _runs(self, commit: Commit) -> list[tuple[int, Run]]:
+        runs = []
         for file in published_files(self._topic.path, commit, self._topic.partitions):
             is_first = self._publish_ids.setdefault(file.publish_id, commit.version) == commit.version
             if is_first and file.partition in self._partitions and commit.version > self._gone.get(file.partition, 0):
-                files.append(
-                    FileEntries(
-                        commit.version,
-                        file.publish_id,
-                        file.first_entry_id,
-                        file.last_entry_id,
-                        file.rows,
-                        file.path,
-                        file.partition,
-                        file.max_publish_time,
-                    )
-                )
+                runs.append((file.partition, file.as_run(commit.version)))
         while len(self._publish_ids) > _REMEMBERED:
             self._publish_ids.popitem(last=False)
-        return sorted(files, key=lambda file: (file.partition, file.first_entry_id))
+        return sorted(runs, key=lambda each: (each[0], each[1].first_entry_id))
 
-    def _trimmed(self, partition: int, first: int, earliest: int) -> Iterator[FileEntries]:
+    def _trimmed(self, partition: int, first: int, earliest: int) -> Iterator[tuple[int, Run]]:
         end = self._ledgers.end(self._topic.topic_id, partition)
         if end:
             for run in self._ledgers.runs(self._topic.topic_id, partition, 0, end - 1):
                 if max(first, self._gone.get(partition, 0) + 1) <= run.ledger_id < earliest:
-                    yield FileEntries(
-                        run.ledger_id,
-                        run.publish_id,
-                        run.first_entry_id,
-                        run.first_entry_id + run.entries - 1,
-                        run.entries * run.batch_size,
-                        run.path,
-                        partition,
-                    )
+                    yield partition, run
 
 
 def last_message_id(topic: Topic, partition: int) -> MessageId:
@@ -111,27 +90,15 @@ def last_message_id(topic: Topic, partition: int) -> MessageId:
     log = TableLog(topic.path)
     version, earliest = log.latest(), max(1, log.earliest())
     while version >= earliest:
-        files = [
-            file
-            for file in published_files(topic.path, log.commit(version), topic.partitions)
-            if file.partition == partition
-        ]
-        for file in sorted(files, key=lambda file: -file.last_entry_id):
-            rows = read_published(
-                topic.path,
-                file.path,
-                file.publish_id,
-                file.first_entry_id,
-                file.last_entry_id,
-                ["entry_id", "batch_index"],
-                version,
-            )
-            if rows.num_rows:
-                rows = rows.filter(pc.equal(rows.column("entry_id"), pc.max(rows.column("entry_id"))))
-                batch_index = pc.max(rows.column("batch_index")).as_py()
-                place = MessageId(
-                    partition, version, rows.column("entry_id")[0].as_py(), -1 if batch_index is None else batch_index
-                )
-                return place.of_topic(str(topic.name.partition(partition)))
+        files = published_files(topic.path, log.commit(version), topic.partitions)
+        runs = [file.as_run(version) for file in files if file.partition == partition]
+        for run in sorted(runs, key=lambda run: -run.first_entry_id):
+            last = run._replace(first_entry_id=run.first_entry_id + run.entries - 1, entries=1)
+            for part in (last, run):  # the rest of the file where the last entry was deleted
+                blocks = list(EntryReader().rows_of(topic.path, part, columns=[]))
+                if blocks:
+                    entry_id, batch_index = (blocks[-1][name][-1].as_py() for name in ("entry_id", "batch_index"))
+                    place = MessageId(partition, version, entry_id, -1 if batch_index is None else batch_index)
+                    return place.of_topic(str(topic.name.partition(partition)))
         version -= 1
     return MessageId.earliest

@@ -9,7 +9,7 @@ from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
+from pulsar_spark.storage.slices import find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
@@ -54,27 +54,11 @@ class Caller:
             return Called(Answer([], list(delivery.ranges)), [], error)
 
     def _read(self, delivery: Delivery) -> DataFrame:
-        pieces = [piece for held in delivery.ranges for piece in self._pieces(held)]
         return read_pieces(
             self._spark,
             self._topic,
-            pieces,
+            find_pieces(self._ledgers, self._topic, delivery.ranges),
             self._columns,
             self._with_payload,
             without=self._ledgers.foreign_files(self._topic.topic_id),
         )
-
-    def _pieces(self, held: PositionRange) -> list[Piece]:
-        return [
-            Piece(
-                held.partition,
-                run.ledger_id,
-                run.publish_id,
-                run.first_entry_id,
-                run.first_entry_id + run.entries - 1,
-                run.first_position,
-                held.redelivery_count,
-                held.ack_set,
-            )
-            for run in self._ledgers.runs(self._topic.topic_id, held.partition, held.first, held.last)
-        ]

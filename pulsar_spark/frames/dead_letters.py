@@ -27,11 +27,11 @@ from pulsar_spark.protocol.letters import (
 from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
-from pulsar_spark.storage.runs import read_all_runs
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
+from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES, REPROCESSING
 
@@ -152,20 +152,11 @@ def read_letters(
     """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
     :data:`LETTER_COLUMNS` and ``is_chunk``."""
     pieces = []
-    for partition, runs in read_all_runs(layout, topic, version).items():
-        for run in runs:
-            spans = (
-                [(0, run.last_position)]
-                if ranges is None
-                else [(held.first, held.last) for held in ranges if held.partition == partition]
-            )
-            for first, last in spans:
-                first, last = max(first, run.first_position), min(last, run.last_position)
-                if first <= last:
-                    shift = run.first_entry_id - run.first_position
-                    pieces.append(
-                        Piece(partition, run.ledger_id, run.publish_id, first + shift, last + shift, first, 0, None)
-                    )
+    for partition, ledgers in ledgers_until(layout, topic, version).items():
+        end = ledgers.end_position
+        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if held.partition == partition and held.first < end:
+                pieces += pieces_of(held, ledgers.parts(held.first, min(held.last, end - 1)))
     return _described(read_pieces(spark, topic, pieces, version=version), str(topic.name))
 
 

@@ -17,9 +17,9 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT, RETRY_SUFFIX
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.schema import BytesSchema
+from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.topics import Topic
 
 
@@ -42,7 +42,7 @@ class FrameLetters:
         check_letter_topics(layout, [origin], subscription, self._policy, retry_enable=retry_enable)
         self._topics = letter_topics([origin], subscription, self._policy)
         self._letters = Letters(self._topics, subscription, consumer_name)
-        self._ledgers, self._files = LedgerIndex(layout), MessageFiles()
+        self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
         self.is_retry_enabled = retry_enable
 
     def request_properties(self) -> dict[str, str]:
@@ -84,9 +84,7 @@ class FrameLetters:
         name = str(self._topic.name.partition(partition))
         for first, last in spans:
             for run in self._ledgers.runs(self._topic.topic_id, partition, first, last):
-                for rows in self._files.read(self._topic.path, partition, run):
+                for rows in self._entries.rows_of(self._topic.path, run):
                     block = Block(rows, name, partition, run.ledger_id)
-                    for index, entry_id in enumerate(block.column("entry_id")):
-                        yield Message(
-                            block, index, BytesSchema(), run.first_position + entry_id - run.first_entry_id, None
-                        )
+                    for index, position in enumerate(block.column("position")):
+                        yield Message(block, index, BytesSchema(), position, None)

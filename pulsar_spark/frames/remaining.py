@@ -12,7 +12,8 @@ from typing import NamedTuple
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.published import Missing, find_missing, lost_error
+from pulsar_spark.storage.lost import find_missing
+from pulsar_spark.storage.missing import lost_error
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
@@ -34,23 +35,18 @@ def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange
     for held in ranges:
         gone = []
         for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last):
-            missing = find_missing(topic.path, held.partition, run)
+            missing = find_missing(topic.path, run)
             if missing is None:
                 continue
-            positions = [
+            positions = [  # of a batch some of which was deleted, the others are there
                 (first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id)
-                for first, last in _entries(missing)
+                for first, last in (missing.entries if missing.is_lost else missing.whole)
             ]
             gone += positions
             (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
             if missing.is_lost:
-                error = error or lost_error(topic.path, held.partition, run.ledger_id, _entries(missing), missing.lost)
+                error = error or lost_error(topic.path, run, missing)
             else:
                 messages += missing.messages
         there += subtract(held, gone) if gone else [held]
     return Remaining(tuple(there), deleted, messages, lost, error)
-
-
-def _entries(missing: Missing) -> list[tuple[int, int]]:
-    """Entries none of whose messages can be had: of a batch some of which was deleted, the others are there."""
-    return missing.whole + ([(entry_id, entry_id) for entry_id in missing.parts] if missing.is_lost else [])

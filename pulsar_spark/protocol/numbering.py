@@ -13,13 +13,17 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState
 
+NO_POSITION = -1
+"""``first_position`` of a run that nobody has numbered."""
+
 
 class NotAPublish(CorruptState):
     """Rows that the log tells of were not written as a publish is: they have no positions."""
 
 
 class Run(NamedTuple):
-    """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table."""
+    """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table. Positions and entry
+    ids both count up by one."""
 
     first_position: int
     entries: int
@@ -38,6 +42,26 @@ class Run(NamedTuple):
     @property
     def last_position(self) -> int:
         return self.first_position + self.entries - 1
+
+    def part(self, first: int, last: int) -> "Run":
+        """The entries of the run at positions *first*..*last*, as a run."""
+        if first <= self.first_position and last >= self.last_position:
+            return self
+        first, last = max(first, self.first_position), min(last, self.last_position)
+        return self._replace(
+            first_entry_id=self.first_entry_id + first - self.first_position,
+            first_position=first,
+            entries=last - first + 1,
+        )
+
+    def from_entry(self, entry_id: int) -> "Run | None":
+        """Its entries from *entry_id* on, as a run; None where there are none."""
+        passed = max(0, entry_id - self.first_entry_id)
+        position = self.first_position if self.first_position == NO_POSITION else self.first_position + passed
+        rest = self._replace(
+            first_position=position, first_entry_id=self.first_entry_id + passed, entries=self.entries - passed
+        )
+        return rest if rest.entries > 0 else None
 
 
 class PublishedFile(NamedTuple):
@@ -58,6 +82,30 @@ class PublishedFile(NamedTuple):
     has_chunks: bool
     has_keys: bool
 
+    def as_run(self, ledger_id: int) -> Run:
+        """Its entries as a run that nobody has numbered, of publish commit *ledger_id*; of batch size 0 where their
+        batches differ."""
+        entries = self.last_entry_id - self.first_entry_id + 1
+        return self.run(ledger_id, NO_POSITION, self.first_entry_id, entries, self.batch_size or 0)
+
+    def run(self, ledger_id: int, first_position: int, first_entry_id: int, entries: int, batch_size: int) -> Run:
+        """Some of its entries as a run."""
+        return Run(
+            first_position,
+            entries,
+            batch_size,
+            ledger_id,
+            self.publish_id,
+            first_entry_id,
+            self.path,
+            self.min_publish_time,
+            self.max_publish_time,
+            self.bytes,
+            self.has_delayed,
+            self.has_chunks,
+            self.has_keys,
+        )
+
 
 def number_files(
     files: Iterable[PublishedFile], *, ledger_id: int, ends: Mapping[int, int], batch_sizes: Mapping[str, list[int]]
@@ -73,23 +121,7 @@ def number_files(
         if runs and entry_id < runs[-1].first_entry_id + runs[-1].entries:
             raise NotAPublish(f"file {file.path!r}: entry {entry_id} is in another file too")
         for batch_size, entries in _batches(file, batch_sizes):
-            runs.append(
-                Run(
-                    position,
-                    entries,
-                    batch_size,
-                    ledger_id,
-                    file.publish_id,
-                    entry_id,
-                    file.path,
-                    file.min_publish_time,
-                    file.max_publish_time,
-                    file.bytes,
-                    file.has_delayed,
-                    file.has_chunks,
-                    file.has_keys,
-                )
-            )
+            runs.append(file.run(ledger_id, position, entry_id, entries, batch_size))
             position, entry_id = position + entries, entry_id + entries
     return numbered
 

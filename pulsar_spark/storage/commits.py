@@ -135,6 +135,7 @@ def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table
         compression="snappy",
         store_schema=False,
         row_group_size=_ROW_GROUP_ROWS,
+        write_page_checksum=True,
         use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
         column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
     )

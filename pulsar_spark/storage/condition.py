@@ -13,16 +13,10 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import CorruptState, TopicStopped
+from pulsar_spark.protocol.numbering import NO_POSITION
 from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION, Commit
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import (
-    NO_POSITION,
-    check_statistics,
-    foreign_files,
-    ledgers_of_topic,
-    note_rows,
-    number_commit,
-)
+from pulsar_spark.storage.ledgers import check_statistics, foreign_files, ledgers_of_topic, note_rows, number_commit
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic

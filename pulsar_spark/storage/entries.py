@@ -1,64 +1,207 @@
-"""Reading entries by position without a JVM: for small amounts, such as letters and deliver times. Large ones go
-through Spark (see slices)."""
+"""Reading entries: the one door between runs of positions and the rows that hold them.
 
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
-from itertools import groupby
-from pathlib import Path
+Whoever needs messages of a topic, or some columns of them, says which run they are in and which of its positions: a
+client's consumer, a reader, peek, letters, deliver times, publish times. A run names its file, so no table is opened,
+and a row group that cannot hold any of the positions is not read. Where rows were removed or rewritten since, or the
+file is gone, they are found in the files the table has now (see storage.topic_files). What is not to be had is told
+behind the rows: deleted, or lost. What a consumer keeps of a large row group is copied out in small blocks, so that one
+kept message does not keep a hundred megabytes. Large amounts go through Spark (see storage.slices), which asks the same
+runs for the bounds of what it reads.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pulsar_spark.errors import MessagesLost
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.ledgers import PartitionLedgers
-from pulsar_spark.storage.published import read_published
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage.message_files import ENTRY_COLUMNS, Damaged, EntryIds, RowGroups, Rows, in_order, taken
+from pulsar_spark.storage.missing import Missing, Present, is_trimmed, lost_error, missing_of
+from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of, raise_unless_damage, read_where
+from pulsar_spark.table_specs import MESSAGES
 
-
-def read_entries(
-    table: Path, ledgers: PartitionLedgers, spans: Iterable[tuple[int, int]]
-) -> Iterator[tuple[Run, pa.Table]]:
-    """The messages of the entries at positions first..last of each span, of which none overlaps the next: run by run,
-    the rows of MESSAGES in order of position and batch index. A run is read once, however many spans lie in it."""
-    parts = (
-        (run, max(first, run.first_position), min(last, run.last_position))
-        for first, last in spans
-        for run in ledgers.overlapping(first, last)
-    )
-    for run, group in groupby(parts, key=lambda part: part[0]):
-        firsts, lasts = (np.array(ends) - run.first_position + run.first_entry_id for ends in list(zip(*group))[1:])
-        rows = read_published(table, run.path, run.publish_id, int(firsts[0]), int(lasts[-1]), ledger_id=run.ledger_id)
-        entry_ids = rows["entry_id"].to_numpy()
-        is_inside = entry_ids <= lasts[np.searchsorted(firsts, entry_ids, side="right") - 1]
-        yield run, rows.filter(pa.array(is_inside)).sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
+BLOCK_ROWS = 2048
+CACHED_BYTES = 64 * 1024 * 1024
 
 
-@lru_cache(maxsize=1024)
-def deliver_times(table: Path, run: Run) -> list[tuple[int, int, int | None]]:
-    """(first, last, deliver time in microseconds or None) of a run's entries by position, those of one time joined. An
-    entry's first message decides. What is deleted or lost has none: whoever is sent it finds out."""
-    last = run.first_entry_id + run.entries - 1
-    try:
-        rows = read_published(
-            table,
-            run.path,
-            run.publish_id,
-            run.first_entry_id,
-            last,
-            ["entry_id", "batch_index", "deliver_at_time"],
-            run.ledger_id,
+class EntryReader:
+    """Reads entries; shared by whoever reads on where he stopped, such as a client's consumers and readers. Safe for
+    threads. With *cached_bytes* decoded row groups are kept."""
+
+    def __init__(self, cached_bytes: int = 0, block_rows: int = BLOCK_ROWS):
+        self._groups, self._block_rows = RowGroups(cached_bytes), block_rows
+
+    def read(
+        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table | Missing]:
+        """The messages of *run*, or of its positions first..last of each of *spans* (in order, none overlaps the next),
+        in order of position and batch index, in blocks of a limited size; behind them what is missing, if anything
+        is.
+
+        A block has ``entry_id``, ``batch_index``, *columns* (by default all but the publish id and the partition), and
+        ``position``, null where nobody has numbered the run. :class:`CorruptState` where a file that is the one
+        published does not hold what the run says.
+        """
+        names = ENTRY_COLUMNS if columns is None else tuple(columns)
+        wanted, search, present = _wanted(run, spans), _Search(table, run, names), Present()
+        if not wanted.count:
+            return
+        for rows in self._rows(search, wanted):
+            places, size = wanted.rows_in(rows.entry_ids), self._block_rows
+            if isinstance(places, np.ndarray):
+                blocks = (places[at : at + size] for at in range(0, len(places), size))
+            else:
+                blocks = (slice(at, min(at + size, places.stop)) for at in range(places.start, places.stop, size))
+            for at in blocks:
+                yield _block(run, rows, at, search.names, present)
+        missing = _check(wanted, present, search)
+        if missing is not None:
+            yield missing
+
+    def rows_of(
+        self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The same for somebody to whom deleted messages are nothing; :class:`MessagesLost` behind the others where
+        some are lost."""
+        for rows in self.read(table, run, spans, columns):
+            if not isinstance(rows, Missing):
+                yield rows
+            elif rows.is_lost:
+                raise lost_error(table, run, rows)
+
+    def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
+        """The rows of *wanted*, and perhaps others around them, in order."""
+        run = search.run
+        if files_of(search.table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]:
+            groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
+            try:
+                first = next(groups, None)
+            except READ_ERRORS as error:
+                raise_unless_damage(error)
+            else:
+                while first is not None:
+                    if not isinstance(first, Damaged):
+                        yield first
+                    elif search.is_published_file():
+                        search.lost.append(run.path)
+                    else:
+                        yield from self._elsewhere(search, wanted.cut(first.first, first.last))
+                    first = next(groups, None)
+                return
+        yield from self._elsewhere(search, wanted)
+
+    def _elsewhere(self, search: "_Search", wanted: EntryIds) -> Iterator:
+        """The rows of *wanted* in the files that have them now."""
+        run, search.is_elsewhere = search.run, True
+        if not wanted.count:
+            return
+
+        def read(holder: str) -> tuple[str, list]:
+            path = f"{search.table}/{holder}"
+            return holder, list(self._groups.read_of_publish(path, run.publish_id, wanted, search.columns))
+
+        found, lost = read_where(search.table, run.path, run.publish_id, run.ledger_id, read)
+        search.lost += lost
+        search.lost += [holder for holder, parts in found if any(isinstance(part, Damaged) for part in parts)]
+        if rows := [part for _, parts in found for part in parts if not isinstance(part, Damaged)]:
+            yield in_order(_once(_possible(pa.concat_tables(rows), run.batch_size)))
+
+
+class _Search:
+    """Where the rows of a run were looked for: not in the file that was published, perhaps, and which files are
+    lost."""
+
+    def __init__(self, table, run: Run, names: tuple[str, ...]):
+        self.table, self.run = table, run
+        self.columns = names
+        self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *names)]
+        self.is_elsewhere = False
+        self.lost: list[str] = []
+
+    def is_published_file(self) -> bool:
+        """Is the file that was published the table's, at this moment?"""
+        return files_of(self.table).holders_now(self.run.path, self.run.publish_id) == [self.run.path]
+
+
+_SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
+
+
+def read_slice(table, runs: Iterable[Run], columns: Sequence[str]) -> pa.Table:
+    """``position`` and *columns* of the entries of *runs*, one row each, in order of position: what the first message
+    of the entry says, null of an entry that is deleted or lost. Of messages, not their payload: for what a round has to
+    know of entries before it deals them out. Row groups that were read last stay decoded."""
+    schema = pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
+    return pa.concat_tables([schema.empty_table(), *(_entries_of(table, run, columns).cast(schema) for run in runs)])
+
+
+def _entries_of(table, run: Run, columns: Sequence[str]) -> pa.Table:
+    blocks = [rows for rows in _SLICES.read(table, run, columns=columns) if not isinstance(rows, Missing)]
+    positions = np.arange(run.first_position, run.first_position + run.entries)
+    if not blocks:
+        rows = MESSAGES.schema.empty_table().select(columns).append_column("position", pa.array([], pa.int64()))
+    else:
+        rows = pa.concat_tables(blocks)
+    there = rows.column("position").to_numpy()
+    if len(there) != len(positions) or (there != positions).any():
+        at = np.searchsorted(there, positions, "left")
+        is_there = np.append(there, -1)[np.minimum(at, len(there))] == positions
+        rows = rows.take(pa.array(at, mask=~is_there))
+    return rows.select(columns).add_column(0, "position", pa.array(positions))
+
+
+def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
+    if spans is None:
+        return EntryIds.between(run.first_entry_id, run.first_entry_id + run.entries - 1)
+    firsts, lasts = np.array(list(spans), np.int64).reshape(-1, 2).T + (run.first_entry_id - run.first_position)
+    return EntryIds(firsts, lasts).cut(run.first_entry_id, run.first_entry_id + run.entries - 1)
+
+
+def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
+    """Some of the rows, of which nothing else is kept."""
+    block, entry_ids = taken(rows.table, places), rows.entry_ids[places]
+    if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
+        block, entry_ids = block.take(pa.array(np.arange(block.num_rows))), entry_ids.copy()
+    if block.num_columns != len(names):
+        block = block.select(names)
+    present.add(entry_ids, block.column("batch_index"))
+    if run.first_position == NO_POSITION:
+        return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))
+    return block.append_column("position", pa.array(entry_ids + (run.first_position - run.first_entry_id)))
+
+
+def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:
+    """What is missing; :class:`CorruptState` where there is another number of messages than was published, in files of
+    which nothing was removed."""
+    table, run = search.table, search.run
+    found, expected = present.messages, wanted.count * run.batch_size
+    if found == expected or (not run.batch_size and not present.gaps(wanted)):
+        return None
+    if search.is_elsewhere or search.lost:
+        return missing_of(table, run, wanted, present, search.lost)
+    if not is_trimmed(table, run):
+        first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
+        raise CorruptState(
+            f"{str(table)!r}: publish commit {run.ledger_id} should have {expected or 'messages'} messages in entries "
+            f"{first} to {last} of partition {partition_of(run.path)}, found {found}; {DOCTOR}"
         )
-    except MessagesLost:
-        return [(run.first_position, run.last_position, None)]
-    rows = rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
-    times = dict(
-        zip(reversed(rows["entry_id"].to_pylist()), reversed(rows["deliver_at_time"].cast(pa.int64()).to_pylist()))
-    )
-    joined: list[tuple[int, int, int | None]] = []
-    for entry_id in range(run.first_entry_id, last + 1):
-        position = run.first_position + entry_id - run.first_entry_id
-        if joined and joined[-1][2] == times.get(entry_id):
-            joined[-1] = (joined[-1][0], position, times.get(entry_id))
-        else:
-            joined.append((position, position, times.get(entry_id)))
-    return joined
+    return None
+
+
+def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
+    """Those of rewritten rows that have a place in their entry: whoever rewrote them may have given them any, and what
+    has an impossible one is a message no more."""
+    if not batch_size:
+        return rows
+    index = rows["batch_index"]
+    is_outside = batch_size == 1
+    inside = pc.and_(pc.greater_equal(index, 0), pc.less(index, batch_size))
+    return rows.filter(pc.fill_null(inside, is_outside))
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """*rows* of one publish without copies that somebody made of them: the first of each entry and batch index."""
+    places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    kept = places.group_by(["entry_id", "batch_index"]).aggregate([("row", "min")])["row_min"]
+    return rows if len(kept) == rows.num_rows else rows.take(kept.sort())

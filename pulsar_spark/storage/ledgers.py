@@ -6,8 +6,9 @@ round that uses them is repaired by reading them back. Commits that remove, rewr
 table, so people may write to it, and what they write stops nobody.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,34 +16,57 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.errors import CorruptState, MessagesLost
-from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.numbering import NO_POSITION, NotAPublish, PublishedFile, Run, number_files
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.published import read_published
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.tables import read_file
-from pulsar_spark.storage.topic_files import GONE
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 _STATISTICS_UNIT = timedelta(milliseconds=1)
 _LONG, _INT = 2**63 - 1, 2**31 - 1
-NO_POSITION = -1
-"""``first_position`` of rows of ``ledgers`` that are no run: see :func:`note_rows`."""
 
 
 class PartitionLedgers:
-    """The runs of one topic partition in order of position, with the sums that turn positions into messages."""
+    """The runs of one topic partition in order of position, with the sums that turn positions into messages: the one
+    index of where entries lie. In columns, because there are many: a run costs some 300 bytes.
+
+    Order of positions is that of (ledger id, entry id) too, so whatever is looked up costs a binary search.
+    """
 
     def __init__(self):
-        self.runs: list[Run] = []
-        self._firsts: list[int] = []
-        self._messages_before: list[int] = []
+        self._numbers = {name: array("q") for name in ("first_position", "entries", "batch_size", "ledger_id")}
+        self._numbers |= {name: array("q") for name in ("first_entry_id", "bytes", "messages_before")}
+        self._others: dict[str, list] = {name: [] for name in Run._fields if name not in self._numbers}
+        self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
+        self._columns = [self._numbers.get(name, self._others.get(name)) for name in Run._fields]
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __getitem__(self, index: int) -> Run:
+        return Run(*(column[index] for column in self._columns))
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """All of them, in order."""
+        return _Runs(self)
 
     @property
     def end_position(self) -> int:
         """Position the next entry gets."""
-        return self.runs[-1].last_position + 1 if self.runs else 0
+        return self._firsts[-1] + self._numbers["entries"][-1] if self._firsts else 0
+
+    @property
+    def last_ledger_id(self) -> int:
+        """The last publish commit with entries here, -1 for none."""
+        return self._ledger_ids[-1] if self._firsts else -1
 
     def add(self, run: Run) -> None:
         """Append the next run; one already known is passed over."""
@@ -53,39 +77,82 @@ class PartitionLedgers:
                 f"ledger {run.ledger_id}: positions {self.end_position} to {run.first_position - 1} are missing: "
                 "rebuild the ledgers table"
             )
-        self._messages_before.append(self.messages_before(run.first_position))
-        self.runs.append(run)
-        self._firsts.append(run.first_position)
+        self._numbers["messages_before"].append(self.messages_before(run.first_position))
+        if len(self) and self._others["publish_id"][-1] == run.publish_id:
+            run = run._replace(publish_id=self._others["publish_id"][-1])
+        for column, value in zip(self._columns, run):
+            column.append(value if type(column) is list else value or 0)
 
     def index_of(self, position: int) -> int:
         """Index of the run that holds *position*, or of the last run before it; -1 before the first."""
         return bisect_right(self._firsts, position) - 1
 
+    def index_of_entry(self, ledger_id: int, entry_id: int) -> int:
+        """The same for the entry, or the last before it."""
+        first, last = bisect_left(self._ledger_ids, ledger_id), bisect_right(self._ledger_ids, ledger_id)
+        return bisect_right(self._numbers["first_entry_id"], entry_id, first, last) - 1
+
     def first_behind(self, ledger_id: int) -> int:
         """Position of the first entry of a later ledger; the end position when there is none."""
-        index = bisect_right(self.runs, ledger_id, key=lambda run: run.ledger_id)
-        return self.runs[index].first_position if index < len(self.runs) else self.end_position
+        index = bisect_right(self._ledger_ids, ledger_id)
+        return self._firsts[index] if index < len(self) else self.end_position
 
     def overlapping(self, first: int, last: int) -> Iterator[Run]:
         """The runs that hold positions *first*..*last*."""
-        for index in range(max(self.index_of(first), 0), len(self.runs)):
-            if self.runs[index].first_position > last:
+        for index in range(max(self.index_of(first), 0), len(self)):
+            if self._firsts[index] > last:
                 return
-            yield self.runs[index]
+            yield self[index]
+
+    def parts(self, first: int, last: int) -> Iterator[Run]:
+        """The same, cut to those positions; :class:`CorruptState` for one that is not numbered."""
+        if first < 0 or last >= self.end_position:
+            missing = first if first < 0 or first >= self.end_position else self.end_position
+            raise CorruptState(f"position {missing} is in no ledger: {DOCTOR}")
+        return (run.part(first, last) for run in self.overlapping(first, last))
+
+    def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+        """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
+        parts of them."""
+        run, parts = None, []
+        for first, last in spans:
+            last = min(last, self.end_position - 1)
+            while first <= last:
+                if run is None or first > run.last_position:
+                    if parts:
+                        yield run, parts
+                    run, parts = next(self.overlapping(first, first)), []
+                parts.append((first, min(last, run.last_position)))
+                first = run.last_position + 1
+        if parts:
+            yield run, parts
 
     def messages_before(self, position: int) -> int:
         """Messages of all entries below *position*."""
         index = self.index_of(position - 1)
         if index < 0:
             return 0
-        run = self.runs[index]
-        return (
-            self._messages_before[index] + (min(position, run.last_position + 1) - run.first_position) * run.batch_size
-        )
+        entries = min(position - self._firsts[index], self._numbers["entries"][index])
+        return self._numbers["messages_before"][index] + entries * self._numbers["batch_size"][index]
 
     def messages_in(self, first: int, last: int) -> int:
         """Messages of the entries at *first*..*last*."""
         return self.messages_before(last + 1) - self.messages_before(first) if last >= first else 0
+
+
+class _Runs(Sequence):
+    """The runs of a partition, each made when it is asked for."""
+
+    def __init__(self, ledgers: PartitionLedgers):
+        self._ledgers = ledgers
+
+    def __len__(self) -> int:
+        return len(self._ledgers)
+
+    def __getitem__(self, index: int | slice) -> Run | list[Run]:
+        if isinstance(index, slice):
+            return [self._ledgers[at] for at in range(*index.indices(len(self)))]
+        return self._ledgers[index]
 
 
 def number_commit(
@@ -147,9 +214,11 @@ def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int
 
 
 def check_statistics(table: Path, commit: Commit) -> None:
-    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files."""
-    for file in commit.added:
-        _published_file(table, commit.version, file)
+    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files. What a commit
+    says of rows that it rewrote is never asked: whatever values they were given, they are no publish."""
+    if not commit.removed and not commit.is_overwrite:
+        for file in commit.added:
+            _published_file(table, commit.version, file)
 
 
 def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
@@ -222,18 +291,18 @@ def _number(value: object, name: str, most: int) -> int:
 def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list[int]:
     """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
     is gone, only the sum is known: the first of them stands for what is left over."""
-    names = ["entry_id", "batch_size"]
+    names, entries = ["entry_id", "batch_size"], file.last_entry_id - file.first_entry_id + 1
     try:
-        rows = read_file(table, file.path, MESSAGES.schema, names)
-    except GONE:
-        try:
-            rows = read_published(
-                table, file.path, file.publish_id, file.first_entry_id, file.last_entry_id, names, ledger_id
-            )
-        except MessagesLost:
-            rows = MESSAGES.schema.empty_table()
-    sizes = dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
-    entries = file.last_entry_id - file.first_entry_id + 1
+        sizes = _sizes(read_file(table, file.path, MESSAGES.schema, names))
+    except READ_ERRORS as error:
+        raise_unless_damage(error)
+        sizes = {}
+        for rows in EntryReader().read(table, file.as_run(ledger_id), columns=names):
+            if not isinstance(rows, Missing):
+                sizes |= {entry_id: size for entry_id, size in _sizes(rows).items() if size is not None and size > 0}
+        unknown = entries - len(sizes)
+        if sum(sizes.values()) + unknown > file.rows or (not unknown and sum(sizes.values()) < file.rows):
+            sizes = {}  # whoever rewrote the rows has changed what they say
     if None in sizes or None in sizes.values() or entries > file.rows:
         raise NotAPublish(
             f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}"
@@ -243,6 +312,10 @@ def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list
         if entry_id not in sizes:
             sizes[entry_id], left_over = 1 + left_over, 0
     return [sizes[entry_id] for entry_id in sorted(sizes)]
+
+
+def _sizes(rows: pa.Table) -> dict[int, int | None]:
+    return dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
 
 
 def _time(text: object) -> datetime | None:
@@ -295,6 +368,30 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
     return found
 
 
+def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
+    """The runs of each partition that were published up to version *until*, whether or not a broker has numbered them
+    yet: what it will write later is the same. :class:`CorruptState` when log and ``ledgers`` both lack some."""
+    rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
+    partitions: dict[int, PartitionLedgers] = {}
+    numbered, publish_ids = 0, set()
+    for _, partition, run in runs_of(rows):
+        if run.ledger_id <= until:
+            partitions.setdefault(partition, PartitionLedgers()).add(run)
+        publish_ids.add(run.publish_id)
+        numbered = max(numbered, run.ledger_id)
+    log = TableLog(topic.path)
+    if numbered < until and not log.has(numbered + 1):
+        raise CorruptState(
+            f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: {DOCTOR}"
+        )
+    for commit in log.commits(numbered, until):
+        ends = {partition: ledgers.end_position for partition, ledgers in partitions.items()}
+        for partition, runs in number_commit(topic.path, commit, ends, publish_ids, topic.partitions).items():
+            for run in runs:
+                partitions.setdefault(partition, PartitionLedgers()).add(run)
+    return partitions
+
+
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:
     """(topic id, partition, run) of every run, in order of position."""
     rows = rows.filter(pc.greater(rows["first_position"], NO_POSITION))
@@ -337,26 +434,19 @@ def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, i
     return (
         run.min_publish_time is not None
         and run.min_publish_time < instant
-        and any(at == position and published < instant for at, published in _publish_times(table, run))
+        and any(published < instant for _, published in _publish_times(table, run.part(position, position)))
     )
 
 
 def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
-    """(position, publish time) of the run's entries; those whose file is lost count as published when the last of them
-    may have been."""
-    try:
-        rows = read_published(
-            table,
-            run.path,
-            run.publish_id,
-            run.first_entry_id,
-            run.first_entry_id + run.entries - 1,
-            ["entry_id", "publish_time"],
-            run.ledger_id,
-        )
-    except MessagesLost:
-        yield from ((position, run.max_publish_time) for position in (run.first_position, run.last_position))
-        return
-    for entry_id, published in zip(rows["entry_id"].to_pylist(), rows["publish_time"].to_pylist()):
-        if published is not None:
-            yield run.first_position + entry_id - run.first_entry_id, published
+    """(position, publish time) of the run's entries; those that are lost count as published when the last of them may
+    have been."""
+    for rows in EntryReader().read(table, run, columns=["publish_time"]):
+        if isinstance(rows, Missing):
+            to_position = run.first_position - run.first_entry_id
+            for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
+                yield entry_id + to_position, run.max_publish_time
+            continue
+        for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
+            if published is not None:
+                yield position, published

@@ -1,13 +1,18 @@
-"""Which messages of a topic are lost: published, never taken out of its table, and their file is gone from
-the disk, or is not whole."""
+"""Which messages of a topic are lost: published, never taken out of its table, and their file is gone from the disk, is
+not whole, or has bytes in it that are no longer what was written."""
 
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.published import find_missing
-from pulsar_spark.storage.topic_files import is_there, live_files
+from pulsar_spark.storage.message_files import is_sound
+from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.topic_files import files_of, is_there, live_files
 from pulsar_spark.storage.topics import Topic
 
 
@@ -24,26 +29,47 @@ class LostEntries(NamedTuple):
     path: str
 
 
-def lost_entries_of(layout: Layout, topic: Topic, partitions: list[int]) -> list[LostEntries]:
-    """What is lost of some partitions, as far as a broker has numbered it, in order of position."""
-    live = set(live_files(topic.path))
-    if all(is_there(f"{topic.path}/{path}") for path in live):
-        return []
+def find_missing(table: str | os.PathLike, run: Run) -> Missing | None:
+    """What is not in the table any more of the entries of *run*, without reading them where its file is still the
+    table's and ends as a Parquet file does."""
+    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and is_there(
+        f"{table}/{run.path}"
+    ):
+        return None
+    return _missing(table, run, ())
+
+
+def _missing(table: str | os.PathLike, run: Run, columns: tuple[str, ...] | None) -> Missing | None:
+    found = EntryReader().read(table, run, columns=columns)
+    return next((rows for rows in found if isinstance(rows, Missing)), None)
+
+
+def lost_entries_of(
+    layout: Layout, topic: Topic, partitions: list[int], since: Mapping[int, int] = MappingProxyType({})
+) -> list[LostEntries]:
+    """What is lost of some partitions, as far as a broker has numbered it, in order of position; of a partition in
+    *since* the runs that reach behind that position. Their files are read, because damage inside one shows only then.
+    """
     ledgers = ledgers_of_topic(layout, topic.topic_id)
-    found = []
+    runs, passed = [], set()
     for partition in partitions:
         for run in ledgers[partition].runs if partition in ledgers else ():
-            if run.path not in live or not is_there(f"{topic.path}/{run.path}"):
-                found += _lost_of(topic, partition, run)
-    return found
+            if run.last_position > since.get(partition, -1):
+                runs.append((partition, run))
+            else:
+                passed.add(run.path)
+    live = set(live_files(topic.path)) - (passed - {run.path for _, run in runs})
+    sound = {path for path in live if is_sound(f"{topic.path}/{path}")}
+    if live == sound:
+        return []
+    return [lost for partition, run in runs if run.path not in sound for lost in _lost_of(topic, partition, run)]
 
 
 def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
-    missing = find_missing(topic.path, partition, run)
+    missing = _missing(topic.path, run, None)
     if missing is None or not missing.is_lost:
         return []
     to_position = run.first_position - run.first_entry_id
-    ranges = missing.whole + [(entry_id, entry_id) for entry_id in missing.parts]
     return [
         LostEntries(
             partition,
@@ -55,5 +81,5 @@ def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
             (last - first + 1) * run.batch_size,
             missing.lost,
         )
-        for first, last in sorted(ranges)
+        for first, last in missing.entries
     ]

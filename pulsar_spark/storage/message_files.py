@@ -1,14 +1,15 @@
-"""Reading the messages of runs from a topic's files, a row group at a time, with the last ones kept decoded.
+"""The row groups of a topic's Parquet files: which of them can hold some entries, and their rows.
 
-A run names its file, so no table is opened. Where rows were removed or rewritten since, or the file is gone, they are
-found in the files the table has now (see storage.topic_files). What a consumer holds of a large row group is copied out
-in small blocks, so that one kept message does not keep a hundred megabytes.
+A footer says which entry ids and which publish lie in each row group, so what cannot hold a wanted entry is not read.
+A row group whose bytes are no longer what was written (see storage.topic_files) is told of by the entries that it
+should hold; the others of its file are read as ever. Page checksums are verified where the writer left any: without
+them most flipped bytes of a payload go unseen. The last groups stay decoded, and the footers of the last files known,
+for somebody who reads on where he stopped.
 """
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -16,201 +17,232 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.errors import DOCTOR, CorruptState
-from pulsar_spark.storage.ledger_index import Run
-from pulsar_spark.storage.published import Missing, entries_of, lost_error, missing_of, once
 from pulsar_spark.storage.tables import conform
-from pulsar_spark.storage.topic_files import GONE, files_of, read_where
-from pulsar_spark.storage.trimmed import trimmed_ledgers
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 
-BLOCK_ROWS = 2048
-CACHED_BYTES = 64 * 1024 * 1024
-_SCHEMA = pa.schema([field for field in MESSAGES.schema if field.name not in ("publish_id", "partition")])
-_WITH_PUBLISH_ID = pa.schema([MESSAGES.schema.field("publish_id"), *_SCHEMA])
+_KNOWN_FOOTERS = 64
+_PLACE = ("entry_id", "batch_index")
+ENTRY_COLUMNS = tuple(name for name in MESSAGES.schema.names if name not in ("publish_id", "partition"))
+"""What is read of a message: how its file is found is known before."""
 
 
-class FileEntries(NamedTuple):
-    """One file of a publish commit, as the topic's log tells of it; ``last_publish_time`` None where that is not
-    known."""
+class EntryIds:
+    """Entry ids of one publish: stretches firsts[n]..lasts[n], in order, none of which overlaps the next."""
 
-    ledger_id: int
-    publish_id: str
-    first_entry_id: int
-    last_entry_id: int
-    rows: int
-    path: str
-    partition: int
-    last_publish_time: datetime | None = None
+    def __init__(self, firsts: np.ndarray, lasts: np.ndarray):
+        self.firsts, self.lasts = firsts, lasts
+
+    @classmethod
+    def between(cls, first: int, last: int) -> "EntryIds":
+        """All from *first* to *last*."""
+        return cls(np.array([first]), np.array([last]))
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return int((self.lasts - self.firsts + 1).sum())
+
+    def cut(self, low: int, high: int) -> "EntryIds":
+        """Those from *low* to *high*."""
+        begin, end = np.searchsorted(self.lasts, low, "left"), np.searchsorted(self.firsts, high, "right")
+        return EntryIds(np.maximum(self.firsts[begin:end], low), np.minimum(self.lasts[begin:end], high))
+
+    def meets(self, low: int, high: int) -> bool:
+        """Is any of them from *low* to *high*?"""
+        at = np.searchsorted(self.lasts, low, "left")
+        return at < len(self.firsts) and self.firsts[at] <= high
+
+    def rows_in(self, entry_ids: np.ndarray) -> slice | np.ndarray:
+        """Where they are among *entry_ids*, which are in order: a slice, where they follow each other."""
+        if not len(entry_ids):
+            return slice(0, 0)
+        if len(self.firsts) == 1:
+            return slice(
+                int(entry_ids.searchsorted(self.firsts[0])), int(entry_ids.searchsorted(self.lasts[0], "right"))
+            )
+        here = self.cut(int(entry_ids[0]), int(entry_ids[-1]))
+        starts = np.searchsorted(entry_ids, here.firsts, "left")
+        ends = np.searchsorted(entry_ids, here.lasts, "right")
+        if not len(starts):
+            return slice(0, 0)
+        if (starts[1:] == ends[:-1]).all():
+            return slice(int(starts[0]), int(ends[-1]))
+        sizes = ends - starts
+        return np.arange(sizes.sum()) + np.repeat(starts - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Rows in the order of entries, then of the batch."""
 
     table: pa.Table
     entry_ids: np.ndarray
 
 
-class _Searched:
-    """Whether rows had to be looked for in other files than the one that was published, and which of those are gone."""
+class Damaged(NamedTuple):
+    """Rows of entries *first*..*last* are in bytes that cannot be read."""
 
-    def __init__(self):
-        self.is_elsewhere = False
-        self.lost: list[str] = []
+    first: int
+    last: int
 
 
-class MessageFiles:
-    """Reads runs; shared by a client's consumers and readers, safe for threads."""
+class _Footer(NamedTuple):
+    """What a file says of itself, with the bounds of each row group: None where a group does not tell."""
 
-    def __init__(self, cached_bytes: int = CACHED_BYTES):
+    metadata: pq.FileMetaData
+    entry_ids: list[tuple[int, int] | None]
+
+    @classmethod
+    def of(cls, metadata: pq.FileMetaData) -> "_Footer":
+        return cls(metadata, _bounds_of(metadata, "entry_id"))
+
+
+class RowGroups:
+    """Reads the rows of entries from files, a row group at a time; safe for threads. With *cached_bytes* the groups
+    that were read last stay decoded."""
+
+    def __init__(self, cached_bytes: int = 0):
         self._cached_bytes = cached_bytes
-        self._cache: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int, tuple[str, ...]], Rows] = OrderedDict()
+        self._footers: OrderedDict[str, _Footer] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
 
-    def read(self, topic_path, partition: int, run: Run) -> Iterator[pa.Table]:
-        """The run's rows in order, in blocks of at most 2,048. Those that were deleted or trimmed are passed over;
-        :class:`MessagesLost` behind the others when some are lost."""
-        last = run.first_entry_id + run.entries - 1
-        return self.read_entries(topic_path, partition, run, run.first_entry_id, last, run.entries * run.batch_size)
-
-    def read_entries(
-        self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int
-    ) -> Iterator[pa.Table]:
-        """The rows of entries *first*..*last* of *file*, likewise; *expected* is how many there should be."""
-        for rows in self.read_and_tell(topic_path, partition, file, first, last, expected):
-            if not isinstance(rows, Missing):
-                yield rows
-            elif rows.is_lost:
-                entries = rows.whole or [(entry, entry) for entry in rows.parts]
-                raise lost_error(topic_path, partition, file.ledger_id, entries, rows.lost)
-
-    def read_and_tell(
-        self, topic_path, partition: int, file: "Run | FileEntries", first: int, last: int, expected: int
-    ) -> "Iterator[pa.Table | Missing]":
-        """The blocks of :meth:`read_entries`, and behind them what is missing, if anything is."""
-        found, present, searched = 0, [], _Searched()
-        for rows in self._pieces(topic_path, file, first, last, searched):
-            start, end = np.searchsorted(rows.entry_ids, first, "left"), np.searchsorted(rows.entry_ids, last, "right")
-            found += end - start
-            present.append((rows, start, end))
-            for at in range(start, end, BLOCK_ROWS):
-                size = min(BLOCK_ROWS, end - at)
-                block = rows.table.slice(at, size)
-                yield block.take(pa.array(range(size))) if len(rows.entry_ids) > 4 * size else block
-        if (
-            found != expected
-            and not searched.is_elsewhere
-            and file.ledger_id > trimmed_ledgers(topic_path, [partition])[partition]
-        ):
-            raise CorruptState(
-                f"{str(topic_path)!r}: publish commit {file.ledger_id} should have {expected} messages in entries "
-                f"{first} to {last} of "
-                f"partition {partition}, found {found}; {DOCTOR}"
-            )
-        if found < expected:
-            there = [
-                (rows.entry_ids[start:end], rows.table.column("batch_index").slice(start, end - start).to_pylist())
-                for rows, start, end in present
-            ]
-            missing = missing_of(
-                topic_path, partition, file, first, last, getattr(file, "batch_size", None), there, searched.lost
-            )
-            if missing is not None:
-                yield missing
-
-    def _pieces(
-        self, topic_path, run: "Run | FileEntries", first: int, last: int, searched: "_Searched"
-    ) -> Iterator[_Rows]:
-        """The rows of the file's entries, and perhaps others around them, in order."""
-        path = f"{topic_path}/{run.path}"
-        if files_of(topic_path).holders(run.path, run.publish_id, run.ledger_id) == [run.path]:
-            whole = self._cached((path, 0))
-            if (
-                whole is not None
-                and len(whole.entry_ids)
-                and whole.entry_ids[0] <= first
-                and whole.entry_ids[-1] >= last
-            ):
-                yield whole
+    def read(self, path: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS) -> Iterator[Rows | Damaged]:
+        """The rows that may be of *wanted*, and perhaps others around them, in order: their place and *columns*. The
+        whole file is one publish."""
+        first, last = int(wanted.firsts[0]), int(wanted.lasts[-1])
+        whole = self._cached(path, 0, columns)
+        if whole is not None and len(whole.entry_ids) and whole.entry_ids[0] <= first and whole.entry_ids[-1] >= last:
+            yield whole
+            return
+        with self._open(path) as file:
+            bounds = self._footer(path, file.metadata).entry_ids
+            groups = [number for number, each in enumerate(bounds) if each is None or wanted.meets(*each)]
+            known = [bounds[number] for number in groups]
+            if None in known or any(high > low for (_, high), (low, _) in zip(known, known[1:])):
+                yield from _together([self._group(path, file, number, columns, wanted) for number in groups])
                 return
-            try:
-                file = pq.ParquetFile(path)
-            except GONE:
-                pass
-            else:
-                with file:
-                    yield from self._groups(path, file, first, last)
-                return
-        searched.is_elsewhere = True
-        found, searched.lost = read_where(
-            topic_path,
-            run.path,
-            run.publish_id,
-            run.ledger_id,
-            lambda holder: self._rows_of(f"{topic_path}/{holder}", run.publish_id, first, last),
-        )
-        if rows := [part for parts in found for part in parts]:
-            yield _in_order(once(pa.concat_tables(rows)))
+            for number in groups:
+                yield self._group(path, file, number, columns, wanted)
 
-    def _groups(self, path: str, file: pq.ParquetFile, first: int, last: int) -> Iterator[_Rows]:
-        for group in range(file.metadata.num_row_groups):
-            if _may_hold(file.metadata.row_group(group), "entry_id", first, last):
-                key = (path, group)
-                rows = self._cached(key)
-                if rows is None:
-                    rows = _in_order(conform(file.read_row_group(group), _SCHEMA))
-                    self._keep(key, rows)
-                yield rows
-
-    def _rows_of(self, path: str, publish_id: str, first: int, last: int) -> list[pa.Table]:
-        """The rows of some entries of a publish in a file that may hold several publishes."""
-        found = []
-        with pq.ParquetFile(path) as file:
-            for group in range(file.metadata.num_row_groups):
-                of_group = file.metadata.row_group(group)
-                if _may_hold(of_group, "publish_id", publish_id, publish_id) and _may_hold(
-                    of_group, "entry_id", first, last
+    def read_of_publish(
+        self, path: str, publish_id: str, wanted: EntryIds, columns: tuple[str, ...] = ENTRY_COLUMNS
+    ) -> Iterator[pa.Table | Damaged]:
+        """The rows of *wanted*, and no others, of a file that may hold several publishes; in no order."""
+        schema = _schema(("publish_id", *columns))
+        with self._open(path) as file:
+            entry_ids, publish_ids = (
+                self._footer(path, file.metadata).entry_ids,
+                _bounds_of(file.metadata, "publish_id"),
+            )
+            for number, (ids, publishes) in enumerate(zip(entry_ids, publish_ids)):
+                if (ids is None or wanted.meets(*ids)) and (
+                    publishes is None or publishes[0] <= publish_id <= publishes[1]
                 ):
-                    rows = conform(file.read_row_group(group), _WITH_PUBLISH_ID)
-                    found.append(entries_of(rows, publish_id, first, last).select(_SCHEMA.names))
+                    try:
+                        rows = conform(file.read_row_group(number, columns=schema.names), schema)
+                    except READ_ERRORS as error:
+                        raise_unless_damage(error)
+                        yield Damaged(*ids or (int(wanted.firsts[0]), int(wanted.lasts[-1])))
+                        continue
+                    rows = in_order(rows.filter(pc.equal(rows["publish_id"], publish_id)).drop_columns("publish_id"))
+                    yield taken(rows.table, wanted.rows_in(rows.entry_ids))
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        with self._lock:
+            footer = self._footers.get(path)
+        metadata = None if footer is None else footer.metadata
+        return pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True)
+
+    def _footer(self, path: str, metadata: pq.FileMetaData) -> _Footer:
+        with self._lock:
+            found = self._footers.get(path)
+        if found is None:
+            found = _Footer.of(metadata)
+            with self._lock:
+                self._footers[path] = found
+                while len(self._footers) > (_KNOWN_FOOTERS if self._cached_bytes else 0):
+                    self._footers.popitem(last=False)
         return found
 
-    def _cached(self, key: tuple[str, int]) -> _Rows | None:
+    def _group(
+        self, path: str, file: pq.ParquetFile, number: int, columns: tuple[str, ...], wanted: EntryIds
+    ) -> Rows | Damaged:
+        rows = self._cached(path, number, columns)
+        if rows is None:
+            schema = _schema(columns)
+            try:
+                rows = in_order(conform(file.read_row_group(number, columns=schema.names), schema))
+            except READ_ERRORS as error:
+                raise_unless_damage(error)
+                bounds = _bounds_of(file.metadata, "entry_id")[number]
+                return Damaged(*bounds or (int(wanted.firsts[0]), int(wanted.lasts[-1])))
+            self._keep((path, number, columns), rows)
+        return rows
+
+    def _cached(self, *key) -> Rows | None:
         with self._lock:
-            if key in self._cache:
-                self._cache.move_to_end(key)
-                return self._cache[key]
+            if key in self._groups:
+                self._groups.move_to_end(key)
+                return self._groups[key]
         return None
 
-    def _keep(self, key: tuple[str, int], rows: _Rows) -> None:
+    def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows) -> None:
         with self._lock:
-            if key not in self._cache:
-                self._cache[key] = rows
+            if self._cached_bytes and key not in self._groups:
+                self._groups[key] = rows
                 self._size += rows.table.nbytes
-            while self._size > self._cached_bytes and len(self._cache) > 1:
-                self._size -= self._cache.popitem(last=False)[1].table.nbytes
+            while self._size > self._cached_bytes and len(self._groups) > 1:
+                self._size -= self._groups.popitem(last=False)[1].table.nbytes
 
 
-def _may_hold(group: pq.RowGroupMetaData, name: str, first: int | str, last: int | str) -> bool:
-    """Whether a row group may have a value of a column between two."""
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema == name:
-            statistics = column.statistics
-            return (
-                statistics is None or not statistics.has_min_max or (statistics.min <= last and statistics.max >= first)
-            )
-    return False
+def is_sound(path: str) -> bool:
+    """Can every row of a file be read?"""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for number in range(file.metadata.num_row_groups):
+                file.read_row_group(number)
+    except READ_ERRORS as error:
+        raise_unless_damage(error)
+        return False
+    return True
 
 
-def _in_order(rows: pa.Table) -> _Rows:
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([field for field in MESSAGES.schema if field.name in (*_PLACE, *columns)])
+
+
+def _bounds_of(metadata: pq.FileMetaData, name: str) -> list[tuple | None]:
+    """The least and the greatest value of a column in each row group."""
+    paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
+    if name not in paths:
+        return [None] * metadata.num_row_groups
+    index = paths.index(name)
+    found = [metadata.row_group(number).column(index).statistics for number in range(metadata.num_row_groups)]
+    return [(each.min, each.max) if each is not None and each.has_min_max else None for each in found]
+
+
+def _together(found: list[Rows | Damaged]) -> Iterator[Rows | Damaged]:
+    """Row groups that do not follow each other, as one."""
+    yield from (each for each in found if isinstance(each, Damaged))
+    tables = [each.table for each in found if isinstance(each, Rows)]
+    if tables:
+        yield in_order(pa.concat_tables(tables))
+
+
+def taken(rows: pa.Table, places: slice | np.ndarray) -> pa.Table:
+    return rows.slice(places.start, places.stop - places.start) if isinstance(places, slice) else rows.take(places)
+
+
+def in_order(rows: pa.Table) -> Rows:
+    """*rows* in the order of entries, then of the batch."""
     entry_ids = rows.column("entry_id").to_numpy()
     steps = np.diff(entry_ids)
     if (steps < 0).any() or ((steps == 0).any() and _batches_are_mixed(rows, steps)):
         rows = rows.sort_by([("entry_id", "ascending"), ("batch_index", "ascending")])
         entry_ids = rows.column("entry_id").to_numpy()
-    return _Rows(rows, entry_ids)
+    return Rows(rows, entry_ids)
 
 
 def _batches_are_mixed(rows: pa.Table, steps: np.ndarray) -> bool:

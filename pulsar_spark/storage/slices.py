@@ -1,8 +1,8 @@
 """Reading parts of a topic by position with Spark.
 
 A position is not stored with a message: it is ``first_position + entry_id - first_entry_id`` of the run of entries (a
-row of ``ledgers``) that holds it. So a slice is first cut into pieces of runs on the driver, from the few narrow
-columns of ``ledgers`` that the slice touches, and then read with literal bounds on ``publish_id`` and ``entry_id``:
+row of ``ledgers``) that holds it. So a slice is first cut into pieces of runs on the driver, by the one index of where
+entries lie, and then read with literal bounds on ``publish_id`` and ``entry_id``:
 Delta skips the files and Parquet the row groups outside them, where a join on a computed position would read every row.
 
 One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position; with
@@ -10,24 +10,21 @@ more of them that expression costs more than it saves: then the smallest bounds 
 the pieces are joined, as many small publishes ask for.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.storage.condition import foreign_paths
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 
 MAX_BOUNDS = 32
-_RUN_COLUMNS = ["ledger_id", "publish_id", "first_entry_id", "first_position", "entries"]
 
 
 class PositionRange(NamedTuple):
@@ -62,63 +59,30 @@ class Piece(NamedTuple):
     ack_set: tuple[int, ...] | None
 
 
-def read_runs(layout: Layout, topic: Topic, partition: int, first: int, last: int) -> pa.Table:
-    """The rows of ``ledgers`` whose positions overlap *first* to *last*, in order of position, with
-    :data:`_RUN_COLUMNS` only."""
-    table = dataset_of(layout.broker_table("ledgers"))
-    overlaps = (
-        (ds.field("topic_id") == topic.topic_id)
-        & (ds.field("partition") == partition)
-        & (ds.field("first_position") <= last)
-        & (ds.field("first_position") + ds.field("entries") > first)
-    )
-    return table.to_table(columns=_RUN_COLUMNS, filter=overlaps).sort_by("first_position")
-
-
-def pieces(runs: pa.Table, ranges: Sequence[PositionRange]) -> list[Piece]:
-    """The parts of *runs* that *ranges* of one partition cover. Ranges must not overlap; :class:`CorruptState` when a
-    position has no run."""
-    starts = runs.column("first_position").to_numpy()
-    rows = runs.to_pylist()
-    found = []
-    for wanted in sorted(ranges, key=lambda one: one.first):
-        at, index = wanted.first, int(starts.searchsorted(wanted.first, side="right")) - 1
-        while at <= wanted.last:
-            run = rows[index] if 0 <= index < len(rows) else None
-            if run is None or not run["first_position"] <= at < run["first_position"] + run["entries"]:
-                raise CorruptState(f"position {at} of partition {wanted.partition} is in no ledger: {DOCTOR}")
-            last = min(wanted.last, run["first_position"] + run["entries"] - 1)
-            to_entry = run["first_entry_id"] - run["first_position"]
-            found.append(
-                Piece(
-                    wanted.partition,
-                    run["ledger_id"],
-                    run["publish_id"],
-                    at + to_entry,
-                    last + to_entry,
-                    at,
-                    wanted.redelivery_count,
-                    wanted.ack_set,
-                )
-            )
-            at, index = last + 1, index + 1
-    return found
-
-
-def find_pieces(layout: Layout, topic: Topic, ranges: Sequence[PositionRange]) -> list[Piece]:
-    """The pieces of *ranges* over any partitions of *topic*, read from ``ledgers`` as it is now."""
-    found = []
-    for partition in sorted({wanted.partition for wanted in ranges}):
-        of_partition = [wanted for wanted in ranges if wanted.partition == partition]
-        runs = read_runs(
-            layout,
-            topic,
-            partition,
-            min(wanted.first for wanted in of_partition),
-            max(wanted.last for wanted in of_partition),
+def pieces_of(held: PositionRange, runs: Iterable[Run]) -> list[Piece]:
+    """The parts of *runs* that a range of one partition covers."""
+    return [
+        Piece(
+            held.partition,
+            run.ledger_id,
+            run.publish_id,
+            run.first_entry_id,
+            run.first_entry_id + run.entries - 1,
+            run.first_position,
+            held.redelivery_count,
+            held.ack_set,
         )
-        found += pieces(runs, of_partition)
-    return found
+        for run in (run.part(held.first, held.last) for run in runs)
+    ]
+
+
+def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
+    """The pieces of *ranges* over any partitions of *topic*; :class:`CorruptState` when a position has no run."""
+    return [
+        piece
+        for held in ranges
+        for piece in pieces_of(held, index.runs(topic.topic_id, held.partition, held.first, held.last))
+    ]
 
 
 def read_positions(
@@ -135,8 +99,14 @@ def read_positions(
     then ``ledger_id``, ``position``, ``redelivery_count``. Of an entry with an ack set only the messages still
     unacknowledged are there. Every range must be numbered in ``ledgers``.
     """
+    index = LedgerIndex(layout)
     return read_pieces(
-        spark, topic, find_pieces(layout, topic, ranges), columns, with_payload, without=foreign_paths(layout, topic)
+        spark,
+        topic,
+        find_pieces(index, topic, ranges),
+        columns,
+        with_payload,
+        without=index.foreign_files(topic.topic_id),
     )
 
 

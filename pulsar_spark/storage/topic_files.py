@@ -7,17 +7,18 @@ remove: what was published before the latest of them is looked up among the file
 trimming move or end rows without changing any, so nobody needs to know before the file is gone.
 
 A file that is the table's and is not there was taken by hand: its rows are lost. So are those of one that is there and
-no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it. Rows whose file is no
-longer the table's, and that no other file has, were deleted or trimmed. Source: the Delta protocol, "Add File and
-Remove File".
+no Parquet file any more, empty or cut off, as a power loss or a copy that broke off leave it, and the rows behind pages
+whose bytes have changed. Rows whose file is no longer the table's, and that no other file has, were deleted or trimmed,
+as the topic's own log says. Source: the Delta protocol, "Add File and Remove File".
 """
 
+import contextlib
 import errno
 import os
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -27,7 +28,9 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.storage.actions import TRIMMED
 from pulsar_spark.storage.commits import partition_values
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table
 
@@ -38,8 +41,8 @@ _known: OrderedDict[str, "TopicFiles"] = OrderedDict()
 _lock = threading.Lock()
 T = TypeVar("T")
 
-GONE = (FileNotFoundError, pa.ArrowInvalid)
-"""What opening a data file raises that is not there, or that is not whole."""
+READ_ERRORS = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError)
+"""What opening or reading a data file raises: ask :func:`is_damage` what it means."""
 _FOOTER = b"PAR1"
 
 
@@ -140,7 +143,9 @@ class TopicFiles:
 def files_of(table: str | os.PathLike) -> TopicFiles:
     """What this process knows of the files of the topic at *table*."""
     with _lock:
-        found = _known.setdefault(str(table), TopicFiles(table))
+        found = _known.get(str(table))
+        if found is None:
+            found = _known[str(table)] = TopicFiles(table)
         _known.move_to_end(str(table))
         while len(_known) > _REMEMBERED:
             _known.popitem(last=False)
@@ -150,8 +155,8 @@ def files_of(table: str | os.PathLike) -> TopicFiles:
 def read_where(
     table: str | os.PathLike, path: str, publish_id: str, ledger_id: int, read: Callable[[str], T]
 ) -> tuple[list[T], list[str]]:
-    """What *read* gives of each file that holds the rows now, and the files of them that are lost: *read* raises
-    one of :data:`GONE` for a file that is gone."""
+    """What *read* gives of each file that holds the rows now, and the files of them that are lost: of which *read*
+    raises a damage (see :func:`is_damage`)."""
     files = files_of(table)
     holders = files.holders(path, publish_id, ledger_id)
     found, lost = _read_each(holders, read)
@@ -166,9 +171,27 @@ def _read_each(holders: list[str], read: Callable[[str], T]) -> tuple[list[T], l
     for holder in holders:
         try:
             found.append(read(holder))
-        except GONE:
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
             lost.append(holder)
     return found, lost
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether an error of opening or reading a data file says that it is gone or that its bytes are no Parquet, so that
+    nobody will ever read them: not a fault of the disk, nor a file that may not be read now.
+
+    Arrow raises an OSError without a number for pages that cannot be unpacked or whose checksum is wrong."""
+    if isinstance(error, FileNotFoundError):
+        return True
+    is_of_bytes = not isinstance(error, OSError) or error.errno is None
+    return isinstance(error, READ_ERRORS) and is_of_bytes and not is_fault_of_disk(error)
+
+
+def raise_unless_damage(error: BaseException) -> None:
+    """Raise what is no damage of the file."""
+    if not is_damage(error):
+        raise error
 
 
 def is_there(file: str | os.PathLike) -> bool:
@@ -185,19 +208,37 @@ def is_there(file: str | os.PathLike) -> bool:
         return False  # shorter than a footer
 
 
+def partition_of(path: str) -> int:
+    """The partition a file of a topic is of, by its folder; -1 without one."""
+    return int(partition_values(path).get("partition", -1))
+
+
 def live_files(table: str | os.PathLike) -> list[str]:
     """Paths of all files of the table as it is now."""
     return _snapshot(table, None).paths.to_pylist()
 
 
-def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
+def trimmed_ledgers(table: str | os.PathLike, partitions: Iterable[int]) -> dict[int, int]:
+    """The last ledger that trimming took from each of *partitions*; 0 where none is gone."""
+    with _opening(table):
+        delta = open_as_far_as_it_goes(table)
+    return {partition: delta.transaction_version(f"{TRIMMED}{partition}") or 0 for partition in partitions}
+
+
+@contextlib.contextmanager
+def _opening(table: str | os.PathLike) -> Iterator[None]:
     try:
-        opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
-        files = pa.table(opened.get_add_actions(flatten=True))
+        yield
     except TableNotFoundError as gone:
         raise TopicNotFound(f"the topic at {str(table)!r} was deleted") from gone
     except DeltaError as broken:
         raise CorruptState(f"{str(table)!r}: the table cannot be opened ({broken})") from broken
+
+
+def _snapshot(table: str | os.PathLike, version: int | None) -> _Snapshot:
+    with _opening(table):
+        opened = open_as_far_as_it_goes(table) if version is None else open_table(table, version)
+        files = pa.table(opened.get_add_actions(flatten=True))
     unknown = pa.nulls(files.num_rows, pa.string())
     lowest, highest = (
         files[f"{bound}.publish_id"].combine_chunks().cast(pa.string())

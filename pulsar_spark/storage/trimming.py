@@ -35,8 +35,8 @@ from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock
+from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.storage.trimmed import trimmed_ledgers
 
 RETENTION = ("retention_seconds", "retention_bytes")
 NEEDED = ("topic", "cursor", "policy", "letter", "waiting_letter")

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -17,6 +18,8 @@ from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.gather import next_due
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.tables import AppendTable
 from tests.crashes import Crash, crash_at
 from tests.model_cursor import Letter
@@ -469,14 +472,19 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
         engine.publish(TOPIC, -1, sizes[first : first + 2])
     subscribe(engine, ON)
     engine.round([ON.redeliver_all("A")], 2000)
-    read, made, append = letter_rows.read_entries, letter_rows._letter_row, AppendTable.append_once
-    broken, is_over = {drawn.randrange(1, 7) for _ in range(2)}, False
+    read, made, append = EntryReader.read, letter_rows._letter_row, AppendTable.append_once
+    broken, damaged, is_over = {drawn.randrange(1, 7) for _ in range(2)}, seed % 2, False
 
-    def read_or_fail(path, ledgers, spans):
-        for run, rows in read(path, ledgers, spans):
-            if run.ledger_id in broken:
-                raise FileNotFoundError(errno.ENOENT, "gone", run.path)
-            yield run, rows
+    def read_or_fail(self, path, run, spans):
+        if run.ledger_id in broken and damaged:
+            lost = run.first_entry_id + run.entries - 1
+            for rows in read(self, path, run, spans):
+                yield rows.filter(pc.not_equal(rows["entry_id"], lost))
+            yield Missing(run.batch_size, [(lost, lost)], {}, run.path)
+        elif run.ledger_id in broken:
+            raise FileNotFoundError(errno.ENOENT, "gone", run.path)
+        else:
+            yield from read(self, path, run, spans)
 
     def make_or_fail(order, row, message_id):
         if not is_over and drawn.random() < 0.1:
@@ -491,7 +499,7 @@ def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_pa
             raise Crash
         return version
 
-    monkeypatch.setattr(letter_rows, "read_entries", read_or_fail)
+    monkeypatch.setattr(EntryReader, "read", read_or_fail)
     monkeypatch.setattr(letter_rows, "_letter_row", make_or_fail)
     monkeypatch.setattr(AppendTable, "append_once", append_or_fail)
     asked = [ON.redeliver_all("A")]

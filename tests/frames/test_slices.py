@@ -90,7 +90,7 @@ def test_the_payload_may_be_left_out(spark, layout, topic):
 
 
 def test_a_position_without_a_ledger_is_corrupt(spark, layout, topic):
-    with pytest.raises(CorruptState, match="position 25 of partition 0"):
+    with pytest.raises(CorruptState, match="position 25 of topic .*, partition 0"):
         read_positions(spark, layout, topic, [PositionRange(0, 20, 25)])
 
 

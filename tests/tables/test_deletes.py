@@ -1,6 +1,8 @@
 """What SQL does to messages that were published: gone for everybody, or delivered as they are now. Never an error,
 never counted as seen."""
 
+import contextlib
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -83,6 +85,40 @@ def test_updated_messages_are_delivered_as_they_are_now(root):
     received = sorted((message.data().decode(), message.partition_key()) for message in messages)
     assert received == [("0", ""), ("1", ""), ("2", "changed"), ("3", "")]
     assert "deletedMessages" not in root.stats() and "error" not in root.stats()
+
+
+IMPOSSIBLE = {
+    "batch size": {"batch_size": "-5"},
+    "least batch size": {"batch_size": "-2147483648"},
+    "entry id": {"entry_id": "-9223372036854775808"},
+    "batch index": {"batch_index": "-3"},
+    "year": {"publish_time": "to_timestamp_micros(253402300800000000)"},
+}
+BATCHES = {"batching_enabled": True, "batching_max_messages": 3, "batching_max_publish_delay_ms": 5000}
+
+
+@pytest.mark.parametrize("is_numbered", [True, False])
+@pytest.mark.parametrize("changed", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_rows_rewritten_with_values_that_no_message_has_stop_nobody(root, changed, is_numbered):
+    """Some are of unequal batches, which are numbered by their rows; what has no place in its entry any more is as if
+    it were deleted."""
+    root.subscribe(**SHARED).close()
+    with contextlib.nullcontext() if is_numbered else root.broker.paused():
+        root.send("abcd", **BATCHES)
+        if is_numbered:
+            eventually(lambda: root.broker.rounds.bundle.topic("persistent://public/default/t").version == 1)
+        root.table().update(updates=changed)
+        root.table().vacuum(0, dry_run=False, enforce_retention_duration=False)
+    root.client.create_producer("t").send(b"e")
+    consumer = root.subscribe(**SHARED)
+    received = []
+    while "e" not in received:
+        received += receive(consumer, 1)
+    assert set(received) <= set("abcde") and len(received) == len(set(received))
+    eventually(lambda: backlog(root) == 0)
+    assert "error" not in root.stats() and root.admin.mend("t", dry_run=True) == []
+    root.send("f")
+    assert receive(consumer, 1) == ["f"]
 
 
 def test_merge_deletes_updates_and_its_inserts_are_no_publish(root):

@@ -1,4 +1,4 @@
-"""Reading runs of entries from a topic's files."""
+"""Reading entries: the one door."""
 
 from datetime import datetime, timezone
 
@@ -8,10 +8,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import pulsar_spark as pulsar
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import Run
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.message_files import MessageFiles
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic, create_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -36,6 +36,24 @@ def rows(entries: list[tuple[int, int | None]], publish_id: str = "p", partition
     )
 
 
+def run(ledger_id, publish_id, first_entry_id, first_position, entries, batch_size, path) -> Run:
+    return Run(
+        first_position,
+        entries,
+        batch_size,
+        ledger_id,
+        publish_id,
+        first_entry_id,
+        path,
+        None,
+        None,
+        0,
+        False,
+        False,
+        True,
+    )
+
+
 def published(topic: Topic, table: pa.Table) -> tuple[int, str]:
     """Version and file of a publish commit with these rows."""
     version = AppendTable(topic.path).append(table)
@@ -53,19 +71,19 @@ def payloads(blocks) -> list[str]:
 
 def test_a_part_of_a_file(topic):
     version, path = published(topic, rows([(number, None) for number in range(10)]))
-    run = Run(version, "p", 3, 103, 4, 1, path)
-    assert payloads(MessageFiles().read(topic.path, -1, run)) == ["3/None", "4/None", "5/None", "6/None"]
+    held = run(version, "p", 3, 103, 4, 1, path)
+    assert payloads(EntryReader().rows_of(topic.path, held)) == ["3/None", "4/None", "5/None", "6/None"]
 
 
 def test_rows_that_lie_in_any_order_come_in_order(topic):
     version, path = published(topic, rows([(2, 1), (1, 0), (2, 0), (0, 1), (1, 1), (0, 0)]))
-    run = Run(version, "p", 0, 0, 3, 2, path)
-    assert payloads(MessageFiles().read(topic.path, -1, run)) == ["0/0", "0/1", "1/0", "1/1", "2/0", "2/1"]
+    held = run(version, "p", 0, 0, 3, 2, path)
+    assert payloads(EntryReader().rows_of(topic.path, held)) == ["0/0", "0/1", "1/0", "1/1", "2/0", "2/1"]
 
 
 def test_batches_out_of_order_inside_an_entry(topic):
     version, path = published(topic, rows([(0, 1), (0, 0)]))
-    assert payloads(MessageFiles().read(topic.path, -1, Run(version, "p", 0, 0, 1, 2, path))) == ["0/0", "0/1"]
+    assert payloads(EntryReader().rows_of(topic.path, run(version, "p", 0, 0, 1, 2, path))) == ["0/0", "0/1"]
 
 
 def test_only_row_groups_that_hold_the_entries_are_read(topic, monkeypatch):
@@ -78,9 +96,9 @@ def test_only_row_groups_that_hold_the_entries_are_read(topic, monkeypatch):
         return read_row_group(self, group, *arguments, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
-    files = MessageFiles()
+    files = EntryReader(1 << 20)
     for _ in range(2):
-        assert payloads(files.read(topic.path, -1, Run(version, "p", 3, 3, 4, 1, path))) == [
+        assert payloads(files.rows_of(topic.path, run(version, "p", 3, 3, 4, 1, path))) == [
             "3/None",
             "4/None",
             "5/None",
@@ -93,16 +111,16 @@ def test_the_cache_is_bounded(topic):
     runs = []
     for number in range(5):
         version, path = published(topic, rows([(0, None)], f"p{number}"))
-        runs.append(Run(version, f"p{number}", 0, number, 1, 1, path))
-    files = MessageFiles(cached_bytes=1)
-    for run in runs:
-        assert payloads(files.read(topic.path, -1, run)) == ["0/None"]
-    assert len(files._cache) == 1
+        runs.append(run(version, f"p{number}", 0, number, 1, 1, path))
+    files = EntryReader(cached_bytes=1)
+    for held in runs:
+        assert payloads(files.rows_of(topic.path, held)) == ["0/None"]
+    assert len(files._groups._groups) == 1
 
 
 def test_a_large_group_is_handed_out_in_copied_blocks(topic):
     version, path = published(topic, rows([(number, None) for number in range(20_000)]))
-    blocks = list(MessageFiles().read(topic.path, -1, Run(version, "p", 0, 0, 20_000, 1, path)))
+    blocks = list(EntryReader().rows_of(topic.path, run(version, "p", 0, 0, 20_000, 1, path)))
     assert sum(block.num_rows for block in blocks) == 20_000 and max(block.num_rows for block in blocks) <= 2048
     assert all(block.get_total_buffer_size() < 2 * block.nbytes for block in blocks)
 
@@ -113,18 +131,18 @@ def test_a_file_that_was_rewritten_is_found_in_the_table(topic):
     table = DeltaTable(str(topic.path))
     table.optimize.compact()
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert payloads(MessageFiles().read(topic.path, -1, Run(version, "p1", 1, 1, 2, 1, path))) == ["1/None", "2/None"]
+    assert payloads(EntryReader().rows_of(topic.path, run(version, "p1", 1, 1, 2, 1, path))) == ["1/None", "2/None"]
 
 
 def test_missing_messages_are_corrupt_state(topic):
     version, path = published(topic, rows([(0, None), (2, None)]))
     with pytest.raises(pulsar.CorruptState, match="found 2"):
-        list(MessageFiles().read(topic.path, -1, Run(version, "p", 0, 0, 3, 1, path)))
+        list(EntryReader().rows_of(topic.path, run(version, "p", 0, 0, 3, 1, path)))
 
 
 def test_a_deleted_topic(topic):
     with pytest.raises(pulsar.TopicNotFound):
-        list(MessageFiles().read(topic.path.with_name("gone"), -1, Run(1, "p", 0, 0, 1, 1, "part-0.parquet")))
+        list(EntryReader().rows_of(topic.path.with_name("gone"), run(1, "p", 0, 0, 1, 1, "part-0.parquet")))
 
 
 def test_columns_that_another_writer_left_out_or_typed_otherwise(topic):
@@ -136,5 +154,5 @@ def test_columns_that_another_writer_left_out_or_typed_otherwise(topic):
         schema_mode="merge",
     )
     path = TableLog(topic.path).commit(1).added[0].path
-    (block,) = MessageFiles().read(topic.path, -1, Run(1, "p", 0, 0, 1, 1, path))
+    (block,) = EntryReader().rows_of(topic.path, run(1, "p", 0, 0, 1, 1, path))
     assert block.column("properties").to_pylist() == [None] and block.column("payload").to_pylist() == [b"0/None"]
