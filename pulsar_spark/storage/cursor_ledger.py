@@ -25,6 +25,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
+from pulsar_spark.storage.tables import conform
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536
@@ -269,7 +270,7 @@ def _read_file(path: Path, file: AddedFile, kind: str | None) -> pa.Table:
     except FileNotFoundError:
         of_round = pc.field("round") == file.min_values["round"]
         rows = dataset_of(path).to_table(filter=of_round if of_kind is None else of_round & of_kind)
-        return rows.select(CURSOR_LEDGER.schema.names).cast(CURSOR_LEDGER.schema)
+        return conform(rows, CURSOR_LEDGER.schema)
 
 
 @uncollected()

@@ -24,7 +24,7 @@ from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
-from pulsar_spark.table_specs import BROKER_TABLES, MESSAGES
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
@@ -79,6 +79,12 @@ def _prepare_root(layout: Layout) -> None:
         write_durability(layout.root, durability_of_new_roots())
 
 
+def layout_version(layout: Layout) -> int:
+    """The layout version of a root: that of the table of its state. FileNotFoundError for a folder without one,
+    :class:`NewerLayout` for a root of a newer release."""
+    return read_definition(layout.broker_table(CURSOR_LEDGER.name)).layout_version
+
+
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
     """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
     of partitions."""
@@ -105,6 +111,7 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         partition_by=("partition",) if partitions else (),
         statistics_of=COUNTED_COLUMNS,
         not_null=NEVER_NULL,
+        layout_version=layout_version(layout),
     )
     return read_topic(layout, name) if created else None
 
