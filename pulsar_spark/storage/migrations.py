@@ -14,9 +14,11 @@ under the table's lock and only where it is missing, so one that lost the lease 
 
 **Releases that know the old version only** are refused (:class:`NewerLayout`) when they open the root. One that still
 has it open finds, at its next append to the broker's tables, their first commit to be another (``TableLog.life``): a
-broker ends, a client says "open a new client" and is refused then. It may go on publishing to topics it has open: its
-rows lack the new columns, like all rows before them. A client of this release works on a root of the old version as it
-is, makes topics as that root has them, and is not disturbed by a migration.
+client says "open a new client", which is refused then; a broker that was suspended while it lost its lease ends when
+another holds it, and without another fails at each round, says so, and writes nothing until it is ended. What such a
+client has open it may go on reading, and publishing to: its rows lack the new columns, like all rows before them. From
+this release on both are told by name (:class:`NewerLayout`, :class:`BrokerFenced`). A client of this release works on a
+root of the old version as it is, makes topics as that root has them, and is not disturbed by a migration.
 
 **Topics** are brought up with the root, one commit each. One that is broken, foreign, or has a column of that name and
 another type, is left as it is and said so; readers take a missing column as null. ``doctor`` names such topics, and

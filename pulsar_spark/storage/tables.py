@@ -230,10 +230,14 @@ class AppendTable:
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended
-        since. Commits that change no data, such as an OPTIMIZE, may lie between. The version committed."""
-        self._update()
-        self._check_fence(expected)
-        return self._append(rows, {}, lambda seen: self._check_fence(expected))
+        since, or the root was brought to a layout of a newer release. Commits that change no data, such as an OPTIMIZE,
+        may lie between. The version committed."""
+        try:
+            self._update()
+            self._check_fence(expected)
+            return self._append(rows, {}, lambda seen: self._check_fence(expected))
+        except NewerLayout as newer:
+            raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
 
     def _check_fence(self, expected: int) -> bool:
         if (

@@ -3,6 +3,7 @@ states, a consumer of each kind, a policy, delayed and batched messages, a clien
 broker has read yet. As it is, and brought up to today's layout."""
 
 import json
+from contextlib import closing
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_spark_reads_what_was_and_what_comes(spark, tmp_path):
 def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplog):
     caplog.set_level("INFO", "pulsar_spark")
     layout = unpack(tmp_path)
-    with Broker(spark.newSession(), layout.root), pulsar.Client(f"delta:{layout.root}") as client:
+    with Broker(spark.newSession(), layout.root), closing(pulsar.Client(f"delta:{layout.root}")) as client:
         assert layout_version(layout) == 2
         producer = client.create_producer("from-client")
         consumer = client.subscribe("from-client", "s", initial_position=pulsar.InitialPosition.Earliest)
