@@ -21,12 +21,14 @@ from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import Changed, is_behind, migrate_at_start, migrate_root
+from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, read_definition
 from pulsar_spark.storage.topics import create_topic, layout_version, read_topic
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES, REQUESTS, TABLES, TableSpec
 from tests.faults import FULL, READ_ONLY, faults
 from tests.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack
+from tests.spark_engine import SparkEngine
 
 OF_MESSAGES = tuple(column.name for column in MESSAGES.columns if column.since == 2)
 OF_CURSOR_LEDGER = tuple(column.name for column in CURSOR_LEDGER.columns if column.since == 2)
@@ -309,3 +311,15 @@ def test_a_topic_of_an_older_backup_is_told_of_and_brought_up(layout, tmp_path):
     assert (found["kind"], found["table"], found["command"]) == ("older_layout", ORDERS, "pulsar-spark migrate")
     assert admin.migrate()["changes"] == [Changed(ORDERS, 2, OF_MESSAGES)._asdict() | {"columns": list(OF_MESSAGES)}]
     assert admin.doctor() == []
+
+
+def test_the_first_round_behind_a_migration_is_mended_like_any(layout):
+    """Which files are a commit's is told by its round; the migration's commit before it is none."""
+    migrate_root(layout)
+    engine = SparkEngine(None, layout)
+    engine.restart(1_716_000_001_000)
+    path = layout.broker_table("cursor_ledger")
+    assert TableLog(path).latest() == 6 and read_latest(layout).round == 5
+    TableLog(path).file(6).write_text("")
+    [mended] = repair_root(layout, "cursor_ledger")
+    assert mended.is_done and read_latest(layout).round == 5
