@@ -32,7 +32,7 @@ from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.runs import read_all_runs
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import Piece, PositionRange, read_pieces
-from pulsar_spark.storage.topics import Topic, list_topics, read_topic, resolve_topic
+from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
@@ -205,6 +205,7 @@ def _subscription(dead_letter_topic_name: str) -> Column:
 
 
 def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
+    check_layout(layout)
     table = Reprocessing(layout)
     rows = (
         spark.read.format("delta").load(str(table.path))

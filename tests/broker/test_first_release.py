@@ -8,11 +8,16 @@ from contextlib import closing
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark import frames
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.errors import NewerLayout
+from pulsar_spark.storage import tables, topics
 from pulsar_spark.storage.migrations import migrate_root
+from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import layout_version, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER, MESSAGES
+from pulsar_spark.views import create_views
 from tests.conftest import START
 from tests.first_release import FLIGHTS, ORDERS, unpack
 from tests.requests import On
@@ -77,6 +82,10 @@ def test_spark_reads_what_was_and_what_comes(spark, tmp_path):
     assert {tuple(found) for found in hashes} == {(None, None, 32), (65_535, "LZ4", 1)}
     [found] = rows.where("sticky_key_hash = 65535").select("encryption_keys").collect()
     assert [key.asDict() for key in found[0]] == [{"key": "k", "value": bytearray(b"wrapped"), "metadata": {"a": "b"}}]
+    delivered = read_positions(spark, layout, orders, [PositionRange(-1, 0, 29)])
+    before = [name for name in MESSAGES.schema_at(1).names if name != "partition"]
+    assert delivered.columns == [*before, "partition", "ledger_id", "position", "redelivery_count"]
+    assert delivered.count() == 30
     state = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
     assert state.columns == CURSOR_LEDGER.schema.names and state.where("hash_ranges is null").count() == state.count()
 
@@ -96,3 +105,22 @@ def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplo
         f"broker {said[0].split()[1]} brings root {layout.root} from layout 1 to 2",
         f"root {layout.root} has layout 2",
     ]
+
+
+def test_spark_refuses_a_root_of_a_newer_release(spark, tmp_path, monkeypatch):
+    layout = unpack(tmp_path)
+    migrate_root(layout)
+    monkeypatch.setattr(tables, "LAYOUT_VERSION", 1)
+    monkeypatch.setattr(topics, "_versions", {})
+    frame = spark.createDataFrame([("x",)], "payload string")
+    for use in (
+        lambda: create_views(spark, layout.root),
+        lambda: frames.publish(frame, layout.root, ORDERS),
+        lambda: frames.consume(spark, layout.root, ORDERS, "s", print),
+        lambda: frames.dead_letters(spark, layout.root, ORDERS, subscription="billing"),
+        lambda: frames.sent_letters(spark, layout.root),
+        lambda: frames.stats(spark, layout.root),
+        lambda: Broker(spark.newSession(), layout.root).start(),
+    ):
+        with pytest.raises(NewerLayout, match="layout 2, this release reads up to 1: install a newer"):
+            use()

@@ -13,9 +13,10 @@ from deltalake import DeltaTable, Field, Schema
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.admin.upkeep import optimize, trim
 from pulsar_spark.errors import BrokerFenced, NewerLayout, NotAllowedError, OlderLayout
 from pulsar_spark.link.request_writer import RequestWriter
-from pulsar_spark.storage import migrations, tables
+from pulsar_spark.storage import migrations, tables, topics
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import tables_of
 from pulsar_spark.storage.lease import BundleLease
@@ -24,7 +25,7 @@ from pulsar_spark.storage.migrations import Changed, is_behind, migrate_at_start
 from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, read_definition
-from pulsar_spark.storage.topics import create_topic, layout_version, read_topic
+from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES, REQUESTS, TABLES, TableSpec
 from tests.faults import FULL, READ_ONLY, faults
 from tests.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack
@@ -200,25 +201,45 @@ def test_one_that_lost_the_lease_stops_and_what_it_did_stands(layout):
     assert_brought_up(layout, rows)
 
 
-def test_an_older_release_is_refused_when_it_opens_the_root(layout, monkeypatch):
+WITH_A_ROOT = {
+    "client": lambda admin: pulsar.Client(f"delta:{admin.layout.root}"),
+    "list_topics": lambda admin: admin.list_topics("public/default"),
+    "create_topic": lambda admin: admin.create_topic("made-now"),
+    "delete_topic": lambda admin: admin.delete_topic(ORDERS),
+    "mend": lambda admin: admin.mend(ORDERS),
+    "describe": lambda admin: admin.describe(ORDERS),
+    "stats": lambda admin: admin.stats(ORDERS),
+    "peek": lambda admin: admin.peek_messages(ORDERS, "billing", 1),
+    "skip_lost": lambda admin: admin.skip_lost(ORDERS, "billing"),
+    "set_policy": lambda admin: admin.set_policy("public/default", "message_ttl_seconds", 1),
+    "trim": lambda admin: trim(admin.layout, ORDERS, None),
+    "optimize": lambda admin: optimize(admin.layout, ORDERS, None),
+    "doctor": lambda admin: admin.doctor(),
+    "repair": lambda admin: admin.repair(),
+    "migrate": lambda admin: admin.migrate(),
+    "broker_status": lambda admin: admin.broker_status(),
+    "prepare_root": lambda admin: prepare_root(admin.layout),
+}
+
+
+@pytest.mark.parametrize("use", WITH_A_ROOT.values(), ids=WITH_A_ROOT)
+def test_a_root_of_a_newer_release_is_refused_whatever_is_asked(layout, use, monkeypatch):
     migrate_root(layout)
     monkeypatch.setattr(tables, "LAYOUT_VERSION", 1)
-    for opens in (
-        lambda: pulsar.Client(f"delta:{layout.root}"),
-        lambda: Admin(f"delta:{layout.root}").topics("public/default"),
-        lambda: migrate_root(layout),
-    ):
-        with pytest.raises(NewerLayout, match="layout 2, this release reads up to 1: install a newer pulsar_spark"):
-            opens()
+    monkeypatch.setattr(topics, "_versions", {})
+    before = files(layout)
+    with pytest.raises(NewerLayout, match="layout 2, this release reads up to 1: install a newer pulsar_spark"):
+        use(Admin(f"delta:{layout.root}"))
+    assert files(layout) == before
 
 
 def test_an_older_release_that_has_it_open_may_not_write_to_the_brokers_tables(layout):
     lives = {spec.name: TableLog(layout.broker_table(spec.name)).life() for spec in BROKER_TABLES}
-    topics = {name: TableLog(read_topic(layout, name).path).life() for name in TOPICS}
+    lives_of_topics = {name: TableLog(read_topic(layout, name).path).life() for name in TOPICS}
     migrate_root(layout)
     for spec in BROKER_TABLES:
         assert TableLog(layout.broker_table(spec.name)).life() != lives[spec.name], "to it the table is another"
-    assert topics == {name: TableLog(read_topic(layout, name).path).life() for name in TOPICS}
+    assert lives_of_topics == {name: TableLog(read_topic(layout, name).path).life() for name in TOPICS}
 
 
 def test_a_client_of_this_release_works_before_and_goes_on(layout):
