@@ -25,8 +25,8 @@ from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.gather import Work, gather_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
-from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
+from pulsar_spark.broker.projections.letters import write_letters
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back

@@ -6,14 +6,15 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import letters as letters_module
 from pulsar_spark.broker import rounds as rounds_module
+from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.crashes import Crash
 from tests.model_cursor import Letter
 from tests.requests import On
@@ -214,7 +215,7 @@ def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
         2,
     )
     (letter,) = engine.rows(RETRIES)
-    assert letter == {
+    assert letter == dict.fromkeys(MESSAGES.schema.names) | {
         "publish_id": letter["publish_id"],
         "entry_id": 0,
         "batch_index": None,

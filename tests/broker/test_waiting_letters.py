@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import letter_orders, letter_rows, members
-from pulsar_spark.broker import letters as letters_module
+from pulsar_spark.broker import members
 from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.gather import next_due
+from pulsar_spark.broker.projections import letter_orders, letter_rows
+from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.tables import AppendTable

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle import Bundle, TopicState
-from pulsar_spark.broker.letter_orders import Order, raise_of_root
+from pulsar_spark.broker.projections.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_properties

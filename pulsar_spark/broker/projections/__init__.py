@@ -1,0 +1,1 @@
+"""What is derived from rounds and written behind them: letters."""
