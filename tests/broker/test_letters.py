@@ -83,17 +83,17 @@ def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_the_letters_leaves_one_of_each(engine, monkeypatch, when):
-    write_letters = rounds_module.write_letters
+    write_projections = rounds_module.write_projections
 
     def write_and_die(bundle, round_number, now, facts):
         if when == "after":
-            write_letters(bundle, round_number, now, facts)
+            write_projections(bundle, round_number, now, facts)
         raise Crash
 
     engine.publish(TOPIC, -1, [2, 1])
     deadly_rounds(engine)
     with monkeypatch.context() as dying:
-        dying.setattr(rounds_module, "write_letters", write_and_die)
+        dying.setattr(rounds_module, "write_projections", write_and_die)
         with pytest.raises(Crash):
             engine.round([ON.negative_ack("A", 0)], 3)
     assert len(engine.rows(dead_letter_topic(TOPIC, "s"))) == (2 if when == "after" else 0)

@@ -115,7 +115,7 @@ def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypa
     subscribe(engine, ON)
     engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 2000)
     with monkeypatch.context() as older:
-        older.setattr(rounds_module, "write_letters", lambda *_: (_ for _ in ()).throw(Crash()))
+        older.setattr(rounds_module, "write_projections", lambda *_: (_ for _ in ()).throw(Crash()))
         with pytest.raises(Crash):
             engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 3000)
     for _ in range(2):
