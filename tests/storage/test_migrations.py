@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -344,3 +345,54 @@ def test_the_first_round_behind_a_migration_is_mended_like_any(layout):
     TableLog(path).file(6).write_text("")
     [mended] = repair_root(layout, "cursor_ledger")
     assert mended.is_done and read_latest(layout).round == 5
+
+
+def test_two_that_migrate_at_once_make_each_change_once(layout):
+    """As where the lease of one ran out while it was suspended."""
+    rows, done = rows_of(layout), []
+    before = {path: TableLog(path).latest() for _, path, _ in tables_of(layout)}
+    both = threading.Barrier(2)
+
+    def migrate():
+        both.wait()
+        done.append(migrate_root(layout))
+
+    threads = [threading.Thread(target=migrate) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(change for each in done for change in each.changes) == sorted(CHANGES)
+    assert {path: TableLog(path).latest() - 1 for _, path, _ in tables_of(layout)} == before
+    assert_brought_up(layout, rows)
+
+
+def test_producers_go_on_meanwhile(layout):
+    client, begun = pulsar.Client(f"delta:{layout.root}"), threading.Event()
+    producer = client.create_producer(ORDERS)
+
+    def send():
+        for number in range(40):
+            producer.send(b"%d" % number)
+            begun.set()
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    begun.wait(60)
+    migrate_root(layout)
+    sending.join()
+    client.close()
+    payloads = dataset_of(read_topic(layout, ORDERS).path).to_table(columns=["payload"])["payload"].to_pylist()
+    assert len(payloads) == 32 + 40 and {b"%d" % number for number in range(40)} <= {*payloads}
+
+
+def test_checkpoints_of_before_and_after_give_the_new_columns(layout):
+    paths = [path for _, path, _ in tables_of(layout)]
+    rows = rows_of(layout)
+    for path in paths:
+        DeltaTable(str(path)).create_checkpoint()
+    migrate_root(layout)
+    assert_brought_up(layout, rows)
+    for path in paths:
+        DeltaTable(str(path)).create_checkpoint()
+    assert_brought_up(layout, rows)
