@@ -51,6 +51,10 @@ class NewerLayout(InvalidRequest):
     """A table was written by a newer release than this one."""
 
 
+class OlderLayout(InvalidRequest):
+    """A root was made by an older release, and could not be brought up to this one's layout; it is as it was."""
+
+
 class NotARoot(InvalidRequest):
     """The folder holds something else than tables of this package."""
 

@@ -9,17 +9,23 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-LAYOUT_VERSION = 1
-"""Version of the tables' layout; a table that carries a higher one is refused."""
+LAYOUT_VERSION = 2
+"""Version of the tables' layout that this release makes. A root of a higher one is refused, one of a lower one brought
+up by its next broker (storage.migrations)."""
 
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
+ENCRYPTION_KEYS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary(), "metadata": PROPERTIES}))
+HASH_RANGES = pa.list_(pa.struct({"start": pa.int32(), "end": pa.int32()}))
 
 
 class Column(NamedTuple):
+    """``since`` is the layout version that brought the column; in rows written before it is null."""
+
     name: str
     type: pa.DataType
     meaning: str
+    since: int = 1
 
 
 class TableSpec(NamedTuple):
@@ -30,7 +36,11 @@ class TableSpec(NamedTuple):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema; every column may be null, because kinds of rows share a table."""
-        return pa.schema([(column.name, column.type) for column in self.columns])
+        return self.schema_at(LAYOUT_VERSION)
+
+    def schema_at(self, version: int) -> pa.Schema:
+        """The schema in that layout version."""
+        return pa.schema([(column.name, column.type) for column in self.columns if column.since <= version])
 
     def rows(self, rows: list[dict]) -> pa.Table:
         """*rows* as an Arrow table of this spec; a missing key is null, an unknown one is an error."""
@@ -69,6 +79,19 @@ MESSAGES = TableSpec(
             ("num_chunks_from_msg", pa.int32(), "chunks of the message"),
             ("total_chunk_msg_size", pa.int64(), "bytes of the whole message"),
             ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
+            (
+                "sticky_key_hash",
+                pa.int32(),
+                "place of the sticky key in the hash range of Key_Shared, 0 to 65535, where the producer computed it; "
+                "null: whoever needs it computes it",
+                2,
+            ),
+            ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
+            ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
+            ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
+            ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),
+            ("encryption_algo", pa.string(), "what the data key was encrypted with, as the client names it", 2),
+            ("encryption_param", pa.binary(), "initialization vector of the encrypted payload", 2),
         )
     ),
 )
@@ -272,6 +295,27 @@ CURSOR_LEDGER = TableSpec(
                 PROPERTIES,
                 "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the "
                 "request says",
+            ),
+            (
+                "lane",
+                pa.string(),
+                "the axis on which the row counts positions: null = the main one, of all entries; else the name of "
+                "one in which only some entries lie",
+                2,
+            ),
+            ("entries", pa.int64(), "range: entries in it that lie in its lane; null = all, last - first + 1", 2),
+            (
+                "hash_ranges",
+                HASH_RANGES,
+                "consumer: sticky-key hashes it owns on a KeyShared subscription, both ends inclusive, in order",
+                2,
+            ),
+            ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null", 2),
+            (
+                "allow_out_of_order_delivery",
+                pa.bool_(),
+                "cursor: a KeyShared subscription may deliver the entries of a key out of order; null = it may not",
+                2,
             ),
         )
     ),

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pulsar_spark.broker.letters import AppendTable as LetterTable
+from pulsar_spark.broker.projections.letters import AppendTable as LetterTable
 from tests.spark_engine import SparkEngine
 
 

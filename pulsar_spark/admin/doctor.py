@@ -10,11 +10,13 @@ from pulsar_spark.errors import CorruptState, NotARoot
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.durability import read_durability, write_durability
-from pulsar_spark.storage.examination import examine_root
+from pulsar_spark.storage.examination import Finding, examine_root
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.migrations import migrate_by_hand
 from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.table_specs import BROKER_TABLES, REPROCESSING
 
+MIGRATE = "pulsar-spark migrate"
 _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING)}
 
 
@@ -28,7 +30,18 @@ class Doctor:
         ``command`` (what mends it, or None). None for a root that is sound. Changes nothing, and may run beside a
         broker."""
         _require_any(self.layout)
-        return [finding._asdict() for finding in examine_root(self.layout)]
+        findings = examine_root(self.layout)
+        return [finding._asdict() for finding in findings or _older_layout(self.layout)]
+
+    def migrate(self, *, dry_run: bool = False) -> dict:
+        """Bring the root to this release's layout, as a broker of it does at its start: ``before`` and ``after``, the
+        versions, and ``changes``, a row for each table: ``table``, ``version``, ``columns`` that were added and
+        ``error``, why a topic was left as it is. :class:`NotAllowedError` while a broker serves the root, unless in a
+        dry run; :class:`OlderLayout` where the disk refuses."""
+        require_root(self.layout)
+        done = migrate_by_hand(self.layout, dry_run=dry_run)
+        changes = [change._asdict() | {"columns": list(change.columns)} for change in done.changes]
+        return {"before": done.before, "after": done.after, "changes": changes}
 
     def repair(
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
@@ -53,6 +66,19 @@ class Doctor:
         """Set it, for every append from now on, also those of processes that run."""
         require_root(self.layout)
         write_durability(self.layout.root, durability)
+
+
+def _older_layout(layout: Layout) -> list[Finding]:
+    """What a migration would change in a root whose tables are sound."""
+    done, root = migrate_by_hand(layout, dry_run=True), str(layout.root)
+    if done.before == done.after:
+        text = "the topic lacks what layout {} brought, and is served without"
+        return [
+            Finding("older_layout", each.table, root, None, each.error or text.format(each.version), MIGRATE)
+            for each in done.changes
+        ]
+    text = f"the root has layout {done.before}; a broker that starts brings it to {done.after}, and so does the command"
+    return [Finding("older_layout", "", root, None, text, MIGRATE)]
 
 
 def _require_any(layout: Layout) -> None:

@@ -5,9 +5,9 @@ The writes, in order, and what a crash between them leaves:
 1. rows of ``ledgers`` for publish commits numbered in this round: numbering has only one outcome, so whoever starts
    next takes them over;
 2. one commit to ``cursor_ledger``: the round. Before it nothing has happened; after it everything has;
-3. letters of entries the round declared dead and of messages it put off, as transactions of the round's number (see
-   letters): missing ones are written at the next start; those that cannot be written wait, which the next round says
-   (see waiting_letters);
+3. its projections (see projections.behind_rounds), as transactions of the round's number: letters of entries it
+   declared dead and of messages it put off. Missing ones are written at the next start; those that cannot be written
+   wait, which the next round says (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and
@@ -26,15 +26,14 @@ from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
 from pulsar_spark.broker.gather import Work, gather_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
-from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
+from pulsar_spark.broker.projections.behind_rounds import write_missing_projections, write_projections
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
@@ -72,7 +71,7 @@ class Rounds:
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left
         unwritten."""
-        self.write_missing_letters()
+        self.write_missing()
         self.bundle.epoch += 1
         self.grant_leases({})
         hold_back(self.bundle, self.limit)
@@ -150,7 +149,7 @@ class Rounds:
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = consumed
-        self._waiting += write_letters(bundle, draft.number, bundle.now, letters)
+        self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         return RoundResult(True, delivered, rows.acknowledged, entries, tuple(draft.refusals))
@@ -173,7 +172,7 @@ class Rounds:
             )
         self.bundle = bundle
         self.grant_leases(leases)
-        self.write_missing_letters()
+        self.write_missing()
 
     def grant_leases(self, leases: Mapping[str, int]) -> None:
         """Give every connected client its whole lease from now on, or what is left of it in *leases*."""
@@ -186,15 +185,10 @@ class Rounds:
                 else:
                     bundle.renew_lease(consumer.client_id, now.own)
 
-    def write_missing_letters(self) -> None:
-        """Write the letters behind the latest round, unless they are there: whoever has loaded the bundle does not
+    def write_missing(self) -> None:
+        """Write the projections of the latest round, unless they are there: whoever has loaded the bundle does not
         know, and no round begins before they are written, or wait."""
-        self._waiting = []
-        if self.bundle.round:
-            letters = read_round(
-                self.bundle.layout.broker_table("cursor_ledger"), self.bundle.version, ["letter"]
-            ).to_pylist()
-            self._waiting += write_letters(self.bundle, self.bundle.round, self.bundle.now, letters, is_again=True)
+        self._waiting = write_missing_projections(self.bundle)
 
     def _draft(self) -> RoundDraft:
         """The next round's draft, at this moment."""

@@ -47,6 +47,7 @@ from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.migrations import migrate_at_start
 from pulsar_spark.storage.topics import prepare_root
 from pulsar_spark.table_specs import REQUESTS
 
@@ -129,7 +130,8 @@ class Broker:
             is_ready = self._patiently(lambda: prepare_root(self.layout)) and self._patiently(self._planner.warm_up)
             if is_ready and self._tenure.begin(standby_seconds):
                 remove_what_others_left(self.layout, self.broker_id)
-                if self._patiently(self._take_over) and self._patiently(self._stream.start):
+                is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
+                if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon()
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)

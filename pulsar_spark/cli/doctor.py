@@ -1,10 +1,12 @@
-"""``pulsar-spark doctor``, ``repair`` and ``durability``: a root's health. No broker is needed, and no Java."""
+"""``pulsar-spark doctor``, ``repair``, ``migrate`` and ``durability``: a root's health. No broker is needed, and no
+Java."""
 
 from typing import Annotated
 
 import typer
 
 from pulsar_spark.cli.common import Json, Root, admin, print_json, print_table
+from pulsar_spark.table_specs import LAYOUT_VERSION
 
 UNSOUND = 1
 app = typer.Typer(no_args_is_help=True)
@@ -22,7 +24,7 @@ def doctor(root: Root, as_json: Json = False):
             [(found["kind"], found["table"], found["text"], found["command"]) for found in findings],
         )
     else:
-        typer.echo("sound")
+        typer.echo(f"sound, layout {LAYOUT_VERSION}")
     if findings:
         raise typer.Exit(UNSOUND)
 
@@ -53,6 +55,29 @@ def repair(
         if not done:
             typer.echo("nothing to mend")
     if not all(mended["is_done"] for mended in done):
+        raise typer.Exit(UNSOUND)
+
+
+def migrate(
+    root: Root,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and do nothing.")] = False,
+    as_json: Json = False,
+):
+    """Bring a root that an older release made to this release's layout, as its next broker would. Releases that know
+    only the older layout are refused from then on. Exit code 1 when a topic is left as it is, with the reason."""
+    done = admin(root).migrate(dry_run=dry_run)
+    left = [change for change in done["changes"] if change["error"]]
+    if as_json:
+        print_json(done)
+    else:
+        for change in done["changes"]:
+            columns = ", ".join(change["columns"]) or "no new column"
+            typer.echo(f"{change['table']}: {change['error'] or columns}")
+        if done["before"] == done["after"]:
+            typer.echo(f"layout {done['after']}")
+        else:
+            typer.echo(f"layout {done['before']} -> {done['after']}{' (dry run)' if dry_run else ''}")
+    if left:
         raise typer.Exit(UNSOUND)
 
 

@@ -35,6 +35,10 @@ class Entry(NamedTuple):
     messages: list[Outgoing]
 
 
+_EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
+"""Of the others, a file has those that something is said in: to write a column takes time, also when it is empty."""
+
+
 class Place(NamedTuple):
     """Where the commit puts a message: what its id lacks is the commit's version."""
 
@@ -81,8 +85,9 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
         "deliver_at_time": time("deliver_at_ms"),
         "producer_name": pa.repeat(pa.scalar(producer_name), rows),
     }
-    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in MESSAGES.schema]
-    return pa.Table.from_arrays(arrays, schema=MESSAGES.schema), places
+    written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
+    arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
+    return pa.Table.from_arrays(arrays, schema=written), places
 
 
 def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:

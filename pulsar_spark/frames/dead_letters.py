@@ -32,7 +32,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
-from pulsar_spark.storage.topics import Topic, list_topics, read_topic, resolve_topic
+from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
@@ -197,6 +197,7 @@ def _subscription(dead_letter_topic_name: str) -> Column:
 
 
 def _sent(spark: SparkSession, layout: Layout) -> DataFrame:
+    check_layout(layout)
     table = Reprocessing(layout)
     rows = (
         spark.read.format("delta").load(str(table.path))

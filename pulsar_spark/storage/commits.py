@@ -185,19 +185,21 @@ def commit(
     transactions: dict[str, int],
     removes: Sequence[dict] = (),
     *,
+    metadata: dict | None = None,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
 
-    *removes* are path, size and partitionValues of files that leave the table; the link is made inside *held*. Where
-    the commit does not come to be, the files of *adds* are taken away. An error means that, but for one of the last
-    step, which brings the log's folder to the disk."""
+    *removes* are path, size and partitionValues of files that leave the table; *metadata* is what the table's
+    ``metaData`` action says from then on; the link is made inside *held*. Where the commit does not come to be, the
+    files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to
+    the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
     try:
-        fresh.write_text(commit_text(adds, transactions, removes))
+        fresh.write_text(commit_text(adds, transactions, removes, metadata))
         if is_durable(table):
             sync_file(fresh)
         version = _link(fresh, TableLog(table), versions, held)
@@ -215,20 +217,23 @@ def commit(
     return version
 
 
-def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = ()) -> str:
+def commit_text(
+    adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = (), metadata: dict | None = None
+) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
-    operation = (
-        {"operation": "DELETE", "operationParameters": {}}
-        if removes
-        else {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
-    )
+    if metadata is not None:
+        operation = {"operation": "ADD COLUMNS", "operationParameters": {}}
+    elif removes:
+        operation = {"operation": "DELETE", "operationParameters": {}}
+    else:
+        operation = {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
     actions = [
         {
             "commitInfo": {
                 "timestamp": _now_ms(),
                 **operation,
-                "isBlindAppend": not removes,
+                "isBlindAppend": not removes and metadata is None,
                 "engineInfo": ENGINE,
                 "operationMetrics": {"numFiles": str(len(adds) + len(removes))},
             }
@@ -238,6 +243,7 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
         {"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}}
         for app_id, number in transactions.items()
     ]
+    actions += [] if metadata is None else [{"metaData": metadata}]
     actions += [{"add": add} for add in adds]
     actions += [
         {"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}}
@@ -246,18 +252,23 @@ def commit_text(adds: list[dict], transactions: dict[str, int], removes: Sequenc
     return "\n".join(map(json.dumps, actions)) + "\n"
 
 
-def replace_commit(table: Path, version: int, text: str) -> None:
-    """Put *text* in the place of a commit that is broken or missing, in one step: a crash or power loss leaves either.
+def replace_commit(table: Path, version: int, text: str, *, keep_as: str | None = "broken") -> None:
+    """Put *text* in the place of a commit, in one step: a crash or power loss leaves either.
 
-    What was there stays beside it, under a hidden name that nobody reads. For callers that hold the table alone."""
+    What was there stays beside it, under a hidden name that nobody reads and that says what it was; with None it goes.
+    For callers that hold the table alone."""
     log = TableLog(table)
     target, fresh = log.file(version), log.folder / f".{uuid.uuid4().hex}.tmp"
-    fresh.write_text(text)
-    sync_file(fresh)
-    if target.exists():
-        keep = os.rename if target.is_dir() else os.link
-        keep(target, target.with_name(f".{target.name}.broken-{time.time_ns()}"))
-    os.replace(fresh, target)
+    try:
+        fresh.write_text(text)
+        sync_file(fresh)
+        if keep_as is not None and target.exists():
+            keep = os.rename if target.is_dir() else os.link
+            keep(target, target.with_name(f".{target.name}.{keep_as}-{time.time_ns()}"))
+        os.replace(fresh, target)
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
     sync_folder(log.folder)
 
 

@@ -186,14 +186,18 @@ class _Table:
         return None, f"several files may be its own: {names}; look into them, and name those of it with --file"
 
     def _round_of(self, version: int) -> int | None:
-        """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has
-        one."""
-        for passed, before in enumerate(range(version - 1, 0, -1), 1):
-            with contextlib.suppress(CorruptState, KeyError):
+        """The round that a commit of ``cursor_ledger`` holds: the one behind that of the commit before which has one.
+        Broken commits between are taken for rounds; those that change no data are none."""
+        passed = 1
+        for before in range(version - 1, 0, -1):
+            try:
                 rounds = [file.max_values["round"] for file in self.log.commit(before).added]
-                if rounds:
-                    return max(rounds) + passed
-        return version
+            except (CorruptState, KeyError):
+                passed += 1
+                continue
+            if rounds:
+                return max(rounds) + passed
+        return passed
 
     def _time_of(self, version: int) -> float | None:
         try:

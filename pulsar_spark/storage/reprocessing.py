@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, append_lock, create_table
+from pulsar_spark.storage.topics import layout_version
 from pulsar_spark.table_specs import REPROCESSING
 
 
@@ -58,7 +59,7 @@ class Reprocessing:
         self.path: Path = layout.broker_table(REPROCESSING.name)
 
     def create(self) -> None:
-        create_table(self.path, REPROCESSING)
+        create_table(self.path, REPROCESSING, layout_version=layout_version(self._layout))
 
     def exists(self) -> bool:
         return (self.path / "_delta_log").is_dir()

@@ -23,8 +23,12 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import MESSAGES
 
 MAX_BOUNDS = 32
+_NOT_DELIVERED = frozenset(column.name for column in MESSAGES.columns if column.since > 1)
+"""Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
+goes on with the columns it has."""
 
 
 class PositionRange(NamedTuple):
@@ -128,7 +132,9 @@ def read_pieces(
             ~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without])
         )
     names = [
-        name for name in columns or messages.columns if (with_payload or name != "payload") and name != "partition"
+        name
+        for name in columns or [name for name in messages.columns if name not in _NOT_DELIVERED]
+        if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")

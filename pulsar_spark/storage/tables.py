@@ -82,21 +82,22 @@ def create_table(
     partition_by: tuple[str, ...] = (),
     statistics_of: tuple[str, ...] = (),
     not_null: tuple[str, ...] = (),
+    layout_version: int = LAYOUT_VERSION,
 ) -> bool:
-    """Create the table unless it is there; True for the caller whose commit created it. *properties* go into its
-    definition; Spark collects statistics of the columns *statistics_of*, or, without them, of all; Delta refuses rows
-    without the columns *not_null* (writer version 2, "Column Invariants")."""
+    """Create the table unless it is there, in *layout_version*; True for the caller whose commit created it.
+    *properties* go into its definition; Spark collects statistics of the columns *statistics_of*, or, without them, of
+    all; Delta refuses rows without the columns *not_null* (writer version 2, "Column Invariants")."""
     if TableLog(path).latest() >= 0:
         return False
     description = json.dumps(
-        {"format": FORMAT, "table": spec.name, "layout_version": LAYOUT_VERSION, **(properties or {})}, sort_keys=True
+        {"format": FORMAT, "table": spec.name, "layout_version": layout_version, **(properties or {})}, sort_keys=True
     )
     configuration = _CONFIGURATION | (
         {"delta.dataSkippingStatsColumns": ",".join(statistics_of)} if statistics_of else {}
     )
     table = Path(path)
     draft, log_folder = table.with_name(f".new-{uuid.uuid4().hex}"), table / "_delta_log"
-    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema])
+    schema = pa.schema([column.with_nullable(column.name not in not_null) for column in spec.schema_at(layout_version)])
     try:
         table.parent.mkdir(parents=True, exist_ok=True)  # where it cannot be made, an OSError says so, not deltalake
         forks.use()
@@ -156,10 +157,11 @@ def read_definition(path: str | os.PathLike) -> Definition:
             raise CorruptState(
                 f"table {str(path)!r} is half written ({broken}): delete the folder and create it again"
             ) from broken
-    return _parse_definition(path, description, table_id)
+    return parse_definition(path, description, table_id)
 
 
-def _parse_definition(path, description: str | None, table_id: str) -> Definition:
+def parse_definition(path: str | os.PathLike, description: str | None, table_id: str) -> Definition:
+    """The definition that a table's *description* gives; refuses as :func:`read_definition` does."""
     try:
         properties = json.loads(description or "")
         is_ours = (
@@ -175,7 +177,7 @@ def _parse_definition(path, description: str | None, table_id: str) -> Definitio
     if version > LAYOUT_VERSION:
         raise NewerLayout(
             f"table {str(path)!r} has layout {version}, this release reads up to {LAYOUT_VERSION}: install a newer "
-            "pulsar_spark"
+            "pulsar_spark, with 'pip install --upgrade pulsar_spark'"
         )
     return Definition(properties.pop("table"), version, table_id, properties)
 
@@ -228,10 +230,14 @@ class AppendTable:
 
     def append_fenced(self, rows: pa.Table, expected: int) -> int:
         """Append *rows* directly behind version *expected* or raise :class:`BrokerFenced`: somebody else has appended
-        since. Commits that change no data, such as an OPTIMIZE, may lie between. The version committed."""
-        self._update()
-        self._check_fence(expected)
-        return self._append(rows, {}, lambda seen: self._check_fence(expected))
+        since, or the root was brought to a layout of a newer release. Commits that change no data, such as an OPTIMIZE,
+        may lie between. The version committed."""
+        try:
+            self._update()
+            self._check_fence(expected)
+            return self._append(rows, {}, lambda seen: self._check_fence(expected))
+        except NewerLayout as newer:
+            raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
 
     def _check_fence(self, expected: int) -> bool:
         if (
@@ -291,9 +297,15 @@ class AppendTable:
         self._known = self._log.latest(self._known)
 
     def _check_life(self) -> None:
+        """A migration gives the table's first commit another version: :class:`NewerLayout` where it is too high for
+        us."""
         now = self._log.life()
-        if now != self._life and None not in (now, self._life):
+        if now == self._life or None in (now, self._life):
+            return
+        definition = read_definition(self.path)
+        if definition.table_id != self.definition.table_id:
             raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
+        self.definition, self._life = definition, now
 
 
 def read_file(

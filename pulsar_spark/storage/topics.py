@@ -4,6 +4,7 @@ A topic is one table; its partitions are values of a partition column, so that t
 without reading a row. A topic without partitions has no partition column and the value -1.
 """
 
+import contextlib
 import shutil
 import uuid
 from pathlib import Path
@@ -23,10 +24,13 @@ from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage import forks
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
-from pulsar_spark.table_specs import BROKER_TABLES, MESSAGES
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
+_versions: dict[str, tuple[tuple[int, int] | None, int]] = {}
+"""Layout versions of roots, and of which life of their table they are."""
 COUNTED_COLUMNS = ("publish_id", "entry_id", "batch_size", "publish_time", "deliver_at_time", "uuid")
 """What numbering reads from the log's statistics; collecting more of them costs a publish by Spark time. Keys are not
 among them: their bounds take longest."""
@@ -79,6 +83,24 @@ def _prepare_root(layout: Layout) -> None:
         write_durability(layout.root, durability_of_new_roots())
 
 
+def layout_version(layout: Layout) -> int:
+    """The layout version of a root: that of the table of its state, for the price of a stat once it is known.
+    FileNotFoundError for a folder without one, :class:`NewerLayout` for a root of a newer release."""
+    path = layout.broker_table(CURSOR_LEDGER.name)
+    life = TableLog(path).life()
+    known = _versions.get(str(path))
+    if known is None or life is None or known[0] != life:
+        known = _versions[str(path)] = life, read_definition(path).layout_version
+    return known[1]
+
+
+def check_layout(layout: Layout) -> None:
+    """:class:`NewerLayout` for a root of a newer release, whose rows may say what this one does not know; nothing for a
+    folder that is no root."""
+    with contextlib.suppress(FileNotFoundError):
+        layout_version(layout)
+
+
 def create_topic(layout: Layout, name: TopicName | str, partitions: int = 0) -> Topic:
     """Create the topic; :class:`NotAllowedError` when it exists, :class:`InvalidConfiguration` for an impossible number
     of partitions."""
@@ -105,14 +127,16 @@ def find_or_create_topic(layout: Layout, name: TopicName | str, partitions: int 
         partition_by=("partition",) if partitions else (),
         statistics_of=COUNTED_COLUMNS,
         not_null=NEVER_NULL,
+        layout_version=layout_version(layout),
     )
     return read_topic(layout, name) if created else None
 
 
 def read_topic(layout: Layout, name: TopicName | str) -> Topic:
-    """The topic; :class:`TopicNotFound` when there is none."""
+    """The topic; :class:`TopicNotFound` when there is none, :class:`NewerLayout` in a root of a newer release."""
     name = name if isinstance(name, TopicName) else parse_topic_name(name)
     path = layout.topic(name)
+    check_layout(layout)
     try:
         definition = read_definition(path)
     except FileNotFoundError:
@@ -179,7 +203,9 @@ def resolve_partition(layout: Layout, name: TopicName | str, verb: str) -> tuple
 
 
 def list_topics(layout: Layout, tenant: str, namespace: str) -> list[Topic]:
-    """Topics of a namespace, by name; tables that are not topics are left out."""
+    """Topics of a namespace, by name; tables that are not topics are left out. :class:`NewerLayout` in a root of a
+    newer release."""
+    check_layout(layout)
     topics = []
     for name in layout.topics(tenant, namespace):
         try:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.topics import check_layout
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.view_specs import HISTORY, VIEWS
 
@@ -24,6 +25,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     """Create or replace the temporary views of ``view_specs.VIEWS`` and ``history`` for one root; their names."""
     check_delta(spark)
     layout = Layout(root)
+    check_layout(layout)
     rows = spark.read.format("delta").load(str(layout.broker_table("cursor_ledger")))
     frames = {
         "cursors": latest_cursors,

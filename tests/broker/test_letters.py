@@ -6,14 +6,15 @@ from datetime import datetime, timezone
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import letters as letters_module
 from pulsar_spark.broker import rounds as rounds_module
+from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_round
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.crashes import Crash
 from tests.model_cursor import Letter
 from tests.requests import On
@@ -82,17 +83,17 @@ def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_the_letters_leaves_one_of_each(engine, monkeypatch, when):
-    write_letters = rounds_module.write_letters
+    write_projections = rounds_module.write_projections
 
     def write_and_die(bundle, round_number, now, facts):
         if when == "after":
-            write_letters(bundle, round_number, now, facts)
+            write_projections(bundle, round_number, now, facts)
         raise Crash
 
     engine.publish(TOPIC, -1, [2, 1])
     deadly_rounds(engine)
     with monkeypatch.context() as dying:
-        dying.setattr(rounds_module, "write_letters", write_and_die)
+        dying.setattr(rounds_module, "write_projections", write_and_die)
         with pytest.raises(Crash):
             engine.round([ON.negative_ack("A", 0)], 3)
     assert len(engine.rows(dead_letter_topic(TOPIC, "s"))) == (2 if when == "after" else 0)
@@ -214,7 +215,7 @@ def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
         2,
     )
     (letter,) = engine.rows(RETRIES)
-    assert letter == {
+    assert letter == dict.fromkeys(MESSAGES.schema.names) | {
         "publish_id": letter["publish_id"],
         "entry_id": 0,
         "batch_index": None,

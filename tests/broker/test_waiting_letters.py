@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import letter_orders, letter_rows, members
-from pulsar_spark.broker import letters as letters_module
+from pulsar_spark.broker import members
 from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.gather import next_due
+from pulsar_spark.broker.projections import letter_orders, letter_rows
+from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.entries import EntryReader
@@ -117,7 +118,7 @@ def test_a_root_that_accepted_such_a_policy_serves(tmp_path, accepting, monkeypa
     subscribe(engine, ON)
     engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 2000)
     with monkeypatch.context() as older:
-        older.setattr(rounds_module, "write_letters", lambda *_: (_ for _ in ()).throw(Crash()))
+        older.setattr(rounds_module, "write_projections", lambda *_: (_ for _ in ()).throw(Crash()))
         with pytest.raises(Crash):
             engine.round([each.negative_ack("A", 0, 1) for each in (on, ON)], 3000)
     for _ in range(2):

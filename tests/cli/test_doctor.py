@@ -33,7 +33,7 @@ def run(layout):
 
 
 def test_doctor_and_repair(run, layout):
-    assert run("doctor").strip() == "sound"
+    assert run("doctor").strip() == "sound, layout 2"
     table = layout.broker_table("requests")
     version = AppendTable(table).append(REQUESTS.rows([dict(request_id="r")]))
     commit = table / "_delta_log" / f"{version:020d}.json"
@@ -50,7 +50,7 @@ def test_doctor_and_repair(run, layout):
     commit.write_text("")
     assert "--forget" in run("repair", code=1)
     assert "lost" in run("repair", "--forget")
-    assert run("doctor").strip() == "sound"
+    assert run("doctor").strip() == "sound, layout 2"
 
 
 def test_a_commit_that_the_disk_does_not_give_is_named_and_mended(run, layout):
@@ -64,7 +64,7 @@ def test_a_commit_that_the_disk_does_not_give_is_named_and_mended(run, layout):
     [finding] = json.loads(run("doctor", "--json", code=1))
     assert (finding["kind"], finding["version"]) == ("broken_commit", version) and "directory" in finding["text"]
     run("repair")
-    assert run("doctor").strip() == "sound"
+    assert run("doctor").strip() == "sound, layout 2"
 
 
 def test_durability(run):

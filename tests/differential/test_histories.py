@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import letters, rounds, state
+from pulsar_spark.broker import rounds, state
 from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.projections import letters
 from pulsar_spark.protocol.cursor import Range
 from tests.differential.duel import Duel
 from tests.differential.strategies import histories

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.letter_orders import Order, raise_of_root
+from pulsar_spark.broker.projections.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.errors import CorruptState, TopicNotFound

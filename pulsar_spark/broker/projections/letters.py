@@ -25,8 +25,8 @@ import pyarrow.dataset as ds
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import Request
-from pulsar_spark.broker.letter_orders import Order, orders_of, raise_of_root
-from pulsar_spark.broker.letter_rows import Letter, is_gone, letters_of
+from pulsar_spark.broker.projections.letter_orders import Order, orders_of, raise_of_root
+from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter

@@ -1,0 +1,275 @@
+"""Bringing a root up to this release's layout: numbered migrations, each from one layout version to the next.
+
+A migration adds, to each table in turn, what its version brings: columns that may be null, with one commit to the
+table's log that changes metadata only. Such a commit numbers nothing and is passed over by whoever follows versions,
+and a row without the columns says what it always said, so releases of either version may read and write meanwhile.
+What makes the root the new version's is the last step, in one rename: the first commit of ``cursor_ledger``, where
+every release looks before it does anything, names the new version. So a crash, a full or a read-only disk leaves the
+root at the old version, used as before, or at the new one; running again finishes. A later migration that does more
+than add columns keeps to that: what it writes before the last step means nothing to those who know the old version
+only.
+
+Who may migrate is who holds the bundle's lease: a broker at its start, or ``pulsar-spark migrate``. Each change is made
+under the table's lock and only where it is missing, so one that lost the lease undoes nothing.
+
+**Releases that know the old version only** are refused (:class:`NewerLayout`) when they open the root. One that still
+has it open finds, at its next append to the broker's tables, their first commit to be another (``TableLog.life``): a
+client says "open a new client", which is refused then; a broker that was suspended while it lost its lease ends when
+another holds it, and without another fails at each round, says so, and writes nothing until it is ended. What such a
+client has open it may go on reading, and publishing to: its rows lack the new columns, like all rows before them. From
+this release on both are told by name (:class:`NewerLayout`, :class:`BrokerFenced`). A client of this release works on a
+root of the old version as it is, makes topics as that root has them, and is not disturbed by a migration.
+
+**Topics** are brought up with the root, one commit each. One that is broken, foreign, or has a column of that name and
+another type, is left as it is and said so; readers take a missing column as null. ``doctor`` names such topics, and
+``migrate`` tries them again.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import DOCTOR, BrokerFenced, CorruptState, InvalidRequest, NotAllowedError, OlderLayout
+from pulsar_spark.storage.actions import KNOWN_FEATURES, WRITER_FEATURES_VERSION
+from pulsar_spark.storage.commits import WRITER_VERSION, commit, replace_commit
+from pulsar_spark.storage.examination import tables_of
+from pulsar_spark.storage.faults import is_fault_of_disk
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.tables import append_lock, parse_definition, read_definition
+from pulsar_spark.storage.topics import layout_version
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LAYOUT_VERSION, MESSAGES, TABLES, TableSpec
+
+_SPECS = {spec.name: spec for spec in TABLES}
+_REFUSALS = (CorruptState, InvalidRequest, DeltaError, OSError, pa.ArrowException)
+log = logging.getLogger(__name__)
+
+
+class Migration(NamedTuple):
+    """From the version before ``to``. ``change`` gives the fields, as Delta writes them, that a table has afterwards,
+    from those it has; it may be asked again."""
+
+    to: int
+    what: str
+    change: Callable[[list[dict], TableSpec, int], list[dict]]
+
+
+class Changed(NamedTuple):
+    """What a migration did to one table, or would do: the columns it added; with ``error``, why it was left as it
+    is."""
+
+    table: str
+    version: int
+    columns: tuple[str, ...]
+    error: str | None = None
+
+
+class Migrated(NamedTuple):
+    """``before`` and ``after`` are the root's versions; the changes are in order."""
+
+    before: int
+    after: int
+    changes: tuple[Changed, ...]
+
+    @property
+    def left(self) -> list[Changed]:
+        """The topics that were left as they are."""
+        return [change for change in self.changes if change.error]
+
+
+def add_columns(fields: list[dict], spec: TableSpec, to: int) -> list[dict]:
+    """*fields* and, behind them, the columns that *spec* has since version *to*, where they are missing.
+    :class:`NotAllowedError` for a column of that name, to Spark, and another type."""
+    there = {field["name"].lower(): field for field in fields}
+    wanted = pa.schema([(column.name, column.type) for column in spec.columns if column.since == to])
+    added = []
+    for field in json.loads(Schema.from_arrow(wanted).to_json())["fields"]:
+        known = there.get(field["name"])
+        if known is None:
+            added.append(field)
+        elif (known["name"], known["type"]) != (field["name"], field["type"]):
+            raise NotAllowedError(
+                f"column {known['name']!r} of type {known['type']!r} stands where {field['name']!r} of type "
+                f"{field['type']!r} belongs: take it out of the table, then run 'pulsar-spark migrate'"
+            )
+    return fields + added
+
+
+MIGRATIONS = (
+    Migration(
+        2,
+        "room for Key_Shared (hashes of messages, hash ranges of consumers, lanes), compression and encryption",
+        add_columns,
+    ),
+)
+
+
+def is_behind(layout: Layout) -> bool:
+    """Is the root, or one of the broker's tables, of an older layout than this release's? Read from their first
+    commits alone."""
+    return any(
+        read_definition(layout.broker_table(spec.name)).layout_version < LAYOUT_VERSION
+        for spec in BROKER_TABLES
+        if TableLog(layout.broker_table(spec.name)).exists()
+    )
+
+
+def migrate_at_start(layout: Layout, broker_id: str) -> None:
+    """Bring the root up for a broker that holds its lease, and say so in the log; nothing for one that is up."""
+    if not is_behind(layout):
+        return
+    began = time.monotonic()
+    log.info(
+        "broker %s brings root %s from layout %d to %d", broker_id, layout.root, layout_version(layout), LAYOUT_VERSION
+    )
+    done = migrate_root(layout)
+    for change in done.left:
+        log.warning("topic %s is left as it is: %s", change.table, change.error)
+    log.info("root %s has layout %d after %.1f s", layout.root, done.after, time.monotonic() - began)
+
+
+def migrate_by_hand(layout: Layout, *, dry_run: bool = False) -> Migrated:
+    """Bring the root up without a broker; :class:`NotAllowedError` while one serves it. A dry run says what would be
+    done, also beside a broker."""
+    if dry_run:
+        return migrate_root(layout, dry_run=True)
+    lease = BundleLease(layout, f"migrate-{os.getpid()}")
+    try:
+        is_ours = lease.take()
+    except OSError as fault:
+        raise _not_brought_up(layout, layout_version(layout), fault) from fault
+    if not is_ours:
+        holder = lease.holder()
+        who = f"broker {holder.broker_id!r} (process {holder.pid} on {holder.host})" if holder else "a broker"
+        raise NotAllowedError(f"{who} serves {str(layout.root)!r}: stop it first; one of this release migrates itself")
+
+    def hold() -> None:
+        if not lease.take():
+            raise BrokerFenced(f"another broker has taken {str(layout.root)!r}: it migrates it")
+
+    try:
+        return migrate_root(layout, hold=hold)
+    finally:
+        with contextlib.suppress(OSError):  # it ends by itself
+            lease.let_go()
+
+
+def migrate_root(layout: Layout, *, hold: Callable[[], None] = lambda: None, dry_run: bool = False) -> Migrated:
+    """Run the migrations that the root and its tables lack, for who holds the lease; *hold* is called between tables.
+
+    :class:`OlderLayout` where the disk refuses, with what it said; then the root is of the version it was, or of the
+    new one. :class:`CorruptState` where one of the broker's tables is broken."""
+    before = after = layout_version(layout)
+    changes: list[Changed] = []
+    try:
+        for migration in MIGRATIONS:
+            for change in _change_tables(layout, migration, dry_run):
+                changes.append(change)
+                hold()
+            if not dry_run:
+                for path in _broker_tables(layout):
+                    _redefine(path, migration.to)
+                    after = max(after, migration.to)
+    except (OSError, DeltaError) as fault:
+        if not is_fault_of_disk(fault):
+            raise CorruptState(f"root {str(layout.root)!r} cannot be brought up: {fault}; {DOCTOR}") from fault
+        raise _not_brought_up(layout, after, fault) from fault
+    return Migrated(before, MIGRATIONS[-1].to if dry_run else after, tuple(changes))
+
+
+def _not_brought_up(layout: Layout, version: int, fault: Exception) -> OlderLayout:
+    return OlderLayout(
+        f"root {str(layout.root)!r} has layout {version} and cannot be brought to {LAYOUT_VERSION}: {fault}; when its "
+        "disk can be written, start a broker or run 'pulsar-spark migrate'"
+    )
+
+
+def _change_tables(layout: Layout, migration: Migration, dry_run: bool) -> Iterator[Changed]:
+    """What is done to each table, topics first and the root's state last, so that the next version is never there
+    without what it brings."""
+    tables = sorted(tables_of(layout), key=lambda found: (found[2] is None, found[0] == CURSOR_LEDGER.name))
+    for name, path, topic in tables:
+        spec = MESSAGES if topic else _SPECS[name]
+        try:
+            if TableLog(path).latest() < 0 or read_definition(path).table != spec.name:
+                continue
+            columns = _change_table(path, spec, migration, dry_run)
+        except _REFUSALS as broken:
+            if topic is None or is_fault_of_disk(broken):
+                raise
+            yield Changed(name, migration.to, (), f"{type(broken).__name__}: {broken}")
+        else:
+            if columns is not None:
+                yield Changed(name, migration.to, columns)
+
+
+def _change_table(path: Path, spec: TableSpec, migration: Migration, dry_run: bool) -> tuple[str, ...] | None:
+    """The columns that the migration added; None for a table that has it already."""
+    with contextlib.nullcontext() if dry_run else append_lock(path):
+        while True:
+            table = open_table(path)
+            found = table.metadata()
+            definition = parse_definition(path, found.description, str(found.id))
+            if definition.layout_version >= migration.to:
+                return None
+            _check_protocol(table)
+            schema = json.loads(table.schema().to_json())
+            fields = migration.change(schema["fields"], spec, migration.to)
+            added = tuple(field["name"] for field in fields if field not in schema["fields"])
+            metadata = {
+                "id": str(found.id),
+                "name": found.name,
+                "description": _described(found.description, migration.to),
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps(schema | {"fields": fields}),
+                "partitionColumns": found.partition_columns,
+                "createdTime": found.created_time,
+                "configuration": found.configuration,
+            }
+            if dry_run or commit(path, [table.version() + 1], [], {}, metadata=metadata) is not None:
+                return added
+
+
+def _check_protocol(table: DeltaTable) -> None:
+    """:class:`NotAllowedError` for a table with features under which columns are more than a name and a type."""
+    protocol = table.protocol()
+    unknown = set(protocol.writer_features or ()) - KNOWN_FEATURES
+    if unknown or protocol.min_writer_version not in (*range(WRITER_VERSION + 1), WRITER_FEATURES_VERSION):
+        what = f"table feature {min(unknown)!r}" if unknown else f"writer version {protocol.min_writer_version}"
+        raise NotAllowedError(f"the table asks for {what}, which this release does not write")
+
+
+def _described(description: str, version: int) -> str:
+    return json.dumps(json.loads(description) | {"layout_version": version}, sort_keys=True)
+
+
+def _broker_tables(layout: Layout) -> list[Path]:
+    """That of the state first: its definition is the root's version."""
+    specs = sorted(BROKER_TABLES, key=lambda spec: spec.name != CURSOR_LEDGER.name)
+    paths = [layout.broker_table(spec.name) for spec in specs]
+    return [path for path in paths if TableLog(path).exists()]
+
+
+def _redefine(path: Path, version: int) -> None:
+    """Let the table's first commit name *version*, unless it names it, or a higher one. Nothing where log clean-up has
+    taken it: then the table's current description counts (:func:`read_definition`)."""
+    with append_lock(path):
+        first = TableLog(path).file(0)
+        if not first.exists() or read_definition(path).layout_version >= version:
+            return
+        actions = read_actions(first)
+        for action in actions:
+            if "metaData" in action:
+                action["metaData"]["description"] = _described(action["metaData"]["description"], version)
+        replace_commit(path, 0, "\n".join(map(json.dumps, actions)) + "\n", keep_as=None)
