@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.message import Block, Delivery, Message
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
