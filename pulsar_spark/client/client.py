@@ -12,8 +12,7 @@ import re
 import threading
 import uuid
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none, refuse_options
-from pulsar_spark.client.calls import public_call
+from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call, refuse_options
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import check_consumer_settings
 from pulsar_spark.client.enums import (

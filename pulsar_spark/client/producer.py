@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 
-from pulsar_spark.client.calls import public_call
+from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
 from pulsar_spark.client.message import RoutedMessage
 from pulsar_spark.client.producer_settings import ProducerSettings

@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.client.arguments import check_type, given
-from pulsar_spark.client.calls import public_call
+from pulsar_spark.client.arguments import check_type, given, public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
