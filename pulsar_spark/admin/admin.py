@@ -3,7 +3,6 @@
 import datetime
 import itertools
 
-from pulsar_spark.admin.broker import BrokerStatus
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
@@ -35,7 +34,7 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
+class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor):
     """Administration of the root behind *service_url* (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise
