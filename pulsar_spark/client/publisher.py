@@ -22,7 +22,7 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwr
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic

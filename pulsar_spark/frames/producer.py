@@ -36,7 +36,7 @@ from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
 from pulsar_spark.frames.routing_columns import checked_scheme, partition_column
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.publish_id import publish_id as make_publish_id
+from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta

@@ -56,7 +56,7 @@ from pulsar_spark.frames.reprocess_plan import (
 from pulsar_spark.frames.reprocess_report import Reprocessed
 from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_unread
 from pulsar_spark.frames.routing_columns import checked_scheme
-from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.layout import Layout
