@@ -44,7 +44,7 @@ class MessagesLost(CorruptState):
 
 
 class TopicStopped(CorruptState, InvalidRequest):
-    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies behind it, and nothing
+    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies after it, and nothing
     is asked of the topic until it is mended."""
 
 

@@ -3,7 +3,7 @@
 Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next
 one. Permits (semantics 4.1): on connecting the queue size is asked for, then what was handed to the application since,
 whenever that is half the queue size or more. A delivery belongs to a generation; a seek, a redelivery of everything, a
-lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a delivery behind
+lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a delivery after
 the last one on Exclusive and Failover: something came back, and everything after it with it (2.12). On Shared an entry
 that comes again takes the place of what is queued of it (4.13). What comes above the limit of the dead letter policy is
 not shown but given back, which makes the broker write its letter (4.26).

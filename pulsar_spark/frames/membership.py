@@ -194,7 +194,7 @@ class _PartitionMembership:
         self._membership.lost(text or "removed")
 
     def on_active(self, is_active: bool) -> None:
-        """Nothing to do: whoever is not active is sent nothing."""
+        """Nothing to do: a consumer that is not active is sent nothing."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])

@@ -14,7 +14,7 @@ same checkpoint never publishes a batch twice.
 **The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer:
 :class:`ProducerBlockedQuotaExceededException` where producers are refused, :class:`ProducerBlockedQuotaExceededError`
 where they are held and the send timeout has passed. What was committed before is not asked again, so a stream that
-starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
+starts again is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
 
 **Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the
 table's lock (see storage.staging), so a publish of any size keeps no client waiting.

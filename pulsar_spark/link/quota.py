@@ -5,8 +5,9 @@ What the broker says is a row of ``cursor_ledger``. A producer looks at most onc
 and reads only the rounds since its last look, of these only who has which policy; without a broker nothing is ever
 exceeded.
 
-A topic that is stopped (see storage.condition) takes nothing more, lest it is never delivered and nobody knows: the
-broker says that too, and at the same time the end of the topic's own log is looked at, for there may be no broker.
+A topic that is stopped (see storage.condition) takes nothing more, because nobody would notice that it is never
+delivered: the broker says that too, and at the same time the end of the topic's own log is looked at, for there may be
+no broker.
 """
 
 import time

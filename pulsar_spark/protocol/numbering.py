@@ -5,9 +5,9 @@ without hyphens: 32 characters are all that Delta's file statistics keep of a te
 arguments, because this layer has neither.
 
 Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry
-ids. So they follow from the log alone, and whoever reads the log comes to the same numbers. Entry ids are dense within
-write task and partition, hence a file's smallest id, largest id and row count tell its entries; only files that hold
-batches of unequal size must be looked into.
+ids. So they follow from the log alone, and every reader of the log comes to the same numbers. Entry ids are dense
+within write task and partition, so a file's smallest id, largest id and row count tell its entries; only files that
+hold batches of unequal size must be looked into.
 """
 
 import uuid

@@ -73,7 +73,7 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
 
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
-    """The facts of cursors that are there, from after their last removal: a cursor made anew starts without any."""
+    """The facts of cursors that are there, from after their last removal: a cursor made again starts without any."""
     removed = (
         rows.filter((F.col("kind") == "cursor") & F.col("is_removed"))
         .groupBy(*_CURSOR)
@@ -89,7 +89,7 @@ def _is_there(column: str) -> Column:
 
 
 def _latest(rows: DataFrame, key: list[str]) -> DataFrame:
-    """The row of the latest round of each key. What is removed and made anew in one round is there."""
+    """The row of the latest round of each key. What is removed and made again in one round is there."""
     others = [name for name in rows.columns if name not in key]
     newest = rows.groupBy(*key).agg(
         F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row")
