@@ -18,7 +18,7 @@ def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> Non
 
 
 def given(value: object) -> str:
-    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are none, also
+    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are not, also
     what to change."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):

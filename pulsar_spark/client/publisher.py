@@ -157,7 +157,7 @@ class Publisher(Worker):
         self._settled(messages, True)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
-        """Refuse the messages that have a text which is none, and they alone; what is left of the entries."""
+        """Refuse the messages with a text that cannot be encoded, and no others; what is left of the entries."""
         left = []
         for entry in entries:
             written = []

@@ -39,7 +39,7 @@ class Receiver:
         self.is_closed = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
-        """A call that waits asks *subscription* for one message, for there is no queue."""
+        """A call that waits asks *subscription* for one message, because there is no queue."""
         self._without_queue = subscription
 
     def arrive(self, delivery: Delivery) -> None:

@@ -1,5 +1,5 @@
-"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, see to
-dead letters, look at stats."""
+"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, list
+and send back dead letters, read stats."""
 
 from pulsar_spark.frames.consumer import consume
 from pulsar_spark.frames.consumption import Consumption

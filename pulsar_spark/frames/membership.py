@@ -26,7 +26,7 @@ DEFAULT_INITIAL_POSITION = "Earliest"
 
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    """The name *value* is or has; :class:`InvalidConfiguration` when it is none of those *allowed*."""
+    """The name *value* is or has; :class:`InvalidConfiguration` when it is not *allowed*."""
     name = getattr(value, "name", value)
     if name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")

@@ -30,7 +30,7 @@ class BatchContainer(Generic[M]):
         self.opened_at: float | None = None
 
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
-        """Put *message* of *size* bytes into its batch; the batches that closed thereby, oldest first.
+        """Put *message* of *size* bytes into its batch; the batches that this closed, oldest first.
 
         A message that does not fit the size limit any more closes what is open and starts a new batch; one that is
         larger by itself goes alone.

@@ -1,8 +1,8 @@
 """The broker's state as SQL: temporary views over ``cursor_ledger`` in which the latest round wins.
 
 A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no
-later round has rewritten its page. What goes takes along what hangs on it: a removed cursor its pages and consumers, a
-removed topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
+later round has rewritten its page. What is removed takes along what belongs to it: a cursor its pages and consumers, a
+topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
 changes nothing, so rounds before one may be trimmed.
 """
 
