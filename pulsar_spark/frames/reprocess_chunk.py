@@ -101,7 +101,7 @@ def _refused_letter() -> Column:
         F.concat(
             F.lit("the fix returned letter "),
             F.coalesce("message_id", F.lit("null")),
-            F.lit(" twice, or it was not among those it was given: return each letter once at most"),
+            F.lit(" twice, or it is none of those it was given: return each letter once at most"),
         ),
     ).cast("bigint")
 
