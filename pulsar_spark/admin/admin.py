@@ -138,8 +138,8 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor):
         self.remove_policies(namespace, *self.get_policies(namespace))
 
     def lost_messages(self, topic: str) -> list[dict]:
-        """Stretches of messages that are lost: their file was deleted by hand. Positions, ledger and entry ids, how
-        many, and the file."""
+        """Stretches of messages that are lost: their file was taken by hand. Positions, ledger and entry ids, how many,
+        and the file."""
         found, partitions = resolve_topic(self.layout, topic)
         return [each._asdict() for each in lost_entries_of(self.layout, found, partitions)]
 
@@ -182,7 +182,7 @@ class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor):
         )
 
     def skip_lost(self, topic: str, subscription: str) -> int:
-        """Acknowledge the messages whose file was deleted by hand (see :meth:`lost_messages`), so that nobody waits for
+        """Acknowledge the messages whose file was taken by hand (see :meth:`lost_messages`), so that nobody waits for
         them; how many they are."""
         check_name("subscription", subscription)
         found, partitions = resolve_topic(self.layout, topic)

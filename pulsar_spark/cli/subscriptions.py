@@ -78,7 +78,7 @@ def skip(
 def skip_lost(
     topic: Topic, subscription: Subscription, root: Root, as_json: Json = False, timeout: TimeoutSeconds = 30
 ):
-    """Acknowledge the messages whose file was deleted by hand ('topics lost' lists them)."""
+    """Acknowledge the messages whose file was taken by hand ('topics lost' lists them)."""
     skipped = admin(root, timeout).skip_lost(topic, subscription)
     if as_json:
         print_json({"skipped": skipped})

@@ -124,7 +124,7 @@ def mend(
 
 @app.command()
 def lost(topic: Topic, root: Root, as_json: Json = False):
-    """List the messages whose file was deleted by hand; 'subscriptions skip-lost' acknowledges them."""
+    """List the messages whose file was taken by hand; 'subscriptions skip-lost' acknowledges them."""
     found = admin(root).lost_messages(topic)
     if as_json:
         print_json(found)

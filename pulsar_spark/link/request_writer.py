@@ -40,7 +40,7 @@ class RequestWriter:
                 self._version = self._table.append(table)
                 return self._version
             except FileNotFoundError as gone:
-                raise ConnectError(f"{self.path!r} was deleted or created again: open a new client") from gone
+                raise ConnectError(f"{self.path!r} was deleted or made anew: open a new client") from gone
             except (DeltaError, OSError) as unclear:
                 found = self._find(min(row["request_id"] for row in rows))
                 if found is not None:

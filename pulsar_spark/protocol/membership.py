@@ -2,7 +2,7 @@
 
 Rules: PersistentSubscription.addConsumer, AbstractDispatcherSingleActiveConsumer, Consumer; semantics 2.1-2.3,
 2.7-2.10. A subscription has a type only while consumers are connected. Left out: the liveness check of an Exclusive
-holder, because leases do it: a consumer that is not heard of is gone.
+holder, because leases do it: who is not heard of is gone.
 """
 
 from collections.abc import Collection

@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import CorruptState
 
-_RANDOM_BITS = 74
-
 
 class NotAPublish(CorruptState):
     """Rows that the log tells of were not written as a publish is: they have no positions."""
@@ -64,16 +62,6 @@ class PublishedFile(NamedTuple):
     has_delayed: bool
     has_chunks: bool
     has_keys: bool
-
-
-def publish_id(time_ms: int, random_bits: int) -> str:
-    """The UUIDv7 of an instant (Unix time in ms) and 74 random bits.
-
-    >>> publish_id(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
-    '017f22e279b07cc398c4dc0c0c07398f'
-    """
-    bits = random_bits & ((1 << _RANDOM_BITS) - 1)
-    return uuid.UUID(int=time_ms << 80 | 0x7 << 76 | bits >> 62 << 64 | 0b10 << 62 | bits & ((1 << 62) - 1)).hex
 
 
 def number_files(
@@ -127,3 +115,13 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
             "entry ids must be dense; the file was not written by a producer of this package"
         )
     return batches
+
+
+def publish_id(time_ms: int, random_bits: int) -> str:
+    """The UUIDv7 of an instant (Unix time in ms) and 74 random bits.
+
+    >>> publish_id(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
+    '017f22e279b07cc398c4dc0c0c07398f'
+    """
+    bits = random_bits & ((1 << 74) - 1)
+    return uuid.UUID(int=time_ms << 80 | 0x7 << 76 | bits >> 62 << 64 | 0b10 << 62 | bits & ((1 << 62) - 1)).hex

@@ -1,8 +1,8 @@
 """The broker's state as SQL: temporary views over ``cursor_ledger`` in which the latest round wins.
 
 A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no
-later round has rewritten its page. What is removed takes along what belongs to it: a cursor its pages and consumers, a
-topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
+later round has rewritten its page. What goes takes along what hangs on it: a removed cursor its pages and consumers, a
+removed topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
 changes nothing, so rounds before one may be trimmed.
 """
 
@@ -73,7 +73,7 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
 
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
-    """The facts of cursors that are there, from after their last removal: a cursor made again starts without any."""
+    """The facts of cursors that are there, from after their last removal: a cursor made anew starts without any."""
     removed = (
         rows.filter((F.col("kind") == "cursor") & F.col("is_removed"))
         .groupBy(*_CURSOR)
@@ -89,7 +89,7 @@ def _is_there(column: str) -> Column:
 
 
 def _latest(rows: DataFrame, key: list[str]) -> DataFrame:
-    """The row of the latest round of each key. What is removed and made again in one round is there."""
+    """The row of the latest round of each key. What is removed and made anew in one round is there."""
     others = [name for name in rows.columns if name not in key]
     newest = rows.groupBy(*key).agg(
         F.max_by(F.struct(*others), F.struct("round", _is_there("is_removed"))).alias("row")
