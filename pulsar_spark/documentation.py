@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, UNREAD, events_between
-from pulsar_spark.table_specs import PROPERTIES, TABLES, TIME, TableSpec
+from pulsar_spark.table_specs import TABLES, TIME, TableSpec
 from pulsar_spark.views.view_specs import HISTORY, VIEWS, ViewSpec
 
 LAYERS = (
@@ -39,16 +39,29 @@ LAYERS = (
 )
 """Packages and modules of the top level, from the ground up."""
 
-SQL_TYPES = {
+_PLAIN_TYPES = {
     pa.string(): "string",
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.bool_(): "boolean",
     pa.binary(): "binary",
     TIME: "timestamp",
-    PROPERTIES: "map<string, string>",
-    pa.list_(pa.int64()): "array<bigint>",
 }
+
+
+def sql_type(held: pa.DataType) -> str:
+    """An Arrow type by its name in SQL; KeyError for one that no table has.
+
+    >>> sql_type(pa.map_(pa.string(), pa.string())), sql_type(pa.list_(pa.int64()))
+    ('map<string, string>', 'array<bigint>')
+    """
+    if pa.types.is_map(held):
+        return f"map<{sql_type(held.key_type)}, {sql_type(held.item_type)}>"
+    if pa.types.is_list(held):
+        return f"array<{sql_type(held.value_type)}>"
+    if pa.types.is_struct(held):
+        return f"struct<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in held)}>"
+    return _PLAIN_TYPES[held]
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -67,6 +80,11 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def layers() -> str:
     """What belongs in each package and module of the top level, in their own words."""
     return table(["package", "what belongs in it"], ((f"`{_shown(name)}`", _first_paragraph(name)) for name in LAYERS))
+
+
+def decisions() -> str:
+    """Which rule decides what, and where, as the broker says it of itself."""
+    return _as_markdown(_docstring("broker").partition("\n\n")[2].strip())
 
 
 def states() -> str:
@@ -102,6 +120,7 @@ def views() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "layers": layers,
+    "decisions": decisions,
     "states": states,
     "transitions": transitions,
     "tables": tables,
@@ -121,9 +140,7 @@ def refreshed(page: str) -> str:
 
 
 def _columns(spec: TableSpec | ViewSpec) -> str:
-    rows = (
-        (f"`{column.name}`", SQL_TYPES.get(column.type, str(column.type)), column.meaning) for column in spec.columns
-    )
+    rows = ((f"`{column.name}`", sql_type(column.type), column.meaning) for column in spec.columns)
     return f"### {spec.name}\n\nOne row is {spec.row}.\n\n" + table(["column", "type", "meaning"], rows)
 
 
@@ -131,11 +148,14 @@ def _shown(layer: str) -> str:
     return "pulsar_spark" if layer == "__init__" else layer
 
 
-def _first_paragraph(layer: str) -> str:
+def _docstring(layer: str) -> str:
     package = Path(__file__).parent
     source = package / layer / "__init__.py" if (package / layer).is_dir() else package / f"{layer}.py"
-    said = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-    return _as_markdown(" ".join(said.partition("\n\n")[0].split()))
+    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+
+
+def _first_paragraph(layer: str) -> str:
+    return _as_markdown(" ".join(_docstring(layer).partition("\n\n")[0].split()))
 
 
 def _as_markdown(said: str) -> str:
