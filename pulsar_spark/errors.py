@@ -1,4 +1,5 @@
-"""Every error the package raises on purpose: what happened, the value in quotes, what to do about it.
+"""Every error the package raises on purpose: what happened, the value in quotes, what to do about it. New ones are
+written here; ``exceptions`` shows them to scripts written for ``pulsar``.
 
 Two branches. :class:`InvalidRequest` is the caller's: nothing was changed and the message says how to ask again.
 :class:`CorruptState` means that stored rows break an invariant: the process stops rather than guess. The leaves carry
@@ -43,7 +44,7 @@ class MessagesLost(CorruptState):
 
 
 class TopicStopped(CorruptState, InvalidRequest):
-    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies behind it, and nothing
+    """Something in the log of a topic's table cannot be read: nothing is delivered of what lies after it, and nothing
     is asked of the topic until it is mended."""
 
 

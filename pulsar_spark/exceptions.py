@@ -1,7 +1,8 @@
-"""The errors under the name the ``pulsar`` package has for their module.
+"""``pulsar.exceptions`` of scripts: the errors of ``errors``, and the names of the ``pulsar`` package that nothing here
+raises.
 
-Those defined here are of connections, credentials and transactions, which there are none of: nothing raises them, a
-script may name them in ``except``.
+Only those are defined here: of connections, credentials and transactions, which there are none of. A script may name
+them in ``except``; a new error of ours goes into ``errors``.
 """
 
 from pulsar_spark.errors import *  # noqa: F403 - this module is that list, and more

@@ -1,4 +1,4 @@
-"""Requests as clients write them, one function a kind: rows of ``schemas.REQUESTS`` as dicts, named after their
+"""Requests as clients write them, one function a kind: rows of ``table_specs.REQUESTS`` as dicts, named after their
 kind."""
 
 from itertools import count

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "broker": BROKER,
     "link": GROUND | {"storage", "link"},
     "views": GROUND | {"storage", "views"},
+    "documentation": GROUND | {"views"},
     "exceptions": set(),
     "schema": GROUND,
     "client": GROUND | {"storage", "schema", "link", "client"},

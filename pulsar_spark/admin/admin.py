@@ -3,7 +3,6 @@
 import datetime
 import itertools
 
-from pulsar_spark.admin.broker import BrokerStatus
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
@@ -36,8 +35,8 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor, BrokerStatus):
-    """Administration of the root behind *service_url* (``delta:<root>``).
+class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor):
+    """Administration of the root that *service_url* names (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise
     :class:`~pulsar_spark.errors.Timeout` without one.

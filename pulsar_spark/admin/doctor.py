@@ -1,9 +1,10 @@
-"""``doctor`` and ``repair`` of a root: what is broken in its tables, and mending it; the durability of its writes. No
-broker and no JVM is needed.
+"""A root's health: ``doctor`` and ``repair`` (what is broken in its tables, and mending it), the durability of its
+writes, and which broker serves it. No broker and no JVM is needed, and none is asked.
 
 Every function gives rows, dicts of plain values, as ``--json`` prints them.
 """
 
+import time
 from collections.abc import Sequence
 
 from pulsar_spark.errors import CorruptState, NotARoot
@@ -12,6 +13,7 @@ from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.durability import read_durability, write_durability
 from pulsar_spark.storage.examination import Finding, examine_root
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_by_hand
 from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.table_specs import BROKER_TABLES, REPROCESSING
@@ -24,6 +26,20 @@ class Doctor:
     """The part of :class:`~pulsar_spark.admin.Admin` that has to do with a root's health."""
 
     layout: Layout
+
+    def broker_status(self) -> dict | None:
+        """``broker_id``, ``host``, ``pid`` and ``lease_ms`` (until when its lease holds unless it is renewed) of the
+        broker that serves the root; None where none does. :class:`NotARoot` for a folder that is no root."""
+        require_root(self.layout)
+        holder = BundleLease(self.layout, "").holder()
+        if holder is None:
+            return None
+        return {
+            "broker_id": holder.broker_id,
+            "host": holder.host,
+            "pid": holder.pid,
+            "lease_ms": max(0, round((holder.until - time.time()) * 1000)),
+        }
 
     def doctor(self) -> list[dict]:
         """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and

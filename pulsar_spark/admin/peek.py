@@ -1,9 +1,9 @@
 """Looking at messages without moving anything: those of a subscription's backlog, and any that is named by its place.
 It needs no broker.
 
-Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies behind
+Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies after
 mark-delete and is not acknowledged, whether or not a consumer holds it. Ours: of a batch, messages that were
-acknowledged singly are left out. What no broker has numbered yet is not there yet.
+acknowledged one by one are left out. What no broker has numbered yet is not listed.
 """
 
 from collections.abc import Iterator

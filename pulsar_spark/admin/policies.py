@@ -1,7 +1,7 @@
 """Policies of namespaces and topics, with the verbs of ``pulsar-admin``: set, get, remove.
 
 A topic's own policy goes before its namespace's, which goes before the default; a policy that is removed lets the next
-of these apply again. To set or remove one is a request to the broker; several that belong together are asked for at
+of these apply again. Setting or removing one is a request to the broker; several that belong together are asked for at
 once and done in one round, or not at all where one of them is wrong.
 """
 

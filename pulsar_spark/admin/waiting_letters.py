@@ -1,5 +1,5 @@
-"""Letters that could not be written yet: what waits and why, try again, drop. To look needs no broker, the rest is its
-to do."""
+"""Letters that could not be written yet: what waits and why, try again, drop. Listing needs no broker; the rest
+is requests to it."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root

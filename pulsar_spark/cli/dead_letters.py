@@ -14,7 +14,7 @@ from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_loggin
 from pulsar_spark.errors import InvalidConfiguration
 
 if TYPE_CHECKING:
-    from pulsar_spark.frames.reprocess import Reprocessed
+    from pulsar_spark.frames.reprocess_run import Reprocessed
 
 app = typer.Typer(no_args_is_help=True)
 

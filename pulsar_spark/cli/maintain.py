@@ -1,4 +1,4 @@
-"""``pulsar-spark maintain ...``: upkeep of a root's tables, by hand or by a scheduler. Nothing of it happens by
+"""``pulsar-spark maintain ...``: upkeep of a root's tables, manual or scheduled. Nothing of it happens by
 itself."""
 
 from typing import Annotated

@@ -1,1 +1,1 @@
-"""The API of the ``pulsar`` package, without a JVM: what an application calls, and what stands directly behind it."""
+"""The API of the ``pulsar`` package, without a JVM: what an application calls, and what directly serves it."""

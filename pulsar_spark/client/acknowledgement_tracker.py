@@ -20,7 +20,7 @@ from pulsar_spark.protocol.letters import ReconsumeLater
 
 
 class Grouping(NamedTuple):
-    """How acknowledgements are sent; ``has_receipts`` makes whoever acknowledges wait for the broker."""
+    """How acknowledgements are sent; with ``has_receipts`` an acknowledgement waits for the broker."""
 
     group_time_ms: int = 100
     max_group_size: int = 1000
@@ -66,7 +66,7 @@ class AcknowledgementTracker:
     ) -> tuple[bool | int, list[dict]]:
         """Acknowledge one message, or up to it, in the request that asks for its letter. What :meth:`acknowledge` or
         :meth:`acknowledge_cumulative` say first, and the rows to send, in order and at once: the request is the last,
-        behind what was acknowledged before."""
+        after what was acknowledged before."""
         with self._lock:
             earlier = self._take()
             result, ack_set = self.group.acknowledge_apart(
@@ -146,7 +146,7 @@ class AcknowledgementTracker:
             receipt.expect([])
 
     def take_acknowledgements(self) -> list[dict]:
-        """The rows of what was acknowledged; the group starts anew. The caller holds the lock."""
+        """The rows of what was acknowledged; the group starts again. The caller holds the lock."""
         rows = self._take()
         self.group.clear()
         return rows

@@ -30,7 +30,7 @@ class AckGroup:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: the cursor was moved, or the subscription was joined anew."""
+        """Forget everything: the cursor was moved, or the subscription was joined again."""
         self._entries: set[int] = set()
         self._unacked_bits: dict[int, int] = {}
         self._changed_batches: set[int] = set()

@@ -2,7 +2,7 @@
 
 Rules: semantics 3.1-3.10, 4.11, 4.14-4.18, 4.23. An acknowledgement waits for its receipt where receipts are on. A
 negative acknowledgement names the message's entry, however the subscription shares its messages; what comes along with
-it is the broker's business. The dead letter policy is the broker's too: it counts. Messages put off wait until their
+it is decided by the broker, which also counts for the dead letter policy. Messages put off wait until their
 requests are committed: what becomes of them is settled then.
 """
 

@@ -1,7 +1,13 @@
-"""Checks of arguments. Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that
-names the argument."""
+"""What every public call has in common: the checks of its arguments, and where and until when it works.
 
-from pulsar_spark.errors import InvalidConfiguration
+Like the ``pulsar`` package, a wrong type or an impossible combination is a ValueError that names the argument.
+"""
+
+import functools
+from collections.abc import Callable
+
+from pulsar_spark.errors import Interrupted, InvalidConfiguration
+from pulsar_spark.storage import forks
 
 
 def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> None:
@@ -12,7 +18,7 @@ def check_type(wanted: type | tuple[type, ...], value: object, name: str) -> Non
 
 
 def given(value: object) -> str:
-    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are none, also
+    """What was given, by its type; of the ``pulsar`` package's own objects, which look like ours and are not, also
     what to change."""
     kind = type(value)
     if kind.__module__.partition(".")[0] not in ("pulsar", "_pulsar"):
@@ -43,3 +49,23 @@ def refuse_options(why: str, **options) -> None:
     for name, (given, default) in options.items():
         if given is not None and given != default:
             raise InvalidConfiguration(f"{name}={given!r} cannot be used here: {why}")
+
+
+def public_call(method: Callable) -> Callable:
+    """A method that works in the process that opened its object only, and that Ctrl-C ends with :class:`Interrupted`.
+
+    The object keeps :data:`forks.generation` of its making as ``_process``.
+    """
+
+    @functools.wraps(method)
+    def call(self, *args, **kwargs):
+        if self._process != forks.generation:
+            forks.check_opened_here(self._process, type(self).__name__.lower())
+        try:
+            return method(self, *args, **kwargs)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(f"Ctrl-C was pressed during {type(self).__name__}.{method.__name__}") from None
+
+    return call

@@ -8,36 +8,23 @@ authentication say nothing about a folder: they are accepted with their defaults
 import atexit
 import itertools
 import logging
-import re
 import threading
 import uuid
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none, refuse_options
-from pulsar_spark.client.calls import public_call
-from pulsar_spark.client.consumer import Consumer
-from pulsar_spark.client.consumer_settings import check_consumer_settings
+from pulsar_spark.client.arguments import check_type, check_type_or_none, public_call, refuse_options
 from pulsar_spark.client.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
-    ConsumerType,
-    InitialPosition,
     PartitionsRoutingMode,
     ProducerAccessMode,
-    RegexSubscriptionMode,
 )
-from pulsar_spark.client.letters import check_letter_topics, letter_topics
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
-from pulsar_spark.errors import (
-    AlreadyClosed,
-    InvalidConfiguration,
-    OperationNotSupported,
-    PulsarSparkError,
-    TopicNotFound,
-)
+from pulsar_spark.client.subscribing import Subscribing
+from pulsar_spark.errors import AlreadyClosed, OperationNotSupported, PulsarSparkError, TopicNotFound
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.message_id import MessageId
@@ -53,7 +40,7 @@ from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 MAX_LEASE_SECONDS = 24 * 60 * 60
 
 
-class Client:
+class Client(Subscribing):
     """A connection to the topics of one root; safe for threads.
 
     ``lease_seconds`` is how long the broker keeps what this client's consumers hold when it hears nothing of it, as
@@ -192,120 +179,6 @@ class Client:
         )
         found, partitions, name = self._resolve(topic)
         return self._keep(Producer(self, name, found, partitions, settings))
-
-    @public_call
-    def subscribe(
-        self,
-        topic,
-        subscription_name,
-        consumer_type=ConsumerType.Exclusive,
-        schema=BytesSchema(),
-        message_listener=None,
-        receiver_queue_size=1000,
-        max_total_receiver_queue_size_across_partitions=50000,
-        consumer_name=None,
-        unacked_messages_timeout_ms=None,
-        broker_consumer_stats_cache_time_ms=30000,
-        negative_ack_redelivery_delay_ms=60000,
-        is_read_compacted=False,
-        properties=None,
-        pattern_auto_discovery_period=60,
-        initial_position=InitialPosition.Latest,
-        crypto_key_reader=None,
-        replicate_subscription_state_enabled=False,
-        max_pending_chunked_message=10,
-        auto_ack_oldest_chunked_message_on_queue_full=False,
-        start_message_id_inclusive=False,
-        batch_receive_policy=None,
-        key_shared_policy=None,
-        batch_index_ack_enabled=True,
-        regex_subscription_mode=RegexSubscriptionMode.PersistentOnly,
-        dead_letter_policy=None,
-        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
-        retry_enable=False,
-        priority_level=0,
-        negative_ack_redelivery_backoff=None,
-        ack_timeout_redelivery_backoff=None,
-        ack_group_time_ms=100,
-        max_ack_group_size=1000,
-        ack_receipt_enabled=False,
-    ) -> Consumer:
-        """A consumer of a subscription on a topic or a list of topics, which are created if missing.
-
-        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
-        a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
-        """
-        self._check_open()
-        for name, value in (
-            ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
-            ("pattern_auto_discovery_period", pattern_auto_discovery_period),
-            ("max_pending_chunked_message", max_pending_chunked_message),
-        ):
-            check_type(int, value, name)
-        for name, value in (
-            ("is_read_compacted", is_read_compacted),
-            ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
-            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full),
-        ):
-            check_type(bool, value, name)
-        check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
-        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
-        settings = check_consumer_settings(
-            subscription_name=subscription_name,
-            consumer_type=consumer_type,
-            schema=schema,
-            message_listener=message_listener,
-            receiver_queue_size=receiver_queue_size,
-            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-            consumer_name=consumer_name,
-            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-            properties=properties,
-            initial_position=initial_position,
-            start_message_id_inclusive=start_message_id_inclusive,
-            batch_receive_policy=batch_receive_policy,
-            key_shared_policy=key_shared_policy,
-            batch_index_ack_enabled=batch_index_ack_enabled,
-            dead_letter_policy=dead_letter_policy,
-            retry_enable=retry_enable,
-            priority_level=priority_level,
-            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
-            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff,
-            ack_group_time_ms=ack_group_time_ms,
-            max_ack_group_size=max_ack_group_size,
-            ack_receipt_enabled=ack_receipt_enabled,
-        )
-        if is_read_compacted:
-            if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
-                raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
-            raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
-        if isinstance(topic, re.Pattern):
-            raise OperationNotSupported(
-                f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics"
-            )
-        names = [topic] if isinstance(topic, str) else topic
-        if not isinstance(names, list):
-            raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
-        if not names:
-            raise InvalidConfiguration("an empty list of topics: give at least one")
-        if settings.dead_letter_policy is not None:
-            check_letter_topics(
-                self._layout, names, subscription_name, settings.dead_letter_policy, retry_enable=retry_enable
-            )
-        resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
-        topic_name, letters = ",".join(resolved), None
-        if retry_enable:
-            letters = letter_topics(
-                [str(found.name) for found, _ in resolved.values()], subscription_name, settings.dead_letter_policy
-            )
-            found, partitions, name = self._resolve(letters.retry)
-            resolved[name] = found, partitions
-        consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
-        consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
-        self._keep(consumer)
-        consumer._connect()
-        return consumer
 
     @public_call
     def create_reader(

@@ -6,8 +6,7 @@ anything is sent.
 """
 
 from pulsar_spark.client.acknowledger import Acknowledger
-from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
-from pulsar_spark.client.calls import public_call
+from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none, public_call
 from pulsar_spark.client.consumer_settings import ConsumerSettings
 from pulsar_spark.client.letters import LONGEST_DELAY_MS, Letters, LetterTopics
 from pulsar_spark.client.listener import Listener

@@ -4,7 +4,7 @@ Rule: ConsumerImpl.doReconsumeLater (semantics 4.22-4.25, 4.29): the copy goes t
 delivered after the delay; of a message that was put off as often as the policy allows it goes to the dead letter topic
 instead, at once. What the copy says is decided here, where the message is known; the broker acknowledges the message
 and has the copy written in the same commit, so that there is one, whatever crashes when (0.27). Dead letters by
-redelivery count are the broker's altogether.
+redelivery count are written by the broker alone.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Messages as the application sees them.
+"""Messages as the application sees them, and the deliveries they come in.
 
 A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the
 whole block at once, so that a consumer which reads only payloads pays only for payloads.
@@ -38,12 +38,40 @@ class Block:
         return values
 
 
+class Delivery:
+    """Positions of one partition that the broker sent to one consumer in one round; ``bits`` are the batch indexes not
+    yet acknowledged, None for all."""
+
+    __slots__ = ("subscription", "generation", "first", "last", "batch_size", "redelivery_count", "bits")
+
+    def __init__(self, subscription, row: dict, generation: int):
+        self.subscription = subscription
+        self.generation = generation
+        self.first, self.last = row["first"], row["last"]
+        self.batch_size = row["batch_size"] or 1
+        self.redelivery_count = row["redelivery_count"] or 0
+        self.bits = (
+            None
+            if row["ack_set"] is None
+            else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
+        )
+
+    @property
+    def unacked_bits(self) -> int:
+        return (1 << self.batch_size) - 1 if self.bits is None else self.bits
+
+    @property
+    def messages(self) -> int:
+        """Messages the application is to see of it, which is what it cost in permits."""
+        return (self.last - self.first + 1) * (self.batch_size if self.bits is None else self.bits.bit_count())
+
+
 class Message:
     """A received message; made by consumers and readers only."""
 
     __slots__ = ("_block", "_row", "_schema", "_position", "_delivery")
 
-    def __init__(self, block: Block, row: int, schema: Schema, position: int, delivery):
+    def __init__(self, block: Block, row: int, schema: Schema, position: int, delivery: Delivery | None):
         self._block = block
         self._row = row
         self._schema = schema

@@ -6,14 +6,13 @@ names. Compression is accepted and left to Parquet.
 """
 
 import itertools
-import random
 import threading
 import time
 import uuid
 
-from pulsar_spark.client.calls import public_call
-from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, Result, result_of
-from pulsar_spark.client.message import RoutedMessage
+from pulsar_spark.client.arguments import public_call
+from pulsar_spark.client.enums import BatchingType, Result, result_of
+from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
@@ -23,10 +22,9 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
 from pulsar_spark.storage.topics import Topic
 
-_PARTITION_KEY, _SEQUENCE_ID = Outgoing._fields.index("partition_key"), Outgoing._fields.index("sequence_id")
+_SEQUENCE_ID = Outgoing._fields.index("sequence_id")
 
 
 class Producer:
@@ -35,7 +33,6 @@ class Producer:
     def __init__(self, client, topic_name: str, topic: Topic, partitions: list[int], settings: ProducerSettings):
         self._client, self._process = client, client._process
         self._topic_name = topic_name
-        self._partitions = partitions
         self._settings = settings
         self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
         self._condition = threading.Condition()
@@ -51,7 +48,7 @@ class Producer:
         self._batches = (
             {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
         )
-        self._router = self._new_router()
+        self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
         self._publisher = Publisher(topic, self._name, self._condition, self._due_batches, self._settle, self._answer)
 
@@ -61,19 +58,6 @@ class Producer:
             max_messages=settings.batching_max_messages,
             max_bytes=settings.batching_max_allowed_size_in_bytes,
             is_key_based=settings.batching_type is BatchingType.KeyBased,
-        )
-
-    def _new_router(self):
-        settings, partitions = self._settings, len(self._partitions)
-        start = random.randrange(partitions)
-        if settings.message_routing_mode is PartitionsRoutingMode.UseSinglePartition:
-            return SinglePartitionRouter(start, scheme=settings.hashing_scheme)
-        clock = (lambda: time.monotonic_ns() // 1_000_000) if settings.batching_enabled else None
-        return RoundRobinRouter(
-            start=start,
-            scheme=settings.hashing_scheme,
-            clock_ms=clock,
-            switch_ms=settings.batching_max_publish_delay_ms,
         )
 
     def topic(self) -> str:
@@ -91,9 +75,7 @@ class Producer:
     def partition_for_key(self, partition_key: str) -> int:
         """The partition that a message with this key goes to, -1 where the topic has none; a message router of the
         application is not asked."""
-        if len(self._partitions) == 1:
-            return self._partitions[0]
-        return self._partitions[partition_for_key(partition_key, len(self._partitions), self._settings.hashing_scheme)]
+        return self._routing.partition_for_key(partition_key)
 
     def is_connected(self) -> bool:
         """Whether the producer can send: it needs no broker."""
@@ -217,30 +199,12 @@ class Producer:
             self._is_closed = True
         self._publisher.abandon()
 
-    def _route(self, fields: list) -> int:
-        partitions = self._partitions
-        if len(partitions) == 1:
-            return partitions[0]
-        if self._settings.message_router is not None:
-            index = int(
-                self._settings.message_router(
-                    RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)
-                )
-            )
-            if not 0 <= index < len(partitions):
-                raise ValueError(
-                    f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to "
-                    f"{len(partitions) - 1}"
-                )
-            return partitions[index]
-        return partitions[self._router.partition(fields[_PARTITION_KEY], len(partitions))]
-
     def _enqueue(self, fields: list, is_flush: bool) -> PulsarSparkError | None:
         """Put the message into the queue; the error when it cannot be taken."""
         refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
         if refused is not None:
             return refused
-        partition = self._route(fields)
+        partition = self._routing.partition(fields)
         limit, since = self._limit, interrupts.count()
         with self._condition:
             while limit > 0 and self._pending >= limit and not self._is_closed:

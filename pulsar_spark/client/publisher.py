@@ -22,7 +22,7 @@ from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwr
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import Topic
@@ -157,7 +157,7 @@ class Publisher(Worker):
         self._settled(messages, True)
 
     def _refuse_unwritable(self, entries: list[Entry]) -> list[Entry]:
-        """Refuse the messages that have a text which is none, and they alone; what is left of the entries."""
+        """Refuse the messages with a text that cannot be encoded, and no others; what is left of the entries."""
         left = []
         for entry in entries:
             written = []

@@ -5,8 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.client.arguments import check_type, given
-from pulsar_spark.client.calls import public_call
+from pulsar_spark.client.arguments import check_type, given, public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
@@ -91,7 +90,7 @@ class Reader:
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
 
-        :class:`MessagesLost` where a file was taken by hand, once; the next call goes on behind it."""
+        :class:`MessagesLost` where a file was deleted by hand, once; the next call goes on after it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:

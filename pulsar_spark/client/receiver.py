@@ -10,8 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.message import Message
+from pulsar_spark.client.message import Delivery, Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
@@ -40,7 +39,7 @@ class Receiver:
         self.is_closed = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
-        """Whoever waits asks *subscription* for one message, for there is no queue."""
+        """A call that waits asks *subscription* for one message, because there is no queue."""
         self._without_queue = subscription
 
     def arrive(self, delivery: Delivery) -> None:
@@ -50,13 +49,13 @@ class Receiver:
             self._condition.notify()
 
     def close(self) -> None:
-        """Whoever waits or asks from now on gets :class:`AlreadyClosed`."""
+        """Every call that waits or comes from now on gets :class:`AlreadyClosed`."""
         with self._condition:
             self.is_closed = True
             self._condition.notify_all()
 
     def fail(self, error: PulsarSparkError) -> None:
-        """Whoever waits or asks from now on gets *error*."""
+        """Every call that waits or comes from now on gets *error*."""
         with self._condition:
             self._error = self._error or error
             self._condition.notify_all()
@@ -122,13 +121,13 @@ class Receiver:
             self._channel.hurry(-1)
 
     def _read_again(self) -> None:
-        """Ctrl-C may have ended the reading of the current delivery: go on behind what was taken of it."""
+        """Ctrl-C may have ended the reading of the current delivery: go on after what was taken of it."""
         if self._current is not None:
             delivery, _ = self._current
             self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived. Lost ones are an error, once; the next call goes on behind them."""
+        """The next message of what has arrived. Lost ones are an error, once; the next call goes on after them."""
         self.check_open()
         if self._lost is not None:
             lost, self._lost = self._lost, None

@@ -2,8 +2,8 @@
 
 The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the
 application asked not to see, which without ``start_message_id_inclusive`` is the message itself and inside a batch the
-earlier indexes too, the consumer leaves out; nobody acknowledged it, so it counts as backlog and comes to whoever takes
-over the subscription. An id above everything published is the end, one between two entries the next one.
+earlier indexes too, the consumer leaves out; nobody acknowledged it, so it counts as backlog and comes to the consumer
+that takes over the subscription. An id above everything published is the end, one between two entries the next one.
 """
 
 import time

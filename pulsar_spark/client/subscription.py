@@ -1,24 +1,23 @@
 """One consumer on one topic partition: deliveries in, permits and acknowledgements out.
 
 Deliveries are ranges of positions; messages are read from the topic's files only when the application asks for the next
-one. Permits (semantics 4.1): on connecting the queue size is asked for, then what was handed to the application since,
-whenever that is half the queue size or more. A delivery belongs to a generation; a seek, a redelivery of everything, a
-lost connection or turn (Failover) starts a new one, and what was queued before is dropped. So does a delivery behind
-the last one on Exclusive and Failover: something came back, and everything after it with it (2.12). On Shared an entry
-that comes again takes the place of what is queued of it (4.13). What comes above the limit of the dead letter policy is
-not shown but given back, which makes the broker write its letter (4.26).
+one. A delivery belongs to a generation; a seek, a redelivery of everything, a lost connection or turn (Failover) starts
+a new one, and what was queued before is dropped. So does a delivery after the last one on Exclusive and Failover:
+something came back, and everything after it with it (2.12). On Shared an entry that comes again takes the place of what
+is queued of it (4.13). What comes above the limit of the dead letter policy is not shown but given back, which makes
+the broker write its letter (4.26).
 """
 
 import threading
 from collections.abc import Callable, Iterator
 
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.message import Block, Delivery, Message
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.permits import Permits
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import Topic
 
@@ -46,7 +45,7 @@ class PartitionSubscription:
         self.topic = topic
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
-        self.queue_size = queue_size
+        self._permits = Permits(queue_size)
         self._label = (
             f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
             f"consumer {consumer.consumer_name()!r}"
@@ -60,8 +59,6 @@ class PartitionSubscription:
         self._refused: type[PulsarSparkError] | None = None
         self.is_connected = False
         self.is_active: bool | None = None
-        self._used = 0
-        self._wanted = 0
         self._queued = 0
         self._stale_until = -1
         self._last_delivered = -1
@@ -90,17 +87,14 @@ class PartitionSubscription:
         """The broker knows the consumer now: ask for a queue full."""
         with self.lock:
             self.is_connected, self._refused = True, None
-            self._used = 0
-            permits = self.queue_size or self._wanted
+            permits = self._permits.connect()
         self._flow(permits)
 
     def want_one(self) -> None:
         """Somebody waits for a message and there is no queue to have asked for it (queue size 0)."""
         with self.lock:
-            if self.queue_size or self._queued or self._wanted:
-                return
-            self._wanted = 1
-        self._flow(1)
+            permits = 0 if self._queued else self._permits.want_one()
+        self._flow(permits)
 
     def _flow(self, permits: int) -> None:
         if permits > 0:
@@ -133,7 +127,7 @@ class PartitionSubscription:
             dropped, self._queued = self._queued, 0
             self.generation += 1
             self._newest.clear()
-        self._flow(dropped if self.queue_size else 0)
+        self._flow(self._permits.drop(dropped))
 
     # From the channel's thread.
 
@@ -142,13 +136,13 @@ class PartitionSubscription:
             self._restart()
             self.tracker.forget()
             self._start_after, self._next_start_after = self._next_start_after, None
-            permits = self.queue_size or self._wanted
+            permits = self._permits.connect()
         self._consumer._forget_unacked(self)
         self._flow(permits)
 
     def _restart(self) -> None:
         self.generation += 1
-        self._queued = self._used = 0
+        self._queued = 0
         self._last_delivered = -1
         self._newest.clear()
 
@@ -214,7 +208,7 @@ class PartitionSubscription:
             return
         if is_dead:
             self.tracker.give_back(range(delivery.first, delivery.last + 1), 0)
-        self._flow(delivery.messages if self.queue_size else self._wanted)
+        self._flow(self._permits.refuse(delivery.messages))
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self.error = error
@@ -251,7 +245,7 @@ class PartitionSubscription:
             if delivery.generation != self.generation:
                 return
             self._queued -= messages
-            permits = self._permits_for(messages)
+            permits = self._permits.take(messages)
         if missing.is_lost:
             self._flow(permits)
             yield lost_error(self.topic.path, run, missing)
@@ -279,7 +273,7 @@ class PartitionSubscription:
             )
             if self._newest.get(position) is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
                 del self._newest[position]
-            permits = self._permits_for_one(is_shown)
+            permits = self._permits.hand_out(is_shown=is_shown)
         self._flow(permits)
         return is_shown
 
@@ -294,22 +288,3 @@ class PartitionSubscription:
         if start_after is not None and (position, max(batch_index, 0)) < start_after:
             return False
         return not group.is_duplicate(position, batch_index)
-
-    def _permits_for_one(self, is_shown: bool) -> int:
-        """The permits to give back now that one message has left the queue."""
-        if not self.queue_size:
-            if is_shown and self._wanted:
-                self._wanted = 0
-                return 0
-            return 1
-        return self._permits_for(1)
-
-    def _permits_for(self, messages: int) -> int:
-        """Likewise, of messages that nobody has seen."""
-        if not self.queue_size:
-            return messages
-        self._used += messages
-        if self._used < max(1, self.queue_size // 2):
-            return 0
-        permits, self._used = self._used, 0
-        return permits

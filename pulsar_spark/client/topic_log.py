@@ -3,7 +3,7 @@
 Order is that of commits, then of entry ids; a publish id that was committed before is a retry whose first commit
 counts. Where the oldest commits are gone from the log, the ``ledgers`` table stands in for them. Ledgers that were
 trimmed are passed over, and so are commits that are no publish: rows somebody else added, and what DELETE, UPDATE and
-MERGE wrote anew.
+MERGE rewrote.
 """
 
 from collections import OrderedDict

@@ -53,7 +53,7 @@ class UnackedTracker:
                 self._remove(key)
 
     def forget(self, subscription) -> None:
-        """The subscription started anew."""
+        """The subscription started again."""
         with self._lock:
             for key in [key for key in self._timeouts if key[0] is subscription]:
                 self._remove(key)

@@ -7,7 +7,7 @@ instead is the third possibility.
 
 A consumer with a ``handler`` acknowledges message by message what the handler takes, and gives back what makes it
 raise; after :data:`REDELIVERIES` more attempts such a message is a dead letter. It reads the subscription's retry
-letter topic as well, to which repaired letters are sent back.
+letter topic as well, to which repaired letters are sent back. Nothing here needs Spark.
 """
 
 import json
@@ -162,3 +162,9 @@ def _handle(
             consumer.negative_acknowledge(message)
         else:
             consumer.acknowledge(message)
+
+
+def bill(flight: dict) -> None:
+    """Charge the owner of the aircraft. ValueError for a flight that does not name it."""
+    if flight.get("tailnum") is None:
+        raise ValueError(f"flight {flight['id']} has no tail number")

@@ -23,10 +23,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.demo import billing
 from pulsar_spark.demo.account import Account, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.demo.consumers import REDELIVERIES
+from pulsar_spark.demo.consumers import REDELIVERIES, bill
 from pulsar_spark.demo.flights import flight_messages, read_flights, write_flights
 from pulsar_spark.demo.group import ConsumerGroup
-from pulsar_spark.demo.handler import bill
 from pulsar_spark.errors import Timeout
 from pulsar_spark.frames import publish
 from pulsar_spark.protocol.letters import retry_letter_topic

@@ -1,5 +1,5 @@
-"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, see to
-dead letters, look at stats."""
+"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, list
+and send back dead letters, read stats."""
 
 from pulsar_spark.frames.consumer import consume
 from pulsar_spark.frames.consumption import Consumption
@@ -7,7 +7,8 @@ from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import to_delta
 from pulsar_spark.frames.producer import Published, publish, publish_stream
-from pulsar_spark.frames.reprocess import Reprocessed, reprocess_dead_letters
+from pulsar_spark.frames.reprocess import reprocess_dead_letters
+from pulsar_spark.frames.reprocess_run import Reprocessed
 from pulsar_spark.frames.running import active_consumptions
 from pulsar_spark.frames.stats import stats
 

@@ -171,10 +171,10 @@ class DeltaSink:
 
 
 class History:
-    """What was delivered of one subscription and is not behind its mark-delete position, from the rounds as committed.
+    """What was delivered of one subscription above its mark-delete position, from the rounds as committed.
 
-    A mark-delete position that goes back is a seek, or a subscription made anew: what was delivered before it was asked
-    for again, and is forgotten.
+    A mark-delete position that goes back is a seek, or a subscription made again: what was delivered before it was
+    asked for again, and is forgotten.
     """
 
     def __init__(self, layout: Layout, topic_id: str, subscription: str):

@@ -25,7 +25,7 @@ DEFAULT_INITIAL_POSITION = "Earliest"
 
 
 def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
-    """The name *value* is or has; :class:`InvalidConfiguration` when it is none of those *allowed*."""
+    """The name *value* is or has; :class:`InvalidConfiguration` when it is not *allowed*."""
     name = getattr(value, "name", value)
     if name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
@@ -193,7 +193,7 @@ class _PartitionMembership:
         self._membership.lost(text or "removed")
 
     def on_active(self, is_active: bool) -> None:
-        """Nothing to do: whoever is not active is sent nothing."""
+        """Nothing to do: a consumer that is not active is sent nothing."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])

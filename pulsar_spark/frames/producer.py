@@ -14,7 +14,7 @@ same checkpoint never publishes a batch twice.
 **The backlog quota** of a topic (3.30) is met before anything is written, as by a client's producer:
 :class:`ProducerBlockedQuotaExceededException` where producers are refused, :class:`ProducerBlockedQuotaExceededError`
 where they are held and the send timeout has passed. What was committed before is not asked again, so a stream that
-starts anew is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
+starts again is not stopped by a batch that is done; one that is stopped publishes its batch when it is started again.
 
 **Together with others.** Spark writes the files beside the table, and only the commit that takes them in holds the
 table's lock (see storage.staging), so a publish of any size keeps no client waiting.
@@ -36,7 +36,7 @@ from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
 from pulsar_spark.frames.routing_columns import checked_scheme, partition_column
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.publish_id import publish_id as make_publish_id
+from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta

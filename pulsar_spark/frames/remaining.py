@@ -1,7 +1,7 @@
 """What of a delivery is still in the topic's table, before a function is called with it.
 
 Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function
-gets, so that what is acknowledged is what was there. Those whose file was taken by hand are left out too, and stay
+gets, so that what is acknowledged is what was there. Those whose file was deleted by hand are left out too, and stay
 delivered: they are an error that names them, until somebody skips them (``pulsar-spark subscriptions skip-lost``) or
 puts the file back.
 """

@@ -23,48 +23,24 @@ A chunk whose letters are all dropped by *fix* may leave no commit in 2 and is d
 one chooses, the other waits).
 """
 
-import hashlib
-import json
 import os
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import groupby
-from typing import NamedTuple
 
-import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from rich.console import Console
-from rich.progress import Progress
+from pyspark.sql import Column, SparkSession
 
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
-from pulsar_spark.frames.dead_letters import letter_topic, letter_topic_name, read_letters
-from pulsar_spark.frames.producer import DEFAULT_HASHING_SCHEME, publish, utc_now
-from pulsar_spark.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
-from pulsar_spark.frames.reprocess_plan import (
-    ORIGIN,
-    REASONS,
-    SUBSCRIPTION,
-    TOPIC,
-    Letter,
-    checked_target,
-    plan_letters,
-)
-from pulsar_spark.frames.reprocess_report import Reprocessed
-from pulsar_spark.frames.retry_subscription import prepare_retry_topic, warn_of_unread
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.dead_letters import letter_topic, letter_topic_name
+from pulsar_spark.frames.producer import DEFAULT_HASHING_SCHEME, utc_now
+from pulsar_spark.frames.reprocess_chunk import Fix
+from pulsar_spark.frames.reprocess_plan import SUBSCRIPTION, checked_target
+from pulsar_spark.frames.reprocess_run import Reprocessed, Run, Selection
 from pulsar_spark.frames.routing_columns import checked_scheme
-from pulsar_spark.protocol.publish_id import publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.reprocessing import Claim, Job, Reprocessing
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import PositionRange
-from pulsar_spark.storage.topics import Topic, resolve_topic
 
 MAX_REPLAYS = 3
 CHUNK_LETTERS = 10_000
@@ -109,7 +85,7 @@ def reprocess_dead_letters(
     REAL_SUBSCRIPTION and ORIGIN_MESSAGE_ID still name the first origin. *fix* gets the letters as a DataFrame and
     returns those to be sent, repaired; it must keep ``message_id``, and rows it leaves out stay dead. It is called with
     one chunk of at most *chunk_letters* at a time, each of which is one commit. A key that *fix* changes is routed
-    anew. *rate* caps messages a second.
+    by its new value. *rate* caps messages a second.
 
     **Once**: the same *job_id* again goes on where it stopped, or reports what was done; its conditions must be the
     same (*since* and *until* may move on: the selection was made at the first run). A scheduled job gives each run an
@@ -137,8 +113,8 @@ def reprocess_dead_letters(
         "max_replays": max_replays,
         "limit": limit,
     }
-    job = _Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
-    selecting = _Selection(
+    job = Run(spark, layout, letters_in, job_id, settings, fix, hashing_scheme, clock)
+    selecting = Selection(
         where, since, until, keys, chunk_letters if rate is None else min(chunk_letters, max(1, int(rate)))
     )
     if dry_run:
@@ -149,217 +125,6 @@ def reprocess_dead_letters(
     if target == SUBSCRIPTION:
         job.look_for_readers()
     return job.report()
-
-
-class _Selection(NamedTuple):
-    """What the letters of a job have in common."""
-
-    where: str | Column | None
-    since: datetime | None
-    until: datetime | None
-    keys: Sequence[str] | None
-    chunk_letters: int
-
-    def of(self, letters: DataFrame) -> DataFrame:
-        """Those of *letters* that are meant."""
-        if self.where is not None:
-            try:
-                letters = letters.filter(self.where)
-            except (AnalysisException, ParseException) as wrong:
-                raise InvalidConfiguration(f"where {str(self.where)!r}: {str(wrong).splitlines()[0]}") from wrong
-        if self.since is not None:
-            letters = letters.filter(F.col("publish_time") >= F.lit(self.since))
-        if self.until is not None:
-            letters = letters.filter(F.col("publish_time") < F.lit(self.until))
-        return letters if self.keys is None else letters.filter(F.col("partition_key").isin(*self.keys))
-
-
-class _Run:
-    """One run of a job."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        layout: Layout,
-        topic: Topic,
-        job_id: str,
-        settings: dict,
-        fix: Fix | None,
-        scheme: HashingScheme | str,
-        clock: Callable[[], datetime],
-    ):
-        self._spark, self._layout, self._topic, self._job_id, self._settings = spark, layout, topic, job_id, settings
-        self._fix, self._scheme, self._clock = fix, scheme, clock
-        self._table = Reprocessing(layout)
-        self._job: Job | None = None
-        self._claims: list[Claim] = []
-
-    def try_out(self, selecting: _Selection) -> Reprocessed:
-        """The report of a run that does nothing."""
-        self._plan(selecting)
-        dropped: Counter = Counter()
-        if self._fix is not None and self._claims:
-            kept = {
-                row.message_id
-                for row in fixed_letters(self._letters(self._claims), self._fix).select("message_id").collect()
-            }
-            dropped = Counter(claim.cause for claim in self._claims if claim.message_id not in kept)
-        return self._report(True, Counter(), dropped)
-
-    def choose(self, selecting: _Selection) -> None:
-        """Make the job's selection, or find the one it made."""
-        self._table.create()
-        with self._table.planning():
-            if self._table.read_job(self._job_id) is None:
-                self._plan(selecting)
-                self._table.record_job(self._job, self._claims)
-            self._job = self._table.read_job(self._job_id)
-        if self._job.topic_id != self._topic.topic_id:
-            raise InvalidConfiguration(
-                f"job {self._job_id!r} was for topic {self._job.topic!r}, in its life then: choose another job id"
-            )
-        changed = sorted(name for name, value in self._settings.items() if self._job.settings[name] != value)
-        if changed:
-            raise InvalidConfiguration(
-                f"job {self._job_id!r} was started with another {' and '.join(changed)}: give the same again, or "
-                "choose another job id"
-            )
-        self._claims = self._table.read_claims(self._job_id)
-
-    def _plan(self, selecting: _Selection) -> None:
-        version = TableLog(self._topic.path).latest()
-        letters = selecting.of(read_letters(self._spark, self._layout, self._topic, version))
-        facts = letters.select(*Letter._fields, "is_chunk").toArrow().to_pylist()
-        if any(fact.pop("is_chunk") for fact in facts):
-            raise OperationNotSupported(
-                f"letters of {str(self._topic.name)!r} are pieces of chunked messages, which cannot be sent back: "
-                "leave them out"
-            )
-        planned = plan_letters(
-            (Letter(**fact) for fact in facts),
-            self._table.read_taken(self._topic.topic_id),
-            topic=str(self._topic.name),
-            chunk_letters=selecting.chunk_letters,
-            **{name: self._settings[name] for name in ("to", "max_replays", "limit")},
-        )
-        self._claims = planned.claims
-        self._job = Job(
-            self._job_id,
-            str(self._topic.name),
-            self._topic.topic_id,
-            self._clock(),
-            version,
-            self._settings,
-            planned.left,
-        )
-
-    def prepare(self, timeout: float) -> None:
-        """See that every destination that still gets something is there; :class:`TopicNotFound` for an origin that is
-        gone."""
-        done = self._table.read_chunks(self._job_id)
-        subscriptions = {claim.destination: claim.subscription for claim in self._claims}
-        for name in sorted(
-            {claim.destination for claim in self._claims if (claim.destination, claim.chunk) not in done}
-        ):
-            if self._settings["to"] == SUBSCRIPTION:
-                prepare_retry_topic(self._layout, name, subscriptions[name], timeout)
-            else:
-                resolve_topic(self._layout, name, create=self._settings["to"].startswith(TOPIC))
-
-    def send(self, rate: float | None, wait: Callable[[float], None]) -> None:
-        """Send every chunk that is not done."""
-        done = self._table.read_chunks(self._job_id)
-        console = Console(stderr=True)
-        started, sent = time.monotonic(), 0
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            task = progress.add_task(f"letters of job {self._job_id}", total=len(self._claims))
-            for (destination, chunk), group in groupby(
-                self._claims, key=lambda claim: (claim.destination, claim.chunk)
-            ):
-                claims = list(group)
-                if (destination, chunk) not in done:
-                    if rate and sent:
-                        wait(max(0.0, started + sent / rate - time.monotonic()))
-                    self._send_chunk(destination, chunk, claims)
-                    sent += len(claims)
-                progress.advance(task, len(claims))
-
-    def look_for_readers(self) -> None:
-        """Say so where nobody reads what was sent to subscriptions."""
-        warn_of_unread(self._layout, {(claim.destination, claim.subscription) for claim in self._claims})
-
-    def _send_chunk(self, destination: str, chunk: int, claims: list[Claim]) -> None:
-        app_id = f"reprocess/{self._job_id}/{destination}"
-        identity = (
-            int.from_bytes(hashlib.sha256(json.dumps([app_id, chunk, self._topic.topic_id]).encode()).digest()[:10])
-            >> 6
-        )
-        identifier = publish_id(int(self._job.job_time.timestamp() * 1000), identity)
-        found, partitions = resolve_topic(self._layout, destination)
-        is_to_partition = self._settings["to"] == ORIGIN and found.partitions > 0
-        rows = rows_to_send(self._letters(claims), self._fix, claims, partitions if is_to_partition else [])
-        publish(
-            rows,
-            self._layout.root,
-            destination,
-            app_id=app_id,
-            app_version=chunk,
-            publish_id=identifier,
-            create=False,
-            producer_name=f"reprocess-{self._job_id}",
-            hashing_scheme=self._scheme,
-            max_message_size=None,
-            clock=self._clock,
-        )
-        numbers = published_numbers(found, app_id, chunk)
-        self._table.record_chunk(
-            self._job,
-            destination,
-            chunk,
-            identifier,
-            [claim for claim in claims if claim.number in numbers],
-            self._clock(),
-        )
-
-    def _letters(self, claims: list[Claim]) -> DataFrame:
-        """The letters of *claims*, as the job reads them."""
-        positions: dict[int, list[int]] = defaultdict(list)
-        for claim in claims:
-            positions[claim.partition].append(claim.position)
-        ranges = [PositionRange(partition, min(found), max(found)) for partition, found in sorted(positions.items())]
-        letters = read_letters(self._spark, self._layout, self._topic, self._job.table_version, ranges).drop("is_chunk")
-        chosen = self._spark.createDataFrame(pa.table({"message_id": [claim.message_id for claim in claims]}))
-        return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
-
-    def report(self) -> Reprocessed:
-        """What the job has done, from its rows."""
-        return self._report(False, Counter(self._table.read_sent(self._job_id)["cause"].to_pylist()), None)
-
-    def _report(self, is_dry_run: bool, sent: Counter, dropped: Counter | None) -> Reprocessed:
-        selected = Counter(claim.cause for claim in self._claims)
-        dropped = selected - sent if dropped is None else dropped
-        causes = {}
-        for cause in sorted(selected.keys() | self._job.left.keys()):
-            left = self._job.left.get(cause, dict.fromkeys(REASONS, 0))
-            causes[cause] = {
-                "matched": selected[cause] + sum(left.values()),
-                "selected": selected[cause],
-                "sent": sent[cause],
-                "dropped_by_fix": dropped[cause],
-                **left,
-            }
-        totals = Counter()
-        for counts in causes.values():
-            totals.update(counts)
-        names = ("matched", "selected", "sent", "dropped_by_fix", *REASONS)
-        return Reprocessed(
-            job_id=self._job_id,
-            topic=str(self._topic.name),
-            is_dry_run=is_dry_run,
-            causes=causes,
-            destinations=dict(Counter(claim.destination for claim in self._claims)),
-            **{name: totals[name] for name in names},
-        )
 
 
 def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, chunk_letters: int) -> None:

@@ -63,7 +63,7 @@ def plan_letters(
     chunk_letters: int,
 ) -> Plan:
     """Claim *letters* of the dead letter topic *topic* in order of partition and position, *limit* of them at most;
-    those behind the last one are neither claimed nor counted."""
+    those after the last one are neither claimed nor counted."""
     claims: list[Claim] = []
     left: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(REASONS, 0))
     numbers: dict[str, int] = defaultdict(int)

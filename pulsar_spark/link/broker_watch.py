@@ -1,6 +1,6 @@
 """Is a broker there? What the bundle's lease says, looked at once a second, and said when it changes.
 
-Requests go to a table and wait there, so a client without a broker works on in silence; whoever waits for a message
+Requests go to a table and wait there, so a client without a broker works on in silence; a call that waits for a message
 should know why none comes.
 """
 

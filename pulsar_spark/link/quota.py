@@ -2,11 +2,12 @@
 exceeded (semantics 3.30).
 
 What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded,
-and reads only the rounds since its last look, of these only who has which policy; without a broker nothing is ever
+and reads only the rounds since its last look, and of these only the policies; without a broker nothing is ever
 exceeded.
 
-A topic that is stopped (see storage.condition) takes nothing more, lest it is never delivered and nobody knows: the
-broker says that too, and at the same time the end of the topic's own log is looked at, for there may be no broker.
+A topic that is stopped (see storage.condition) takes nothing more, because nobody would notice that it is never
+delivered: the broker says that too, and at the same time the end of the topic's own log is read, because there may be
+no broker.
 """
 
 import threading
@@ -91,7 +92,7 @@ class BacklogQuota:
             self._stopped = self._what_stops()
 
     def _what_stops(self) -> str | None:
-        """What the topic's log has that cannot be read. What the broker said of it is looked at again, for it may be
+        """What the topic's log has that cannot be read. What the broker said of it is read again, because it may be
         mended since."""
         is_said = (self._name, TOPIC_STOPPED) in self._policies
         try:

@@ -30,10 +30,10 @@ class BatchContainer(Generic[M]):
         self.opened_at: float | None = None
 
     def add(self, message: M, size: int, key: str | None, now: float) -> list[list[M]]:
-        """Put *message* of *size* bytes into its batch; the batches that closed thereby, oldest first.
+        """Put *message* of *size* bytes into its batch; the batches that this closed, oldest first.
 
-        A message that does not fit the size limit any more closes what is open and starts anew; one that is larger by
-        itself goes alone.
+        A message that does not fit the size limit any more closes what is open and starts a new batch; one that is
+        larger by itself goes alone.
         """
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
         self._batches.setdefault(key if self._is_key_based else None, []).append(message)

@@ -42,8 +42,8 @@ _OWN = "property."
 
 
 class ReconsumeLater(NamedTuple):
-    """What a ``reconsume_later`` request says beside the entry it names: the letter, whose properties are final, and of
-    which message of a batch it is."""
+    """What a ``reconsume_later`` request says besides the entry it names: the letter, whose properties are final, and
+    of which message of a batch it is."""
 
     letter_topic: str
     properties: Mapping[str, str]

@@ -1,11 +1,16 @@
-"""Numbering: which positions the entries of a publish commit get.
+"""Publish commits: the id of each, and which positions its entries get.
+
+A publish id is a UUIDv7 (RFC 9562, section 5.7), so ids sort by time and file statistics prune on them. It is written
+without hyphens: 32 characters are all that Delta's file statistics keep of a text. The clock and the random bits are
+arguments, because this layer has neither.
 
 Positions are dense within a topic partition: in the order of publish commits, within a commit in the order of entry
-ids. So they follow from the log alone, and whoever reads the log comes to the same numbers. Entry ids are dense within
-write task and partition, hence a file's smallest id, largest id and row count tell its entries; only files that hold
-batches of unequal size must be looked into.
+ids. So they follow from the log alone, and every reader of the log comes to the same numbers. Entry ids are dense
+within write task and partition, so a file's smallest id, largest id and row count tell its entries; only files that
+hold batches of unequal size must be looked into.
 """
 
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import groupby
@@ -142,3 +147,13 @@ def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[
             "entry ids must be dense; the file was not written by a producer of this package"
         )
     return batches
+
+
+def publish_id(time_ms: int, random_bits: int) -> str:
+    """The UUIDv7 of an instant (Unix time in ms) and 74 random bits.
+
+    >>> publish_id(0x017F22E279B0, 0xCC3 << 62 | 0x18C4DC0C0C07398F)
+    '017f22e279b07cc398c4dc0c0c07398f'
+    """
+    bits = random_bits & ((1 << 74) - 1)
+    return uuid.UUID(int=time_ms << 80 | 0x7 << 76 | bits >> 62 << 64 | 0b10 << 62 | bits & ((1 << 62) - 1)).hex

@@ -2,7 +2,7 @@
 
 A namespace becomes the schema ``<tenant>_ns_<namespace>`` and a topic a table in it. The parts are encoded as folder
 names are (see ``layout``), and ``-`` and ``.`` too, because catalogs know letters, digits and ``_`` only: nothing a
-topic can be called breaks out of its quotes or meets another. ``_ns_`` is no escape, so it parts what it should. The
+topic can be called breaks out of its quotes or meets another. ``_ns_`` is not an escape, so it separates the two. The
 tables stay where they are; dropping one from the catalog deletes no message. Registering again adds what is new and
 lets go of what was deleted.
 """

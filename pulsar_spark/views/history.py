@@ -5,8 +5,8 @@ What the broker did is in its rounds: a delivery is a ``pending`` range in the r
 (later rounds repeat it when they rewrite its page); letters and consumers that left are rows of their own. What was
 asked is in the requests, under the client's clock; a request the broker refused is left out, one that asked for nothing
 (an acknowledgement of what was acknowledged) is not. Positions count per partition of a topic's life: requests name the
-topic only, so after a topic was made anew those of its former life stand under the same name. History reaches back as
-far as the two tables do.
+topic only, so after a topic was created again those of its former life stand under the same name. History reaches back
+as far as the two tables do.
 """
 
 from pyspark.sql import Column, DataFrame

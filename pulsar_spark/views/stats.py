@@ -91,7 +91,7 @@ STATS = TableSpec(
                 pa.int64(),
                 "topic partition: messages that were deleted from the table, other than by trimming",
             ),
-            ("lost", pa.int64(), "topic partition: messages whose file was taken by hand"),
+            ("lost", pa.int64(), "topic partition: messages whose file was deleted by hand"),
         )
     ),
 )

@@ -142,17 +142,6 @@ HISTORY = TableSpec(
 )
 
 
-def view_documentation() -> str:
-    """The views and their columns as Markdown."""
-    lines = []
-    for view in (*VIEWS, HISTORY):
-        lines += [f"### {view.name}", "", f"One row is {view.row}.", "", "| column | meaning |", "|---|---|"]
-        lines += [f"| `{column.name}` | {column.meaning.replace('|', chr(92) + '|')} |" for column in view.columns] + [
-            ""
-        ]
-    return "\n".join(lines)
-
-
 def view_lines() -> str:
     """One line a view, for a command line's help.
 

@@ -17,7 +17,7 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
-from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root

@@ -16,7 +16,7 @@ from pulsar_spark.errors import (
     Timeout,
     TopicNotFound,
 )
-from pulsar_spark.frames import reprocess
+from pulsar_spark.frames import reprocess_run
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.storage.reprocessing import Reprocessing
@@ -180,7 +180,7 @@ def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(
     with monkeypatch.context() as patch:
         record = Reprocessing.record_chunk
         if place == "after the selection":
-            patch.setattr(reprocess, "publish", crash)
+            patch.setattr(reprocess_run, "publish", crash)
         elif place == "after the first publish":
             patch.setattr(Reprocessing, "record_chunk", crash)
         else:
@@ -351,7 +351,7 @@ def test_a_topic_that_is_not_there_is_named_all_the_same(spark, root, where):
 
 def test_letters_go_to_the_subscription_they_died_on_unless_told_otherwise(spark, root, write, caplog, monkeypatch):
     monkeypatch.setattr(
-        reprocess, "prepare_retry_topic", lambda layout, name, subscription, timeout: create_topic(layout, name)
+        reprocess_run, "prepare_retry_topic", lambda layout, name, subscription, timeout: create_topic(layout, name)
     )
     write(2)
     report = reprocess_dead_letters(spark, root, "orders", subscription=SUBSCRIPTION, job_id="nightly")

@@ -5,7 +5,7 @@ from chispa import assert_df_equality
 
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from pulsar_spark.views.view_specs import VIEWS, view_documentation
+from pulsar_spark.views.view_specs import VIEWS
 from pulsar_spark.views.views import create_views
 
 T = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
@@ -85,9 +85,6 @@ def test_the_latest_round_wins(spark, views):
     )
 
 
-def test_views_are_documented_from_the_schema(spark, views):
-    documentation = view_documentation()
+def test_views_have_the_columns_that_are_documented(spark, views):
     for view in VIEWS:
-        assert f"### {view.name}" in documentation
-        assert spark.table(view.name).columns == list(view.column_names)
-        assert all(f"| `{column.name}` | " in documentation and column.meaning for column in view.columns)
+        assert spark.table(view.name).columns == [column.name for column in view.columns]

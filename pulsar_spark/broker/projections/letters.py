@@ -28,7 +28,7 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.projections.letter_orders import Order, orders_of, raise_of_root
 from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
-from pulsar_spark.protocol.publish_id import publish_id
+from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.scan import dataset_of

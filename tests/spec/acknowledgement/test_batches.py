@@ -85,6 +85,18 @@ CASES = [
         | 4 |         | B ack 0 left 1                  |           | none   | 0           |
     """,
     ),
+    Case(
+        "a batch that nobody holds",
+        source="3.11, 3.16, 3.20",
+        says="""
+        Its indexes may be acknowledged before it was delivered, and while it waits to be delivered again: with the last of them it is acknowledged.""",
+        table="""
+        | s | publish | requests                            | delivered | replay | mark-delete | read |
+        | 0 | 4 4     | A subscribe Shared; A ack 0 left 0,1 |          | 0{0,1} | -1          | 1    |
+        | 1 |         | A ack 0 left 2,3                     |          | none   | 0           | 1    |
+        | 2 |         | A ack 1 left 4                       |          | none   | 1           | 2    |
+    """,
+    ),
 ]
 
 

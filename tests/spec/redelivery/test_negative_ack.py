@@ -25,11 +25,13 @@ CASES = [
         "only by the holder",
         source="4.21",
         says="""
-        A consumer cannot give back what another holds.""",
+        A consumer cannot give back what another holds, nor what nobody does.""",
         table="""
         | s | publish | requests                                          | delivered | pending |
         | 0 | 1*2     | A subscribe Shared; A flow 99; B subscribe Shared | A 0-1     | A 0-1   |
         | 1 |         | B nack 0-1; B redeliver; stranger nack 0          |           | A 0-1   |
+        | 2 | 1       | A close                                           |           | none    |
+        | 3 |         | B nack 0-2; B flow 9                              | B 0-2     | B 0-2   |
     """,
     ),
     Case(

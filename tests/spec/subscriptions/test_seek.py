@@ -76,6 +76,19 @@ CASES = [
     """,
     ),
     Case(
+        "seek over what waits to come again",
+        source="3.26, 0.20",
+        says="""
+        What came back and was not delivered again is forgotten with its count: acknowledged before the position, never delivered from it on.""",
+        table="""
+        | s | publish | requests                             | delivered | reset | mark-delete | replay | pending |
+        | 0 | 1*3     | A subscribe Shared; A flow 3         | A 0-2     |       | -1          | none   | A 0-2   |
+        | 1 |         | A nack 0-2                           |           |       | -1          | 0-2+1  | none    |
+        | 2 |         | A seek 1                             |           | A     | 0           | none   | none    |
+        | 3 |         | A flow 9                             | A 1-2     |       | 0           | none   | A 1-2   |
+    """,
+    ),
+    Case(
         "skip counts what is left",
         source="3.27",
         says="""

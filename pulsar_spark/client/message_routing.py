@@ -1,0 +1,50 @@
+"""Which partition each message of a producer goes to, as its options say (``protocol.routing`` has the rules)."""
+
+import random
+import time
+
+from pulsar_spark.client.enums import PartitionsRoutingMode
+from pulsar_spark.client.message import RoutedMessage
+from pulsar_spark.client.producer_settings import ProducerSettings
+from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
+
+_PARTITION_KEY = Outgoing._fields.index("partition_key")
+
+
+class MessageRouting:
+    """One producer's; *partitions* are the indexes it publishes to, -1 alone for a topic without partitions."""
+
+    def __init__(self, settings: ProducerSettings, partitions: list[int], topic_name: str):
+        self._settings, self._partitions, self._topic_name = settings, partitions, topic_name
+        start = random.randrange(len(partitions))
+        if settings.message_routing_mode is PartitionsRoutingMode.UseSinglePartition:
+            self._router = SinglePartitionRouter(start, scheme=settings.hashing_scheme)
+        else:
+            self._router = RoundRobinRouter(
+                start=start,
+                scheme=settings.hashing_scheme,
+                clock_ms=(lambda: time.monotonic_ns() // 1_000_000) if settings.batching_enabled else None,
+                switch_ms=settings.batching_max_publish_delay_ms,
+            )
+
+    def partition_for_key(self, partition_key: str) -> int:
+        """Where a message with this key goes; a message router of the application is not asked."""
+        count = len(self._partitions)
+        if count == 1:
+            return self._partitions[0]
+        return self._partitions[partition_for_key(partition_key, count, self._settings.hashing_scheme)]
+
+    def partition(self, fields: list) -> int:
+        """Where the message of these fields (of :class:`Outgoing`) goes; ValueError for a router's wrong answer."""
+        partitions, router = self._partitions, self._settings.message_router
+        if len(partitions) == 1:
+            return partitions[0]
+        if router is None:
+            return partitions[self._router.partition(fields[_PARTITION_KEY], len(partitions))]
+        index = int(router(RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)))
+        if not 0 <= index < len(partitions):
+            raise ValueError(
+                f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to {len(partitions) - 1}"
+            )
+        return partitions[index]

@@ -1,0 +1,162 @@
+"""``Client.subscribe``: its options checked, its topics found or made, and the consumer that comes of them.
+
+Options that mean nothing for a folder (statistics caches, chunk queues, replication) are accepted with any value of
+their type; encryption is refused.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from pulsar_spark.client.arguments import check_type, public_call, refuse_options
+from pulsar_spark.client.consumer import Consumer
+from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
+from pulsar_spark.client.letters import check_letter_topics, letter_topics
+from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.schema import BytesSchema
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import Topic
+
+
+class Subscribing:
+    """The part of :class:`~pulsar_spark.client.client.Client` that makes consumers."""
+
+    _layout: Layout
+    _client_id: str
+    _consumer_numbers: Iterator[int]
+    _check_open: Callable[[], None]
+    _resolve: Callable[[str], tuple[Topic, list[int], str]]
+    _keep: Callable[[Consumer], Consumer]
+
+    @public_call
+    def subscribe(
+        self,
+        topic,
+        subscription_name,
+        consumer_type=ConsumerType.Exclusive,
+        schema=BytesSchema(),
+        message_listener=None,
+        receiver_queue_size=1000,
+        max_total_receiver_queue_size_across_partitions=50000,
+        consumer_name=None,
+        unacked_messages_timeout_ms=None,
+        broker_consumer_stats_cache_time_ms=30000,
+        negative_ack_redelivery_delay_ms=60000,
+        is_read_compacted=False,
+        properties=None,
+        pattern_auto_discovery_period=60,
+        initial_position=InitialPosition.Latest,
+        crypto_key_reader=None,
+        replicate_subscription_state_enabled=False,
+        max_pending_chunked_message=10,
+        auto_ack_oldest_chunked_message_on_queue_full=False,
+        start_message_id_inclusive=False,
+        batch_receive_policy=None,
+        key_shared_policy=None,
+        batch_index_ack_enabled=True,
+        regex_subscription_mode=RegexSubscriptionMode.PersistentOnly,
+        dead_letter_policy=None,
+        crypto_failure_action=ConsumerCryptoFailureAction.FAIL,
+        retry_enable=False,
+        priority_level=0,
+        negative_ack_redelivery_backoff=None,
+        ack_timeout_redelivery_backoff=None,
+        ack_group_time_ms=100,
+        max_ack_group_size=1000,
+        ack_receipt_enabled=False,
+    ) -> Consumer:
+        """A consumer of a subscription on a topic or a list of topics, which are created if missing.
+
+        What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
+        a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
+        """
+        self._check_open()
+        for name, value in (
+            ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
+            ("pattern_auto_discovery_period", pattern_auto_discovery_period),
+            ("max_pending_chunked_message", max_pending_chunked_message),
+        ):
+            check_type(int, value, name)
+        for name, value in (
+            ("is_read_compacted", is_read_compacted),
+            ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
+            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full),
+        ):
+            check_type(bool, value, name)
+        check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
+        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
+        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        settings = check_consumer_settings(
+            subscription_name=subscription_name,
+            consumer_type=consumer_type,
+            schema=schema,
+            message_listener=message_listener,
+            receiver_queue_size=receiver_queue_size,
+            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
+            consumer_name=consumer_name,
+            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
+            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
+            properties=properties,
+            initial_position=initial_position,
+            start_message_id_inclusive=start_message_id_inclusive,
+            batch_receive_policy=batch_receive_policy,
+            key_shared_policy=key_shared_policy,
+            batch_index_ack_enabled=batch_index_ack_enabled,
+            dead_letter_policy=dead_letter_policy,
+            retry_enable=retry_enable,
+            priority_level=priority_level,
+            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
+            ack_timeout_redelivery_backoff=ack_timeout_redelivery_backoff,
+            ack_group_time_ms=ack_group_time_ms,
+            max_ack_group_size=max_ack_group_size,
+            ack_receipt_enabled=ack_receipt_enabled,
+        )
+        if is_read_compacted:
+            _refuse_compacted(consumer_type)
+        return self._join(_topic_names(topic), settings)
+
+    def _join(self, names: list[str], settings: ConsumerSettings) -> Consumer:
+        """A connected consumer of these topics, and of the retry letter topic where it is asked for."""
+        if settings.dead_letter_policy is not None:
+            check_letter_topics(
+                self._layout,
+                names,
+                settings.subscription_name,
+                settings.dead_letter_policy,
+                retry_enable=settings.retry_enable,
+            )
+        resolved = {name: (found, partitions) for found, partitions, name in map(self._resolve, names)}
+        topic_name, letters = ",".join(resolved), None
+        if settings.retry_enable:
+            letters = letter_topics(
+                [str(found.name) for found, _ in resolved.values()],
+                settings.subscription_name,
+                settings.dead_letter_policy,
+            )
+            found, partitions, name = self._resolve(letters.retry)
+            resolved[name] = found, partitions
+        consumer_id = f"{self._client_id}-c{next(self._consumer_numbers)}"
+        consumer = Consumer(self, list(resolved.values()), topic_name, consumer_id, settings, letters)
+        self._keep(consumer)
+        consumer._connect()
+        return consumer
+
+
+def _refuse_compacted(consumer_type: ConsumerType) -> None:
+    if consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
+        raise InvalidConfiguration("is_read_compacted works on Exclusive and Failover subscriptions only")
+    raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
+
+
+def _topic_names(topic: str | list[str]) -> list[str]:
+    """The topics that are meant; ValueError, or an error that says why, for what names none."""
+    if isinstance(topic, re.Pattern):
+        raise OperationNotSupported(
+            f"topic pattern {topic.pattern!r}: patterns come with a later release; give a list of topics"
+        )
+    names = [topic] if isinstance(topic, str) else topic
+    if not isinstance(names, list):
+        raise ValueError(f"argument topic: str, list or pattern expected, not {type(topic).__name__}")
+    if not names:
+        raise InvalidConfiguration("an empty list of topics: give at least one")
+    return names

@@ -1,0 +1,182 @@
+"""The parts of ARCHITECTURE.md that are printed from their specs: the map, the states of an entry, tables and views.
+
+``python -m pulsar_spark.documentation`` prints them, ``python -m pulsar_spark.documentation ARCHITECTURE.md`` writes
+each between its markers in that file. A part is named by the marker before it, ``<!-- printed: tables -->``, and ends
+at the next ``<!-- end -->``. What a package says of itself is the first paragraph of its docstring.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, UNREAD, events_between
+from pulsar_spark.table_specs import TABLES, TIME, TableSpec
+from pulsar_spark.views.view_specs import HISTORY, VIEWS, ViewSpec
+
+LAYERS = (
+    "errors",
+    "protocol",
+    "table_specs",
+    "columns",
+    "transforms",
+    "storage",
+    "broker",
+    "link",
+    "views",
+    "documentation",
+    "exceptions",
+    "schema",
+    "client",
+    "frames",
+    "__init__",
+    "admin",
+    "demo",
+    "cli",
+)
+"""Packages and modules of the top level, from the ground up."""
+
+_PLAIN_TYPES = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    TIME: "timestamp",
+}
+
+
+def sql_type(held: pa.DataType) -> str:
+    """An Arrow type by its name in SQL; KeyError for one that no table has.
+
+    >>> sql_type(pa.map_(pa.string(), pa.string())), sql_type(pa.list_(pa.int64()))
+    ('map<string, string>', 'array<bigint>')
+    """
+    if pa.types.is_map(held):
+        return f"map<{sql_type(held.key_type)}, {sql_type(held.item_type)}>"
+    if pa.types.is_list(held):
+        return f"array<{sql_type(held.value_type)}>"
+    if pa.types.is_struct(held):
+        return f"struct<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in held)}>"
+    return _PLAIN_TYPES[held]
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown.
+
+    >>> print(table(["state", "meaning"], [["`pending`", "delivered"]]))
+    | state | meaning |
+    |---|---|
+    | `pending` | delivered |
+    """
+    lines = [list(header), *map(list, rows)]
+    cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    return "\n".join([f"| {cells[0]} |", "|" + "---|" * len(lines[0]), *(f"| {line} |" for line in cells[1:])])
+
+
+def layers() -> str:
+    """What belongs in each package and module of the top level, in their own words."""
+    return table(["package", "what belongs in it"], ((f"`{_shown(name)}`", _first_paragraph(name)) for name in LAYERS))
+
+
+def decisions() -> str:
+    """Which rule decides what, and where, as the broker says it of itself."""
+    return _as_markdown(_docstring("broker").partition("\n\n")[2].strip())
+
+
+def states() -> str:
+    """The states of an entry, as a picture and in words."""
+    edges = [f"[*] --> {UNREAD}: published", f"[*] --> {ACKNOWLEDGED}: published before the subscription"]
+    for state in STATES:
+        for following in STATES:
+            if state != following and (events := events_between(state, following)):
+                edges.append(f"{state} --> {following}: {', '.join(events)}")
+    picture = "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {edge}" for edge in edges), "```"])
+    return "\n\n".join([picture, table(["state", "meaning"], ((f"`{name}`", said) for name, said in STATES.items()))])
+
+
+def transitions() -> str:
+    """The events an entry meets, and what becomes of it."""
+    events = table(["event", "meaning"], EVENTS.items())
+    made = table(
+        ["state", "event", "where", "next state", "rule"],
+        ((f"`{one.state}`", one.event, one.guard, f"`{one.next_state}`", one.rule) for one in TRANSITIONS),
+    )
+    return f"{events}\n\n{made}"
+
+
+def tables() -> str:
+    """The tables and what each column means."""
+    return "\n\n".join(map(_columns, TABLES))
+
+
+def views() -> str:
+    """The views and what each column means."""
+    return "\n\n".join(map(_columns, (*VIEWS, HISTORY)))
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "layers": layers,
+    "decisions": decisions,
+    "states": states,
+    "transitions": transitions,
+    "tables": tables,
+    "views": views,
+}
+
+
+def refreshed(page: str) -> str:
+    """*page* with every part between its markers as it is printed now; ValueError for a part there is none of."""
+
+    def part(found: re.Match) -> str:
+        if found[1] not in PARTS:
+            raise ValueError(f"marker {found[1]!r} names no part: use one of {', '.join(PARTS)}")
+        return f"<!-- printed: {found[1]} -->\n\n{PARTS[found[1]]()}\n\n<!-- end -->"
+
+    return re.sub(r"<!-- printed: (\w+) -->.*?<!-- end -->", part, page, flags=re.DOTALL)
+
+
+def _columns(spec: TableSpec | ViewSpec) -> str:
+    rows = ((f"`{column.name}`", sql_type(column.type), column.meaning) for column in spec.columns)
+    return f"### {spec.name}\n\nOne row is {spec.row}.\n\n" + table(["column", "type", "meaning"], rows)
+
+
+def _shown(layer: str) -> str:
+    return "pulsar_spark" if layer == "__init__" else layer
+
+
+def _docstring(layer: str) -> str:
+    package = Path(__file__).parent
+    source = package / layer / "__init__.py" if (package / layer).is_dir() else package / f"{layer}.py"
+    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+
+
+def _first_paragraph(layer: str) -> str:
+    return _as_markdown(" ".join(_docstring(layer).partition("\n\n")[0].split()))
+
+
+def _as_markdown(said: str) -> str:
+    """A docstring's text with names in Markdown's quotes.
+
+    >>> _as_markdown("one :class:`TableSpec` a table, as ``pulsar`` does")
+    'one `TableSpec` a table, as `pulsar` does'
+    """
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", said.replace("``", "`"))
+
+
+def main() -> None:
+    """Print all parts, or write them into the page that is named."""
+    parser = argparse.ArgumentParser(prog="python -m pulsar_spark.documentation", description=__doc__)
+    parser.add_argument("page", nargs="?", type=Path, help="the file whose parts are to be written")
+    page = parser.parse_args().page
+    if page is None:
+        print("\n\n".join(part() for part in PARTS.values()))
+    else:
+        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The states of an entry on a subscription, and every transition between them, as data.
+
+An entry begins unread where the subscription starts at it or before it, acknowledged where it starts after it. Each
+:class:`Transition` says what becomes of an entry in one state when one event meets it, under which condition, and by
+which rule of the semantics sheet. What a round does to an entry is a sequence of events in this order: the request that
+moves the cursor (seek), acknowledgements, returns, then the read and the delivery.
+
+Besides its state an entry has a redelivery count, which a counted return raises by one, a seek forgets and nothing else
+changes (0.20), and, where it is a batch, the indexes that are unacknowledged, which acknowledgements narrow (0.23).
+Which entries an event meets is decided elsewhere: by the client's request, by permits and by limits. A cumulative
+acknowledgement, skip, clear backlog, time to live and trimming acknowledge each entry they cover; putting a message off
+writes a letter and acknowledges it (0.27, 4.23).
+
+Nothing here runs a round: the table is what the plan, its twin in plain Python and the reference broker agree on, and
+it is held against the last of them over random histories.
+"""
+
+from typing import NamedTuple
+
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY
+
+UNREAD = "unread"
+
+STATES = {
+    UNREAD: "never delivered since the subscription started, or was sought to here or before",
+    PENDING: "delivered to a consumer that holds it",
+    REPLAY: "to be delivered before anything unread; not before its due time, where it has one",
+    DEAD: "given back too often: its dead letters are ordered by the round that says so, which leaves no entry dead",
+    ACKNOWLEDGED: "done; forgotten as a range of its own once mark-delete has passed it",
+}
+
+DELIVER, WAIT = "deliver", "wait"
+ACKNOWLEDGE, ACKNOWLEDGE_PART = "acknowledge", "acknowledge a part"
+NEGATIVE_ACKNOWLEDGE, REDELIVER, RELEASE = "negative acknowledge", "redeliver", "release"
+ORDER_LETTERS, SEEK = "order letters", "seek"
+
+EVENTS = {
+    SEEK: "the cursor is moved to a position",
+    ACKNOWLEDGE: "the whole entry is acknowledged",
+    ACKNOWLEDGE_PART: "some indexes of a batch are acknowledged",
+    NEGATIVE_ACKNOWLEDGE: "a consumer asks for the entry again, at once or later",
+    REDELIVER: "a negative acknowledgement falls due, or its holder asks for all it holds: a counted return",
+    RELEASE: "its holder left, is active no longer, or another entry of an Exclusive or Failover cursor came back: "
+    "an uncounted return",
+    ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
+    WAIT: "a read meets it before its deliver time",
+    DELIVER: "the round gives it to a consumer",
+}
+
+IS_BEFORE_TARGET, IS_NOT_BEFORE_TARGET = "it lies before the position", "it does not lie before the position"
+LEAVES_NONE, LEAVES_SOME = "no index is left", "some index is left"
+BY_HOLDER, BY_OTHERS = "by its holder, who gets it again when the time has come", "by anybody else"
+MAY_COME_AGAIN, IS_TOO_OFTEN = "the dead letter policy allows one more delivery", "the dead letter policy does not"
+IS_SHARED = "the subscription is Shared"
+IS_DUE = "its due time has come, or the subscription knows none"
+ALWAYS = ""
+
+
+class Transition(NamedTuple):
+    """An entry in *state* that *event* meets is in *next_state* afterwards where *guard* is true; *rule* is its number
+    in the semantics sheet."""
+
+    state: str
+    event: str
+    guard: str
+    next_state: str
+    rule: str
+
+
+TRANSITIONS = (
+    Transition(UNREAD, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
+    Transition(UNREAD, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
+    Transition(UNREAD, ACKNOWLEDGE, ALWAYS, ACKNOWLEDGED, "3.11, 3.16"),
+    Transition(UNREAD, ACKNOWLEDGE_PART, LEAVES_NONE, ACKNOWLEDGED, "3.20"),
+    Transition(UNREAD, ACKNOWLEDGE_PART, LEAVES_SOME, REPLAY, "3.20, 0.23"),
+    Transition(UNREAD, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, UNREAD, "4.21"),
+    Transition(UNREAD, WAIT, IS_SHARED, REPLAY, "2.6, 4.9, 0.21"),
+    Transition(UNREAD, DELIVER, IS_DUE, PENDING, "4.7"),
+    Transition(PENDING, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
+    Transition(PENDING, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
+    Transition(PENDING, ACKNOWLEDGE, ALWAYS, ACKNOWLEDGED, "3.11, 3.12"),
+    Transition(PENDING, ACKNOWLEDGE_PART, LEAVES_NONE, ACKNOWLEDGED, "3.20"),
+    Transition(PENDING, ACKNOWLEDGE_PART, LEAVES_SOME, PENDING, "3.12, 3.20"),
+    Transition(PENDING, NEGATIVE_ACKNOWLEDGE, BY_HOLDER, PENDING, "4.15, 0.23"),
+    Transition(PENDING, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, PENDING, "4.21"),
+    Transition(PENDING, REDELIVER, MAY_COME_AGAIN, REPLAY, "4.21, 2.12"),
+    Transition(PENDING, REDELIVER, IS_TOO_OFTEN, DEAD, "4.26"),
+    Transition(PENDING, RELEASE, ALWAYS, REPLAY, "2.11, 2.12, 2.19, 0.20"),
+    Transition(REPLAY, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
+    Transition(REPLAY, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
+    Transition(REPLAY, ACKNOWLEDGE, ALWAYS, ACKNOWLEDGED, "3.16"),
+    Transition(REPLAY, ACKNOWLEDGE_PART, LEAVES_NONE, ACKNOWLEDGED, "3.20"),
+    Transition(REPLAY, ACKNOWLEDGE_PART, LEAVES_SOME, REPLAY, "3.20"),
+    Transition(REPLAY, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, REPLAY, "4.21"),
+    Transition(REPLAY, DELIVER, IS_DUE, PENDING, "2.18, 4.7, 0.21"),
+    Transition(DEAD, ORDER_LETTERS, ALWAYS, ACKNOWLEDGED, "4.27, 0.27"),
+    Transition(ACKNOWLEDGED, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
+    Transition(ACKNOWLEDGED, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
+    Transition(ACKNOWLEDGED, ACKNOWLEDGE, ALWAYS, ACKNOWLEDGED, "3.16"),
+    Transition(ACKNOWLEDGED, ACKNOWLEDGE_PART, ALWAYS, ACKNOWLEDGED, "3.16"),
+    Transition(ACKNOWLEDGED, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, ACKNOWLEDGED, "4.21"),
+)
+
+_BY_CAUSE = {(found.state, found.event, found.guard): found for found in TRANSITIONS}
+
+
+def transition(state: str, event: str, guard: str = ALWAYS) -> Transition:
+    """The transition of an entry in *state* that *event* meets under *guard*; KeyError where there is none, because
+    such an event cannot meet such an entry.
+
+    >>> transition(PENDING, REDELIVER, MAY_COME_AGAIN).next_state
+    'replay'
+    >>> transition(PENDING, REDELIVER, IS_TOO_OFTEN).next_state
+    'dead'
+    >>> transition(DEAD, DELIVER, IS_DUE)
+    Traceback (most recent call last):
+    KeyError: ('dead', 'deliver', 'its due time has come, or the subscription knows none')
+    """
+    return _BY_CAUSE[state, event, guard]
+
+
+def events_between(state: str, next_state: str) -> tuple[str, ...]:
+    """The events that may lead from one state to another, in the order of a round.
+
+    >>> events_between(PENDING, ACKNOWLEDGED)
+    ('seek', 'acknowledge', 'acknowledge a part')
+    >>> events_between(ACKNOWLEDGED, PENDING)
+    ()
+    """
+    leading = {found.event for found in TRANSITIONS if (found.state, found.next_state) == (state, next_state)}
+    return tuple(event for event in EVENTS if event in leading)
