@@ -257,20 +257,21 @@ def test_consumer_options(lonely_client, options, error):
 
 def test_what_a_consumer_tells_the_broker(client, broker):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 9), (20, 29)])
-    client.subscribe(
-        "t",
-        "s",
-        consumer_type=pulsar.ConsumerType.KeyShared,
-        consumer_name="me",
-        properties={"a": "b"},
-        priority_level=2,
-        unacked_messages_timeout_ms=10_000,
-        key_shared_policy=policy,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
-    )
+    with pytest.raises(pulsar.OperationNotSupported, match="'KeyShared' is not served"):
+        client.subscribe(
+            "t",
+            "s",
+            consumer_type=pulsar.ConsumerType.KeyShared,
+            consumer_name="me",
+            properties={"a": "b"},
+            priority_level=2,
+            unacked_messages_timeout_ms=10_000,
+            key_shared_policy=policy,
+            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
+        )
     (asked,) = broker.asked("subscribe")
-    assert (asked["topic"], asked["partition"], asked["subscription"]) == ("persistent://public/default/t", -1, "s")
-    properties = dict(asked["properties"])
+    assert (asked.topic, asked.partition, asked.subscription) == ("persistent://public/default/t", -1, "s")
+    properties = dict(asked.properties)
     assert int(properties.pop("valid_until_ms")) > time.time() * 1000
     assert properties == {
         "consumer_name": "me",
