@@ -83,10 +83,6 @@ class PartitionLedgers:
             self._messages_before[index] + (min(position, run.last_position + 1) - run.first_position) * run.batch_size
         )
 
-    def messages_in(self, first: int, last: int) -> int:
-        """Messages of the entries at *first*..*last*."""
-        return self.messages_before(last + 1) - self.messages_before(first) if last >= first else 0
-
 
 def number_commit(
     table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str], partitions: int | None = None

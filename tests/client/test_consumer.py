@@ -168,6 +168,8 @@ def test_a_refused_consumer_of_several_topics_leaves_all_of_them(client):
 def test_shared_consumers_split_the_messages(client):
     consumers = [client.subscribe("t", "s", receiver_queue_size=3, **SHARED) for _ in range(2)]
     send(client, "t", 6)
+    # Whoever receives asks for more: nobody does before each has its queue full.
+    eventually(lambda: [consumer._subscriptions[0]._queued for consumer in consumers] == [3, 3])
     assert sorted(receive_values(consumers[0], 3) + receive_values(consumers[1], 3)) == [
         f"m{number}" for number in range(6)
     ]
@@ -326,19 +328,36 @@ def test_listener(client):
     assert got == [f"m{number}" for number in range(6)]
 
 
-def test_while_paused_no_permits_are_asked_for(client, broker):
-    """A listener that is paused hands nothing to the application, so nothing is asked for until it is resumed (4.1)."""
+@pytest.mark.parametrize("queue_size", [1, 2, 4])
+def test_while_paused_no_permits_are_asked_for(client, broker, queue_size):
+    """A listener that is paused hands nothing to the application, so nothing is asked for until it is resumed (4.1),
+    though its thread waits for a message already."""
     got = []
     consumer = client.subscribe(
-        "t", "s", receiver_queue_size=4, message_listener=lambda consumer, message: got.append(message.data())
+        "t", "s", receiver_queue_size=queue_size, message_listener=lambda consumer, message: got.append(message.data())
     )
+    eventually(lambda: consumer._channel._eager == 1)
     consumer.pause_message_listener()
     send(client, "t", 12)
-    eventually(lambda: consumer._subscriptions[0]._queued == 4)
-    assert [request.permits for request in broker.asked("flow")] == [4] and got == []
+    eventually(lambda: consumer._subscriptions[0]._queued == queue_size)
+    assert [request.permits for request in broker.asked("flow")] == [queue_size] and got == []
     consumer.resume_message_listener()
-    eventually(lambda: len(got) == 12)
-    assert eventually(lambda: [request.permits for request in broker.asked("flow")] == [4] + [2] * 6)
+    assert eventually(lambda: len(got) == 12)
+
+
+def test_a_consumer_that_is_closed_while_its_listener_is_paused_leaves_no_thread(client):
+    got = []
+
+    def listens() -> bool:
+        return any("listener" in thread.name for thread in threading.enumerate())
+
+    consumer = client.subscribe("t", "s", message_listener=lambda consumer, message: got.append(message.data()))
+    consumer.pause_message_listener()
+    assert listens()
+    send(client, "t", 2)
+    eventually(lambda: consumer._subscriptions[0]._queued == 2)
+    consumer.close()
+    assert eventually(lambda: not listens()) and got == []
 
 
 def test_a_listener_that_raises_goes_on_with_the_next_message(client, monkeypatch):
