@@ -3,12 +3,14 @@ without it."""
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pulsar_spark.broker import runner
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.reading import Asked, read_asked
+from pulsar_spark.broker.source import LOOK_SECONDS, LOOK_SHARE
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
@@ -44,8 +46,9 @@ class PlainStream:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            looked = time.monotonic()
             if self._look() is None:
-                self._stopping.wait(0.005)
+                self._stopping.wait(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
             else:
                 self._run_batch(None, 0)
 
