@@ -132,10 +132,6 @@ def test_client_options(service_url, options, error):
         pulsar.Client(**{"service_url": service_url, **options})
 
 
-def test_a_logger_is_accepted(service_url):
-    pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)).close()
-
-
 def test_a_root_is_made_or_refused(tmp_path):
     pulsar.Client(f"delta:{tmp_path / 'new' / 'root'}").close()
     assert (tmp_path / "new" / "root" / "_bundles").is_dir()
