@@ -3,13 +3,26 @@ without it."""
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pulsar_spark.broker import runner
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.reading import Asked, read_asked
+from pulsar_spark.broker.source import LOOK_SECONDS, LOOK_SHARE
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.table_specs import REQUESTS, VALID_UNTIL
+from tests.client.waiting import eventually
 from tests.plain_planner import PlainPlanner
 
 BATCH_THREAD = "plain batches"
+
+
+def said(request: Request) -> dict[str, str]:
+    """The properties of a request, but for the instant until which it holds."""
+    return {name: value for name, value in request.properties.items() if name != VALID_UNTIL}
 
 
 class PlainPlans(PlainPlanner):
@@ -33,8 +46,9 @@ class PlainStream:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            looked = time.monotonic()
             if self._look() is None:
-                self._stopping.wait(0.005)
+                self._stopping.wait(max(LOOK_SECONDS, LOOK_SHARE * (time.monotonic() - looked)))
             else:
                 self._run_batch(None, 0)
 
@@ -50,13 +64,19 @@ class PlainStream:
 
 
 class PlainBroker(runner.Broker):
-    """``with PlainBroker(root) as broker``; the end of the block raises what ended it."""
+    """``with PlainBroker(root) as broker``; the end of the block raises what ended it.
+
+    A test may hold its rounds back, let a consumer's lease end, let time pass, ask what was asked of it and what
+    became of a cursor. Its clock is the machine's and what it was told to add.
+    """
 
     def __init__(self, root, **options):
-        super().__init__(None, root, **options)
+        self._ahead = 0
+        super().__init__(None, root, **{"now": lambda: runner.now_micros() + self._ahead, **options})
         self._planner = PlainPlans(self._planner.folder)
         self._stream = PlainStream(self._look, self._run_batch, self._stopping)
-        self._pause = threading.Lock()
+        self._pause = threading.RLock()
+        self._asked = Asked([], 0, [])
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -67,3 +87,56 @@ class PlainBroker(runner.Broker):
     def _run_round(self) -> None:
         with self._pause:
             super()._run_round()
+
+    def requests_version(self) -> int:
+        """The version of the latest requests that are committed."""
+        return self._requests_log.latest()
+
+    def requests(self) -> list[Request]:
+        """All requests that are committed now, in order."""
+        with self._pause:
+            found = read_asked(self.layout.broker_table(REQUESTS.name), after=self._asked.version)
+            self._asked = Asked(self._asked.requests + found.requests, found.version, [])
+            return list(self._asked.requests)
+
+    def asked(self, *kinds: str) -> list[Request]:
+        """The requests of these kinds that are committed now, when rounds have taken them in."""
+        latest = self.requests_version()
+        eventually(lambda: self.rounds.bundle.requests_version >= latest)
+        return [request for request in self.requests() if request.kind in kinds]
+
+    def cursor(self, topic: str, subscription: str, partition: int = -1) -> Cursor:
+        """What the broker keeps of a subscription, which there must be."""
+        wanted = str(parse_topic_name(topic)), subscription, partition
+        (found,) = (
+            cursor
+            for cursor in list(self.rounds.bundle.cursors.values())
+            if (cursor.topic, cursor.key.subscription, cursor.key.partition) == wanted
+        )
+        return found
+
+    def statuses(self, topic: str, subscription: str) -> dict[int, str]:
+        """What became of each entry behind mark-delete that was delivered or acknowledged."""
+        with self._pause:
+            ranges = list(self.cursor(topic, subscription).ranges())
+        return {position: held.status for held in ranges for position in range(held.first, held.last + 1)}
+
+    def end_lease(self, consumer_id: str) -> None:
+        """As if nothing had been heard of the consumer's client for too long: it is let go in a round of its own."""
+        with self._pause:
+            bundle = self.rounds.bundle
+            (client_id,) = {
+                cursor.consumers[consumer_id].client_id
+                for cursor in bundle.cursors.values()
+                if consumer_id in cursor.consumers
+            }
+            bundle.leases[client_id] = bundle.now.own
+            self.rounds.run([], bundle.requests_version)
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once, in which every client was heard of."""
+        micros = round(seconds * 1_000_000)
+        with self._pause:
+            leases = self.rounds.bundle.leases
+            leases.update({client_id: until + micros for client_id, until in leases.items()})
+            self._ahead += micros

@@ -140,10 +140,3 @@ class RoundDraft:
                 consumer,
             )
         )
-
-    @property
-    def has_facts(self) -> bool:
-        return bool(self.facts) or any(
-            draft.is_changed or draft.has_work or draft.removed or draft.dropped_pages
-            for draft in self.cursors.values()
-        )

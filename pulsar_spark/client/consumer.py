@@ -57,7 +57,9 @@ class Consumer:
         )
         self._listener = None
         if settings.message_listener is not None:
-            self._listener = Listener(self, settings.message_listener, self._receiver.take, consumer_id)
+            self._listener = Listener(
+                self, settings.message_listener, self._receiver.take, consumer_id, self._receiver.until_resumed
+            )
         partitions = [(topic, partition) for topic, indexes in topics for partition in indexes]
         if len({(topic.topic_id, partition) for topic, partition in partitions}) < len(partitions):
             raise InvalidConfiguration(f"topics {topic_name!r}: some partition is named twice")
@@ -299,19 +301,21 @@ class Consumer:
 
     @public_call
     def pause_message_listener(self) -> None:
-        """The listener is called no more until resumed; the queue fills up meanwhile."""
-        self._check_listener().pause()
+        """The listener is called no more until resumed; a call under way ends first, and the queue fills up
+        meanwhile."""
+        self._check_listener()
+        self._receiver.pause()
 
     @public_call
     def resume_message_listener(self) -> None:
         """Go on where the listener was paused."""
-        self._check_listener().resume()
+        self._check_listener()
+        self._receiver.resume()
 
-    def _check_listener(self) -> Listener:
+    def _check_listener(self) -> None:
         self._receiver.check_open()
         if self._listener is None:
             raise InvalidConfiguration("the consumer has no message listener")
-        return self._listener
 
     def _check_no_listener(self) -> None:
         self._receiver.check_open()

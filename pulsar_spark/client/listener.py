@@ -15,37 +15,36 @@ _TURN_SECONDS = 1.0
 
 
 class Listener:
-    """Calls ``function(owner, message)`` for what ``take(seconds)`` gives, until ``take`` raises."""
+    """Calls ``function(owner, message)`` for what ``take(seconds)`` gives, until ``take`` raises; of a message that was
+    taken ``may_call()`` says whether and when."""
 
-    def __init__(self, owner, function: Callable, take: Callable[[float], object], name: str):
+    def __init__(
+        self,
+        owner,
+        function: Callable,
+        take: Callable[[float], object],
+        name: str,
+        may_call: Callable[[], bool] = lambda: True,
+    ):
         self._owner = owner
         self._function = function
         self._take = take
         self._name = name
-        self._may_run = threading.Event()
-        self._may_run.set()
+        self._may_call = may_call
         self._is_calling = False
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"pulsar-spark-listener-{self._name}", daemon=True).start()
-
-    def pause(self) -> None:
-        """Call no more until resumed; a call under way ends first."""
-        self._may_run.clear()
-
-    def resume(self) -> None:
-        self._may_run.set()
 
     def _run(self) -> None:
         interrupts.ignore_here()
         try:
             while True:
                 try:
-                    message = self._take(_TURN_SECONDS) if self._may_run.wait(_TURN_SECONDS) else None
+                    message = self._take(_TURN_SECONDS)
                 except AlreadyClosed:
                     return
-                if message is not None:
-                    self._may_run.wait()
+                if message is not None and self._may_call():
                     self._is_calling = True
                     self._function(self._owner, message)
                     self._is_calling = False

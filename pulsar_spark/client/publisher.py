@@ -1,9 +1,9 @@
 """Group commit: one thread per producer turns what has gathered into publish commits.
 
 While a commit is under way everything that arrives waits for the next one, so a slow file system makes larger commits,
-not a longer queue. A commit carries one publish id. When its outcome is unclear (the write raised), the log is searched
-for the publish id: found, the commit stands; not found, the same rows are written again under the same id until the
-messages' send timeout, so that at most the first commit of the id counts. A crash of the process before a commit loses
+not a longer queue. A commit carries one publish id. When its outcome is unclear, the same rows are
+written under the same id until the messages' send timeout (see storage.sure_append), so that at most the first commit
+of the id counts. A crash of the process before a commit loses
 only messages whose callback was never called; after it, the messages are in the topic.
 
 A callback that raises ends the thread, with the traceback Python prints for threads, and a successor goes on with the
@@ -16,15 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from deltalake.exceptions import DeltaError
+import pyarrow as pa
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import publish_id
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.sure_append import SureAppend
 from pulsar_spark.storage.topics import Topic
 
 MAX_COMMIT_MESSAGES = 100_000
@@ -56,9 +55,7 @@ class Publisher(Worker):
         self._answered = answered
         self._queue: deque[Entry] = deque()
         self._callbacks: deque[tuple[Callable, PulsarSparkError | None, MessageId | None]] = deque()
-        self._table = AppendTable(topic.path)
-        self._log = TableLog(topic.path)
-        self._seen = self._log.latest()
+        self._table = SureAppend(topic.path, "publish_id")
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
         self._under_way: list[Entry] = []
         self._start()
@@ -144,7 +141,7 @@ class Publisher(Worker):
                 return
             rows, places = publish_rows(entries, identity, self._producer_name)
         try:
-            version = self._commit(rows, identity, max(entry.messages[-1].deadline for entry in entries))
+            version = self._commit(rows, max(entry.messages[-1].deadline for entry in entries))
         except PulsarSparkError as error:
             self._fail(entries, error)
             return
@@ -177,32 +174,23 @@ class Publisher(Worker):
                 left.append(entry._replace(messages=written))
         return left
 
-    def _commit(self, rows, identity: str, deadline: float) -> int:
+    def _commit(self, rows: pa.Table, deadline: float) -> int:
         """The version that holds *rows*; written again, under the same id, while it is unclear whether they arrived."""
-        while True:
-            try:
-                self._seen = self._table.append(rows)
-                return self._seen
-            except FileNotFoundError as gone:
-                raise TopicNotFound(
-                    f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"
-                ) from gone
-            except (DeltaError, OSError) as unclear:
-                found = self._find(identity)
-                if found is not None:
-                    return found
-                if time.monotonic() + _RETRY_SECONDS > deadline:
-                    raise Timeout(
-                        f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
-                    ) from unclear
-                with self._condition:
-                    self._condition.wait(_RETRY_SECONDS)
 
-    def _find(self, identity: str) -> int | None:
-        for commit in self._log.commits(after=self._seen):
-            if any(file.min_values.get("publish_id") == identity for file in commit.added):
-                return commit.version
-        return None
+        def wait(unclear: Exception) -> None:
+            if time.monotonic() + _RETRY_SECONDS > deadline:
+                raise Timeout(
+                    f"topic {str(self._topic.name)!r} could not be written before the send timeout: {unclear}"
+                ) from unclear
+            with self._condition:
+                self._condition.wait(_RETRY_SECONDS)
+
+        try:
+            return self._table.append(rows, wait)
+        except FileNotFoundError as gone:
+            raise TopicNotFound(
+                f"topic {str(self._topic.name)!r} was deleted: create it and its producers again"
+            ) from gone
 
     def _fail(self, entries: list[Entry], error: PulsarSparkError) -> None:
         messages = [message for entry in entries for message in entry.messages]

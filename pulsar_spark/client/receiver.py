@@ -36,7 +36,7 @@ class Receiver:
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
         self._lost: MessagesLost | None = None
-        self.is_closed = False
+        self.is_closed = self._is_paused = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
         """A call that waits asks *subscription* for one message, because there is no queue."""
@@ -47,6 +47,24 @@ class Receiver:
         with self._condition:
             self._arrived.append(delivery)
             self._condition.notify()
+
+    def pause(self) -> None:
+        """Let nobody take a message until :meth:`resume`: what arrives fills the queue, and no permit is asked for."""
+        with self._condition:
+            self._is_paused = True
+
+    def resume(self) -> None:
+        """Go on where it was paused."""
+        with self._condition:
+            self._is_paused = False
+            self._condition.notify_all()
+
+    def until_resumed(self) -> bool:
+        """Return at once unless it is paused; False when it was closed meanwhile."""
+        with self._condition:
+            while self._is_paused and not self.is_closed:
+                self._condition.wait()
+            return not self.is_closed
 
     def close(self) -> None:
         """Every call that waits or comes from now on gets :class:`AlreadyClosed`."""
@@ -108,7 +126,7 @@ class Receiver:
                 if self._without_queue is not None:
                     self._without_queue.want_one()
                 with self._condition:
-                    while not self._arrived:
+                    while self._is_paused or not (self._arrived or self._current):
                         self.check_open()
                         left = None if deadline is None else deadline - time.monotonic()
                         if left is not None and left <= 0:
@@ -129,6 +147,8 @@ class Receiver:
     def _next(self) -> Message | None:
         """The next message of what has arrived. Lost ones are an error, once; the next call goes on after them."""
         self.check_open()
+        if self._is_paused:
+            return None
         if self._lost is not None:
             lost, self._lost = self._lost, None
             raise lost

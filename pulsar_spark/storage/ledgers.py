@@ -135,10 +135,6 @@ class PartitionLedgers:
         entries = min(position - self._firsts[index], self._numbers["entries"][index])
         return self._numbers["messages_before"][index] + entries * self._numbers["batch_size"][index]
 
-    def messages_in(self, first: int, last: int) -> int:
-        """Messages of the entries at *first*..*last*."""
-        return self.messages_before(last + 1) - self.messages_before(first) if last >= first else 0
-
 
 class _Runs(Sequence):
     """The runs of a partition, each made when it is asked for."""

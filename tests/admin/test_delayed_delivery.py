@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, TopicNotFound
-from tests.admin.broker_double import BrokerDouble, said
+from tests.plain_broker import PlainBroker, said
 from tests.requests import On
 from tests.spark_engine import new_engine
 
@@ -15,13 +15,13 @@ HOUR = 3_600_000
 
 
 def asked_policies(broker) -> list[tuple]:
-    found = [said(request) for request in broker.asked]
+    found = [said(request) for request in broker.requests()]
     return [(each["name"], each.get("value"), each.get("namespace")) for each in found]
 
 
 def test_what_is_asked(layout):
     admin = Admin(f"delta:{layout.root}", timeout_seconds=20)
-    with BrokerDouble(layout) as broker:
+    with PlainBroker(layout.root) as broker:
         admin.set_delayed_delivery("public/default", False, 1000, 0)
         admin.set_delayed_delivery("public/default", True)
         admin.remove_delayed_delivery("public/default")

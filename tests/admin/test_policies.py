@@ -7,7 +7,8 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, POLICIES
-from tests.admin.broker_double import BrokerDouble, said
+from tests.admin.broker_double import BrokerDouble
+from tests.plain_broker import PlainBroker, said
 
 TOPIC = "persistent://public/default/orders"
 
@@ -20,12 +21,12 @@ def admin(layout) -> Admin:
 
 
 def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
-    with BrokerDouble(layout) as broker:
+    with PlainBroker(layout.root) as broker:
         admin.set_message_ttl("public/default", 60)
         admin.set_backlog_quota(TOPIC, limit_size=1000, policy="consumer_backlog_eviction")
         admin.set_retention(TOPIC, -1, 0)
         admin.set_subscription_expiration_time("public/default", 1440)
-    assert [(request["topic"], said(request)) for request in broker.asked] == [
+    assert [(request.topic, said(request)) for request in broker.requests()] == [
         (None, {"name": "message_ttl_seconds", "value": "60", "namespace": "public/default"}),
         (TOPIC, {"name": "backlog_quota_policy", "value": "consumer_backlog_eviction"}),
         (TOPIC, {"name": "backlog_quota_bytes", "value": "1000"}),
@@ -37,14 +38,14 @@ def test_verbs_ask_for_their_policies_in_one_commit(admin, layout):
 
 
 def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
-    with BrokerDouble(layout) as broker:
+    with PlainBroker(layout.root) as broker:
         for name in POLICIES:
             admin.remove_policy(TOPIC, name)
         admin.remove_message_ttl("public/default")
         admin.remove_backlog_quota(TOPIC)
         admin.remove_retention(TOPIC)
         admin.remove_subscription_expiration_time(TOPIC)
-    assert [said(request) for request in broker.asked] == [{"name": name} for name in POLICIES] + [
+    assert [said(request) for request in broker.requests()] == [{"name": name} for name in POLICIES] + [
         {"name": "message_ttl_seconds", "namespace": "public/default"},
         {"name": "backlog_quota_policy"},
         {"name": "backlog_quota_bytes"},
@@ -56,21 +57,19 @@ def test_a_policy_to_remove_is_named_without_a_value(admin, layout):
 
 
 def test_resetting_a_namespace_removes_what_is_set_on_it(admin, layout):
-    with BrokerDouble(layout) as broker:
-        broker.commit_round(
-            [
-                {"kind": "policy", "topic": owner, "properties": [("message_ttl_seconds", "0")]}
-                for owner in ("public/default", "public/other")
-            ]
-        )
+    with PlainBroker(layout.root) as broker:
+        for owner in ("public/default", "public/other"):
+            admin.set_message_ttl(owner, 0)
         admin.reset_namespace("public/default")
-    assert [said(request) for request in broker.asked] == [
+    assert [said(request) for request in broker.requests()[2:]] == [
         {"name": "message_ttl_seconds", "namespace": "public/default"}
     ]
+    assert admin.get_policies("public/other") == {"message_ttl_seconds": "0"}
+    assert admin.get_policies("public/default") == {}
 
 
 def test_wrong_values_are_not_sent(admin, layout):
-    with BrokerDouble(layout) as broker:
+    with PlainBroker(layout.root) as broker:
         for wrong in (
             lambda: admin.set_backlog_quota(TOPIC, 1, policy="drop"),
             lambda: admin.set_backlog_quota(TOPIC, -1),
@@ -86,7 +85,7 @@ def test_wrong_values_are_not_sent(admin, layout):
         ):
             with pytest.raises(InvalidConfiguration):
                 wrong()
-    assert broker.asked == []
+    assert broker.requests() == []
 
 
 def test_what_the_broker_says_of_a_topic_is_no_policy_of_it(admin, layout):
@@ -100,13 +99,13 @@ def test_what_the_broker_says_of_a_topic_is_no_policy_of_it(admin, layout):
 
 
 def test_the_command_line_removes_one(admin, layout):
-    with BrokerDouble(layout) as broker:
+    with PlainBroker(layout.root) as broker:
         done = CliRunner().invoke(
             app,
             ["policies", "remove", "public/default", "message_ttl_seconds", "--root", str(layout.root)],
             catch_exceptions=False,
         )
     assert (done.exit_code, done.stdout) == (0, "removed message_ttl_seconds\n")
-    assert [said(request) for request in broker.asked] == [
+    assert [said(request) for request in broker.requests()] == [
         {"name": "message_ttl_seconds", "namespace": "public/default"}
     ]

@@ -1,5 +1,5 @@
-"""``python -m tests.broker.mortal_broker ROOT WRITE``: a broker without Spark that kills itself, by SIGKILL, at one of
-its writes.
+"""``python -m tests.broker.mortal_broker ROOT WRITE...``: brokers without Spark, one after the other, each of which
+kills itself, by SIGKILL, at one of its writes.
 
 Each data file and each commit of any table is a write; 1 is the moment before the first of them, 2 the moment before
 the second... 0 means never. Between a commit and the next write a broker reads, plans and answers nobody, so the moment
@@ -21,6 +21,7 @@ from pulsar_spark.storage.topics import prepare_root
 from tests.plain_planner import PlainPlanner
 
 LOOK_SECONDS = 0.01
+LAST = "the last broker serves"
 
 
 def die_at(write: int) -> None:
@@ -52,6 +53,19 @@ def serve(root: str) -> None:
             time.sleep(LOOK_SECONDS)
 
 
+def serve_in_turn(root: str, writes: list[int]) -> None:
+    """A copy of this process for each broker but the last, which is the process itself and says so."""
+    for write in writes[:-1]:
+        broker = os.fork()
+        if not broker:
+            die_at(write)
+            serve(root)
+        _, status = os.waitpid(broker, 0)
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+    print(LAST, flush=True)
+    die_at(writes[-1])
+    serve(root)
+
+
 if __name__ == "__main__":
-    die_at(int(sys.argv[2]))
-    serve(sys.argv[1])
+    serve_in_turn(sys.argv[1], [int(write) for write in sys.argv[2:]])

@@ -12,10 +12,12 @@ import pytest
 
 import pulsar_spark as pulsar
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import LEASE_SECONDS
 from tests.broker.test_process import PATIENCE_MS, BrokerProcess
 from tests.client.waiting import eventually
 
 pytestmark = pytest.mark.spark
+MESSAGES = 15
 SPARKS_OWN = ("WARN", "Setting", "To adjust", "Using", "WARNING: ", "resolving ")
 log = logging.getLogger(__name__)
 
@@ -90,17 +92,19 @@ def test_folders_that_go_while_it_serves_are_made_again(root, started, tmp_path)
     client = pulsar.Client(f"delta:{root}")
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
-    for number, folder in enumerate(
-        [Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs", Layout(root).checkpoint()]
-    ):
-        shutil.rmtree(folder)
-        until = time.monotonic() + 14
-        while time.monotonic() < until:
+
+    def serves_some() -> None:
+        for number in range(MESSAGES):
             producer.send(b"%d" % number)
             message = consumer.receive(timeout_millis=PATIENCE_MS)
             assert message.data() == b"%d" % number
             consumer.acknowledge(message)
-            time.sleep(0.2)
+
+    for folder in (Layout(root).checkpoint(), Layout(root).bundle_folder() / "inputs", Layout(root).checkpoint()):
+        shutil.rmtree(folder)
+        serves_some()
+        eventually(folder.exists, 60)
+        serves_some()
     client.close()
     assert broker.process.poll() is None
     assert broker.stop(signal.SIGTERM) == 0
@@ -138,7 +142,7 @@ def test_a_disk_that_is_full_or_read_only_for_a_while_loses_nothing(small_disk, 
     for number in range(3, 6):
         sent.append(number)
         producer.send_async(b"%d" % number, lambda result, _: results.append(result))
-    time.sleep(15)
+    time.sleep(LEASE_SECONDS + 1)  # its lease runs out meanwhile
     assert broker.process.poll() is None and not results
     with pytest.raises(pulsar.Timeout):
         pulsar_small = client.create_producer("t", send_timeout_millis=1000)

@@ -1,8 +1,12 @@
 """A micro-batch is a round: what the query's source says, what Spark shows of it, and a broker that ends by itself."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
+import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQueryListener
 
@@ -17,6 +21,7 @@ from tests.plain_broker import PlainBroker
 from tests.requests import On
 from tests.spark_engine import new_engine
 
+PROJECT = Path(__file__).parents[2]
 TOPIC = "persistent://public/default/t"
 
 
@@ -49,6 +54,20 @@ def test_a_reader_whose_feed_is_gone_has_nothing_to_say(monkeypatch):
     feed.close()
     rows, offset = RoundReader(feed.path).read({"round": 3})
     assert list(rows) == [] and offset == {"round": 3}
+
+
+@pytest.mark.parametrize(
+    "error, is_said", [("EOFError()", False), ("BrokenPipeError(32, 'Broken pipe')", False), ("KeyError('x')", True)]
+)
+def test_spark_s_process_says_nothing_when_its_query_has_ended(error, is_said):
+    """Its line to Spark broke before Spark ended it, as where the machine is busy."""
+    program = (
+        "from pulsar_spark.broker.source import RoundSource\n"
+        "RoundSource({'path': 'nowhere'}).simpleStreamReader(None)\n"
+        f"raise {error}"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and ("Traceback" in ended.stderr) == is_said and bool(ended.stderr) == is_said
 
 
 def commits(layout: Layout) -> int:

@@ -17,7 +17,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.cli import app, common
 from pulsar_spark.frames import consume, reprocess_dead_letters
 from pulsar_spark.storage.layout import Layout
-from tests.client.fake_broker import FakeBroker
+from tests.plain_broker import PlainBroker
 
 PROJECT = Path(__file__).parents[2]
 
@@ -63,11 +63,11 @@ def test_function_command_and_job_send_letters_back_to_the_subscription():
 
 @pytest.fixture
 def broker(tmp_path):
-    with FakeBroker(tmp_path / "root") as broker:
+    with PlainBroker(tmp_path / "root") as broker:
         yield broker
 
 
-def start(broker: FakeBroker, *arguments: str) -> subprocess.Popen:
+def start(broker: PlainBroker, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-m", "pulsar_spark.cli", *arguments, "--root", str(broker.layout.root)],
         cwd=PROJECT,

@@ -1,14 +1,14 @@
-"""A root with a fake broker, and a client on it."""
+"""A root that a broker without Spark serves, and a client on it."""
 
 import pytest
 
 import pulsar_spark as pulsar
-from tests.client.fake_broker import FakeBroker
+from tests.plain_broker import PlainBroker
 
 
 @pytest.fixture
 def broker(tmp_path):
-    with FakeBroker(tmp_path / "root") as broker:
+    with PlainBroker(tmp_path / "root") as broker:
         yield broker
 
 
@@ -19,6 +19,14 @@ def service_url(tmp_path):
 
 @pytest.fixture
 def client(broker, service_url):
+    client = pulsar.Client(service_url, operation_timeout_seconds=10)
+    yield client
+    client.shutdown()
+
+
+@pytest.fixture
+def other_client(broker, service_url):
+    """Another process's client, as the broker sees it."""
     client = pulsar.Client(service_url, operation_timeout_seconds=10)
     yield client
     client.shutdown()

@@ -51,9 +51,10 @@ class Program:
                 self._seen += read
 
     def wait_in_a_call(self) -> None:
-        """Wait until every thread of the program waits, half a second long: it is inside the call then."""
+        """Wait until every thread of the program waits, a quarter of a second long: it is inside the call
+        then."""
         since, deadline = time.monotonic(), time.monotonic() + DEADLINE_SECONDS
-        while time.monotonic() < min(deadline, since + 0.5):
+        while time.monotonic() < min(deadline, since + 0.25):
             state = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0]
             since = since if state == "S" else time.monotonic()
             time.sleep(0.05)

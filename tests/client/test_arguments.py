@@ -132,10 +132,6 @@ def test_client_options(service_url, options, error):
         pulsar.Client(**{"service_url": service_url, **options})
 
 
-def test_a_logger_is_accepted(service_url):
-    pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)).close()
-
-
 def test_a_root_is_made_or_refused(tmp_path):
     pulsar.Client(f"delta:{tmp_path / 'new' / 'root'}").close()
     assert (tmp_path / "new" / "root" / "_bundles").is_dir()
@@ -257,20 +253,21 @@ def test_consumer_options(lonely_client, options, error):
 
 def test_what_a_consumer_tells_the_broker(client, broker):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 9), (20, 29)])
-    client.subscribe(
-        "t",
-        "s",
-        consumer_type=pulsar.ConsumerType.KeyShared,
-        consumer_name="me",
-        properties={"a": "b"},
-        priority_level=2,
-        unacked_messages_timeout_ms=10_000,
-        key_shared_policy=policy,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
-    )
+    with pytest.raises(pulsar.OperationNotSupported, match="'KeyShared' is not served"):
+        client.subscribe(
+            "t",
+            "s",
+            consumer_type=pulsar.ConsumerType.KeyShared,
+            consumer_name="me",
+            properties={"a": "b"},
+            priority_level=2,
+            unacked_messages_timeout_ms=10_000,
+            key_shared_policy=policy,
+            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
+        )
     (asked,) = broker.asked("subscribe")
-    assert (asked["topic"], asked["partition"], asked["subscription"]) == ("persistent://public/default/t", -1, "s")
-    properties = dict(asked["properties"])
+    assert (asked.topic, asked.partition, asked.subscription) == ("persistent://public/default/t", -1, "s")
+    properties = dict(asked.properties)
     assert int(properties.pop("valid_until_ms")) > time.time() * 1000
     assert properties == {
         "consumer_name": "me",

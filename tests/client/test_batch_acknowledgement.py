@@ -93,11 +93,11 @@ def test_after_seeking_past_a_batch_s_start_its_rest_completes_it(client, broker
     for _ in range(2):
         consumer.acknowledge(consumer.receive(5000))
     acknowledged = eventually(lambda: broker.asked("ack"))
-    assert [(request["first"], request["last"], request["ack_set"]) for request in acknowledged] == [(0, 0, None)]
+    assert [(request.first, request.last, request.ack_set) for request in acknowledged] == [(0, 0, None)]
 
 
 def test_permits_count_messages(client, broker, batches):
     consumer = client.subscribe("t", "s", receiver_queue_size=2, **EARLIEST)
     assert len(receive_values(consumer, 10)) == 10
     consumer.close()
-    assert sum(request["permits"] for request in broker.asked("flow")) == 12
+    assert sum(request.permits for request in broker.asked("flow")) == 12

@@ -3,12 +3,13 @@
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.link import request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
-from tests.client.fake_broker import FakeBroker, Refused
-from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.client.waiting import eventually, in_background, nothing_comes, receive_values
+from tests.plain_broker import PlainBroker
 
 EARLIEST = dict(initial_position=pulsar.InitialPosition.Earliest)
 
@@ -24,7 +25,7 @@ def test_without_a_broker_subscribing_times_out_and_says_what_to_start(lonely_cl
 def test_a_consumer_that_gave_up_is_not_left_behind(tmp_path, lonely_client):
     with pytest.raises(pulsar.Timeout):
         lonely_client.subscribe("t", "s")
-    with FakeBroker(tmp_path / "root") as broker:
+    with PlainBroker(tmp_path / "root") as broker:
         assert len(eventually(lambda: broker.asked("close"))) == 1
         lonely_client._timeout = 10
         lonely_client.subscribe("t", "s")
@@ -36,7 +37,7 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
         producer.send(f"m{number}".encode())
     consumer = client.subscribe("t", "s", **EARLIEST)
     messages = [consumer.receive(5000) for _ in range(2)]
-    broker.drop(consumer._consumer_id)
+    broker.end_lease(consumer._consumer_id)
     assert eventually(lambda: len(broker.asked("subscribe")) == 2)
     assert receive_values(consumer, 4) == ["m0", "m1", "m2", "m3"]
     assert consumer.is_connected()
@@ -45,28 +46,30 @@ def test_a_consumer_whose_lease_ended_comes_back_by_itself(client, broker):
     assert receive_values(client.subscribe("t", "s"), 3) == ["m1", "m2", "m3"]
 
 
-def test_a_refused_return_is_tried_again(client, broker, monkeypatch):
+def test_a_refused_return_is_tried_again(client, other_client, broker, monkeypatch):
     monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s")
-    with broker.held:
-        broker.drop(consumer._consumer_id)
-        subscribe, refusals = broker._subscribe, iter([True, True])
-
-        def refuse_twice(*arguments):
-            if next(refusals, False):
-                raise Refused("ConsumerBusy", "wait")
-            subscribe(*arguments)
-
-        broker._subscribe = refuse_twice
+    with broker.paused():
+        other = in_background(broker, other_client.subscribe, "t", "s")
+        broker.end_lease(consumer._consumer_id)
+    other = other.result(10)
+    eventually(lambda: len(broker.asked("subscribe")) >= 4)
     client.create_producer("t").send(b"x")
+    assert nothing_comes(consumer) and other.receive(10_000).data() == b"x"
+    other.close()
     assert consumer.receive(10_000).data() == b"x"
-    assert len(broker.asked("subscribe")) == 4
 
 
-@pytest.mark.parametrize("text", ["unsubscribed", "deleted"])
-def test_a_consumer_whose_subscription_is_gone_is_told(client, broker, text):
+@pytest.mark.parametrize(
+    "delete, text",
+    [
+        (lambda admin: admin.unsubscribe("t", "s", force=True), "unsubscribed"),
+        (lambda admin: admin.delete_topic("t", force=True), "deleted"),
+    ],
+)
+def test_a_consumer_whose_subscription_is_gone_is_told(client, broker, service_url, delete, text):
     consumer = client.subscribe("t", "s")
-    broker.drop(consumer._consumer_id, text)
+    delete(Admin(service_url))
     with pytest.raises(pulsar.AlreadyClosed, match=text):
         consumer.receive(10_000)
     assert len(broker.asked("subscribe")) == 1
@@ -75,7 +78,7 @@ def test_a_consumer_whose_subscription_is_gone_is_told(client, broker, text):
 def test_a_delivery_that_crossed_a_redelivery_request_is_dropped(client, broker):
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", receiver_queue_size=10, **EARLIEST)
-    with broker.held:
+    with broker.paused():
         producer.send(b"m0")
     eventually(lambda: consumer._receiver._arrived)
     subscription = consumer._subscriptions[0]
@@ -122,7 +125,7 @@ def test_silence_is_filled_with_keep_alives(broker, service_url):
     client = pulsar.Client(service_url, lease_seconds=0.15)
     client.subscribe("t", "s")
     assert eventually(lambda: len(broker.asked("keep_alive")) >= 2)
-    assert [dict(request["properties"])["lease_ms"] for request in broker.asked("subscribe")] == ["150"]
+    assert [request.properties["lease_ms"] for request in broker.asked("subscribe")] == ["150"]
     client.shutdown()
 
 
@@ -151,7 +154,7 @@ def test_closing_the_client_closes_everything(client, broker):
 
 def test_a_broken_line_is_told_to_everybody(client, broker):
     consumer = client.subscribe("t", "s")
-    with broker.held:
+    with broker.paused():
         log = TableLog(client._layout.broker_table("cursor_ledger"))
         (log.folder / "broken").write_text("{not json")
         (log.folder / "broken").rename(log.folder / f"{log.latest() + 1:020d}.json")

@@ -3,6 +3,7 @@
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.client.letters import letter_topics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock, read_file
@@ -121,7 +122,7 @@ def test_one_request_acknowledges_and_asks_for_the_letter(client, broker, consum
     repeats it."""
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
-    with broker.held:
+    with broker.paused():
         consumer.reconsume_later(message, 60_000)
         version = TableLog(broker.layout.broker_table("requests")).latest()
         rows = read_rows(broker, version)
@@ -152,7 +153,7 @@ def test_a_list_is_put_off_in_one_commit(client, broker, consumer):
         producer.send(f"m{number}".encode())
     messages = [consumer.receive(5000) for _ in range(4)]
     consumer.acknowledge(messages[3])
-    with broker.held:
+    with broker.paused():
         consumer.reconsume_later(messages[:3], properties={"why": "later"})
         rows = read_rows(broker, TableLog(broker.layout.broker_table("requests")).latest())
     assert [(row["kind"], row["first"]) for row in rows] == [
@@ -191,14 +192,19 @@ def test_what_is_acknowledged_is_not_put_off(client, broker, consumer):
     assert nothing_comes(consumer)
 
 
-def test_with_receipts_it_returns_when_the_broker_has_done_it(client, broker):
+def refuse(*arguments):
+    """In the place of a check that a request of this release's client always passes."""
+    raise pulsar.InvalidMessage("the test says so")
+
+
+def test_with_receipts_it_returns_when_the_broker_has_done_it(client, broker, monkeypatch):
     consumer = client.subscribe("orders", "s", retry_enable=True, ack_receipt_enabled=True, **SHARED, **EARLIEST)
     client.create_producer("orders").send(b"m0")
     message = consumer.receive(5000)
     consumer.reconsume_later(message)
-    assert broker.cursors[ORDERS, -1, "s"].first_unacked == 1
-    broker.refuse("reconsume_later", "InvalidMessage")
-    with pytest.raises(pulsar.InvalidMessage):
+    assert broker.cursor(ORDERS, "s").mark_delete == 0
+    monkeypatch.setattr(LetterRequests, "check_range", refuse)
+    with pytest.raises(pulsar.InvalidMessage, match="the test says so"):
         consumer.reconsume_later(message)
 
 
@@ -230,7 +236,7 @@ def test_what_is_put_off_is_not_waited_for_any_more(client, broker, is_batch_ind
     assert waiting() == {1, 2}
     consumer.reconsume_later_cumulative(messages[3], 60_000)
     assert waiting() == set()
-    assert [request["ack_set"] for request in broker.asked("reconsume_later")] == [[0b10], None, None]
+    assert [request.ack_set for request in broker.asked("reconsume_later")] == [[0b10], None, None]
     assert broker.asked("ack") + broker.asked("cumulative_ack") == []
     reader = client.create_reader("orders-s-RETRY", pulsar.MessageId.earliest)
     assert [reader.read_next(5000).data() for _ in range(3)] == [b"b0", b"b1", b"m2"]
@@ -250,7 +256,7 @@ def test_only_the_message_of_a_batch_is_put_off(client, broker, consumer):
         str(messages[1].message_id()),
     )
     consumer.close()
-    assert [list(request["ack_set"]) for request in broker.asked("reconsume_later")] == [[0b101]]
+    assert [list(request.ack_set) for request in broker.asked("reconsume_later")] == [[0b101]]
 
 
 def test_cumulative_acknowledges_all_and_copies_one(client, broker):
@@ -316,18 +322,14 @@ def test_the_consumer_joins_the_retry_topic_with_the_same_subscription_and_dead_
     consumer = client.subscribe(["z", "p2"], "s", retry_enable=True, **SHARED)
     assert consumer.topic() == "persistent://public/default/z,persistent://public/default/p2"
     asked = broker.asked("subscribe")
-    assert sorted((short(request["topic"]), request["partition"]) for request in asked) == [
+    assert sorted((short(request.topic), request.partition) for request in asked) == [
         ("p2", 0),
         ("p2", 1),
         ("p2-s-RETRY", -1),
         ("z", -1),
     ]
     assert {
-        (
-            request["subscription"],
-            dict(request["properties"])["dead_letter_topic"],
-            dict(request["properties"])["max_redeliver_count"],
-        )
+        (request.subscription, request.properties["dead_letter_topic"], request.properties["max_redeliver_count"])
         for request in asked
     } == {("s", "persistent://public/default/p2-s-DLQ", "16")}
 
@@ -342,7 +344,7 @@ def test_the_origin_of_a_message_of_a_partition_is_the_topic(client):
 
 def test_the_retry_topic_may_be_named_among_the_topics(client, broker):
     client.subscribe(["orders", "orders-s-RETRY"], "s", retry_enable=True)
-    assert sorted(short(request["topic"]) for request in broker.asked("subscribe")) == ["orders", "orders-s-RETRY"]
+    assert sorted(short(request.topic) for request in broker.asked("subscribe")) == ["orders", "orders-s-RETRY"]
 
 
 def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
@@ -353,9 +355,9 @@ def test_the_dead_letter_topic_gets_its_initial_subscription(client, broker):
         producer.send(b"m0", properties={"RECONSUMETIMES": "1"})
         consumer.reconsume_later(consumer.receive(5000))
         consumer.close()
-    assert [
-        dict(request["properties"])["initial_subscription_name"] for request in broker.asked("reconsume_later")
-    ] == ["repair"] * 2
+    assert [request.properties["initial_subscription_name"] for request in broker.asked("reconsume_later")] == [
+        "repair"
+    ] * 2
     assert receive_values(client.subscribe("dead", "repair"), 2) == ["m0", "m0"]
 
 

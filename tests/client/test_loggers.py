@@ -9,37 +9,38 @@ from pathlib import Path
 import pytest
 
 import pulsar_spark as pulsar
+from pulsar_spark.client import subscription as subscription_module
 from pulsar_spark.link.broker_watch import BrokerWatch
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import Holder
 from pulsar_spark.storage.topics import prepare_root
-from tests.client.fake_broker import FakeBroker
 from tests.client.processes import run
-from tests.client.waiting import eventually
+from tests.client.waiting import eventually, in_background
+from tests.plain_broker import PlainBroker
 
 
 def test_a_broker_that_is_gone_and_one_that_is_back_are_seen_and_said(tmp_path, service_url, caplog):
     caplog.set_level(logging.INFO, "my")
-    with FakeBroker(tmp_path / "root") as first:
+    with PlainBroker(tmp_path / "root") as first:
         client = pulsar.Client(service_url, logger=logging.getLogger("my"), operation_timeout_seconds=10)
         consumer = client.subscribe("t", "s", consumer_name="c")
         assert consumer.is_connected()
     eventually(lambda: not consumer.is_connected())
-    with FakeBroker(tmp_path / "root") as second:
+    with PlainBroker(tmp_path / "root") as second:
         eventually(consumer.is_connected)
     client.close()
     said = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "my"]
     root, subscription = str(tmp_path / "root"), "subscription 's' of 'persistent://public/default/t'"
     assert said[:4] == [
-        ("INFO", f"connected to broker {first.lease.broker_id} of root {root!r}"),
+        ("INFO", f"connected to broker {first.broker_id} of root {root!r}"),
         ("INFO", f"{subscription}: consumer 'c' subscribed"),
         (
             "WARNING",
-            f"the broker {first.lease.broker_id} of root {root!r} is gone: nothing is delivered and nothing is "
+            f"the broker {first.broker_id} of root {root!r} is gone: nothing is delivered and nothing is "
             "answered until one is back; requests "
             f"wait; start one with pulsar-spark broker --root {root}",
         ),
-        ("INFO", f"connected again to broker {second.lease.broker_id} of root {root!r}"),
+        ("INFO", f"connected again to broker {second.broker_id} of root {root!r}"),
     ]
 
 
@@ -79,16 +80,22 @@ def test_the_packages_loggers_write(client, broker, service_url, tmp_path, kind,
     assert (out.getvalue() == "") == (kind == "file")
 
 
-def test_a_refused_return_is_said_once(client, broker, caplog):
+def test_a_refused_return_is_said_once(client, other_client, broker, caplog, monkeypatch):
+    monkeypatch.setattr(subscription_module, "_RECONNECT_SECONDS", 0.02)
     consumer = client.subscribe("t", "s", consumer_name="c")
-    broker.refuse("subscribe", "ConsumerBusy")
-    broker.drop(consumer._consumer_id)
-    eventually(lambda: len(broker.asked("subscribe")) >= 3)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    with broker.paused():
+        other = in_background(broker, other_client.subscribe, "t", "s")
+        broker.end_lease(consumer._consumer_id)
+    eventually(lambda: len(broker.asked("subscribe")) >= 5)
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelname == "WARNING" and record.name.startswith("pulsar_spark.client")
+    ]
     assert len(said) == 2
     assert "the broker no longer knows the consumer (lease ended)" in said[0]
     assert "not subscribed again, tried every second: ConsumerBusy" in said[1]
-    broker._refused.clear()
+    other.result(10).close()
     eventually(consumer.is_connected)
 
 

@@ -40,7 +40,7 @@ def exceed(engine: SparkEngine, policy: str) -> None:
 
 
 def test_below_its_quota_it_publishes(engine, client):
-    client.create_producer(TOPIC).send(b"x")
+    assert client.create_producer(TOPIC).send(b"x").ledger_id() == 2
 
 
 def test_it_is_refused_and_publishes_again_when_the_backlog_is_gone(engine, client):
@@ -109,4 +109,4 @@ def test_closing_ends_the_hold(engine, client):
 
 def test_other_topics_are_not_concerned(engine, client):
     exceed(engine, "producer_exception")
-    client.create_producer("other").send(b"x")
+    assert client.create_producer("other").send(b"x").ledger_id() == 1

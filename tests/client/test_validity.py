@@ -12,8 +12,8 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import REQUESTS
-from tests.admin.broker_double import BrokerDouble
-from tests.client.waiting import eventually
+from tests.client.waiting import eventually, in_background
+from tests.plain_broker import PlainBroker
 
 SECONDS = 0.2
 
@@ -66,7 +66,7 @@ def test_what_a_client_waits_for_says_until_when_it_holds_and_nothing_else_does(
     consumer.negative_acknowledge(pulsar.MessageId(-1, 1, 0).of_topic("persistent://public/default/t"))
     consumer.redeliver_unacknowledged_messages()
     consumer.seek(pulsar.MessageId.latest)
-    broker.drop(consumer._consumer_id)
+    broker.end_lease(consumer._consumer_id)
     eventually(lambda: consumer.is_connected() and len(broker.asked("subscribe")) > 2)
     consumer.unsubscribe()
     client.subscribe("t", "s").close()
@@ -102,8 +102,9 @@ def test_a_timeout_of_years_is_none():
 def test_an_answer_of_the_broker_that_it_came_too_late_is_a_timeout(layout):
     admin = Admin(f"delta:{layout.root}", timeout_seconds=20)
     admin.create_topic("t")
-    with (
-        BrokerDouble(layout, lambda request: {"error": "Timeout", "text": "too late"}),
-        pytest.raises(pulsar.Timeout, match="too late"),
-    ):
-        admin.skip_messages("t", "s", 1)
+    with PlainBroker(layout.root) as broker:
+        with broker.paused():
+            asking = in_background(broker, admin.skip_messages, "t", "s", 1)
+            broker.advance(20)
+        with pytest.raises(pulsar.Timeout, match="ms later, so it was not carried out"):
+            asking.result(10)

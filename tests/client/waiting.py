@@ -1,7 +1,9 @@
 """Waiting for another thread, with a deadline."""
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 import pulsar_spark as pulsar
 
@@ -17,6 +19,21 @@ def eventually(condition: Callable[[], object], seconds: float = 30) -> object:
             return found
         time.sleep(0.005)
     raise AssertionError("it did not become true in time")
+
+
+def in_background(broker, call: Callable, *arguments) -> Future:
+    """*call* in a thread, once the broker has been asked something by it."""
+    version, future = broker.requests_version(), Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    eventually(lambda: broker.requests_version() > version)
+    return future
 
 
 def receive_values(consumer, count: int) -> list[str]:

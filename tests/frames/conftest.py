@@ -4,7 +4,8 @@ import pytest
 
 from pulsar_spark.frames import call, consumer
 from pulsar_spark.storage.topics import create_topic
-from tests.frames.plain import EagerBroker, positions
+from tests.frames.plain import positions
+from tests.plain_broker import PlainBroker
 
 
 @pytest.fixture
@@ -15,8 +16,8 @@ def plain(monkeypatch):
 
 
 @pytest.fixture
-def eager(plain, tmp_path):
-    """An eager broker with a topic "t"."""
-    with EagerBroker(tmp_path / "root") as broker:
+def served(plain, tmp_path):
+    """A broker with a topic "t"."""
+    with PlainBroker(tmp_path / "root") as broker:
         create_topic(broker.layout, "t")
         yield broker

@@ -1,7 +1,4 @@
-"""Consuming as a DataFrame consumer does, without Spark: against a fake broker, with the positions of a delivery in the
-place of its frame."""
-
-from tests.client.fake_broker import FakeBroker
+"""Consuming as a DataFrame consumer does, without Spark: with the positions of a delivery in the place of its frame."""
 
 
 class Seconds:
@@ -15,13 +12,6 @@ class Seconds:
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
-
-
-class EagerBroker(FakeBroker):
-    """Hands out at once what is given back, whatever the delay."""
-
-    def _negative_ack(self, cursor, request, properties, facts) -> None:
-        super()._negative_ack(cursor, {**request, "delay_ms": 0}, properties, facts)
 
 
 def positions(delivery) -> list[tuple[int, int, int]]:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from pulsar_spark.admin import Admin
 from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, OperationNotSupported, Timeout
 from pulsar_spark.frames import active_consumptions, consume, membership
 from pulsar_spark.frames.consumption import Consumption
@@ -22,43 +23,43 @@ def run(broker, name: str | None = None, subscription_type: str = "Exclusive", *
 
 
 @pytest.mark.parametrize("subscription_type", ["Exclusive", "Failover", "Shared"])
-def test_a_cell_run_again_replaces_the_consumer_of_that_name(eager, subscription_type):
-    first = run(eager, "mine", subscription_type)
-    second = run(eager, "mine", subscription_type)
+def test_a_cell_run_again_replaces_the_consumer_of_that_name(served, subscription_type):
+    first = run(served, "mine", subscription_type)
+    second = run(served, "mine", subscription_type)
     assert not first.is_active and first.exception() is None
     assert second.is_active and active_consumptions() == [second]
     second.stop(10)
     assert active_consumptions() == []
 
 
-def test_without_a_name_the_refusal_says_who_holds_the_subscription(eager):
-    with run(eager) as first:
+def test_without_a_name_the_refusal_says_who_holds_the_subscription(served):
+    with run(served) as first:
         with pytest.raises(
             ConsumerBusy, match=f"It is consumer '{first.consumer_name}' of this process.*active_consumptions"
         ):
-            run(eager)
+            run(served)
         with pytest.raises(ConsumerBusy):
-            run(eager, "another")
+            run(served, "another")
         assert first.is_active
     assert active_consumptions() == []
 
 
-def test_consumers_of_other_subscriptions_and_names_are_left_alone(eager):
+def test_consumers_of_other_subscriptions_and_names_are_left_alone(served):
     with (
-        run(eager, "a", "Shared") as first,
-        run(eager, "b", "Shared"),
-        consume(None, eager.layout.root, "t", "other", nothing, consumer_name="a") as other,
+        run(served, "a", "Shared") as first,
+        run(served, "b", "Shared"),
+        consume(None, served.layout.root, "t", "other", nothing, consumer_name="a") as other,
     ):
         assert len(active_consumptions()) == 3 and first.is_active and other.is_active
 
 
-def test_the_users_exception_comes_through_and_the_consumer_is_gone(eager):
-    with pytest.raises(KeyError, match="mine"), run(eager) as consumption:
+def test_the_users_exception_comes_through_and_the_consumer_is_gone(served):
+    with pytest.raises(KeyError, match="mine"), run(served) as consumption:
         raise KeyError("mine")
-    assert not consumption.is_active and len(eager.asked("close")) == 1
+    assert not consumption.is_active and len(served.asked("close")) == 1
 
 
-def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeypatch, caplog):
+def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(served, monkeypatch, caplog):
     monkeypatch.setattr("pulsar_spark.frames.consumption.STOP_SECONDS", 0.2)
     release, called = threading.Event(), threading.Event()
 
@@ -68,10 +69,10 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeyp
 
     import pulsar_spark as pulsar
 
-    client = pulsar.Client(f"delta:{eager.layout.root}")
+    client = pulsar.Client(f"delta:{served.layout.root}")
     client.create_producer("t").send(b"x")
     client.close()
-    with pytest.raises(KeyError), consume(None, eager.layout.root, "t", "s", stuck) as consumption:
+    with pytest.raises(KeyError), consume(None, served.layout.root, "t", "s", stuck) as consumption:
         assert called.wait(10)
         raise KeyError
     assert "its function has not returned within 0.2 s" in caplog.text
@@ -79,7 +80,7 @@ def test_the_end_of_a_block_does_not_wait_for_ever_for_a_function(eager, monkeyp
     assert consumption.await_termination(10)
 
 
-def test_an_interrupted_subscribe_leaves_nobody_who_holds_the_subscription(eager, monkeypatch):
+def test_an_interrupted_subscribe_leaves_nobody_who_holds_the_subscription(served, monkeypatch):
     """Ctrl-C in a cell that waits for a broker; the cell is run again afterwards."""
     ask = membership.Channel.ask
 
@@ -90,27 +91,27 @@ def test_an_interrupted_subscribe_leaves_nobody_who_holds_the_subscription(eager
     with monkeypatch.context() as patched:
         patched.setattr(membership.Channel, "ask", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run(eager)
+            run(served)
     assert active_consumptions() == []
-    eventually(lambda: len(eager.asked("close")) == 1)
-    with run(eager) as consumption:
+    eventually(lambda: len(served.asked("close")) == 1)
+    with run(served) as consumption:
         assert consumption.is_active
 
 
-def test_what_ends_a_consumer_is_logged_and_kept(eager, caplog):
+def test_what_ends_a_consumer_is_logged_and_kept(served, caplog):
     caplog.set_level(logging.INFO, "pulsar_spark")
-    consumption = run(eager)
-    eager.drop(consumption._membership.consumer_id, "unsubscribed")
+    consumption = run(served)
+    Admin(f"delta:{served.layout.root}").unsubscribe("t", "s", force=True)
     with pytest.raises(AlreadyClosed, match="was unsubscribed"):
         consumption.await_termination(10)
     assert isinstance(consumption.exception(), AlreadyClosed)
     assert [record.levelno for record in caplog.records if "ended: " in record.getMessage()] == [logging.ERROR]
 
 
-def test_who_lost_what_it_held_says_so_and_goes_on(eager, caplog):
-    with run(eager, "mine") as consumption:
-        eager.drop(consumption._membership.consumer_id, "lease ended")
-        eventually(lambda: len(eager.asked("subscribe")) == 2)
+def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
+    with run(served, "mine") as consumption:
+        served.end_lease(consumption._membership.consumer_id)
+        eventually(lambda: len(served.asked("subscribe")) == 2)
         assert consumption.is_active
     assert "lost what it held (lease ended): it subscribes again" in caplog.text
 

@@ -1,5 +1,7 @@
 """The session's settings and its errors; all but the last two tests need no JVM."""
 
+import os
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -25,7 +27,9 @@ def java_of(monkeypatch, tmp_path):
 @pytest.mark.parametrize("version", ["17.0.9", "21.0.1"])
 def test_a_java_that_spark_takes_is_left_as_it_is(java_of, version):
     java_of(version)
+    before = dict(os.environ)
     session._find_java()
+    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,17 @@ from pulsar_spark.protocol.expiry import (
 from pulsar_spark.protocol.policies import POLICIES, check_policy, policy_text
 
 
+def is_refused(name: str, value: str) -> bool:
+    try:
+        check_policy(name, value)
+    except InvalidConfiguration:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_default_is_a_value_its_policy_may_have(name):
-    check_policy(name, str(POLICIES[name]))
+    assert not is_refused(name, str(POLICIES[name]))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +54,8 @@ def test_other_values_are_refused(name, value):
         check_policy(name, value)
 
 
-def test_for_ever_is_a_retention():
-    check_policy("retention_seconds", "-1")
+def test_for_ever_is_a_retention_and_less_than_that_is_none():
+    assert (is_refused("retention_seconds", "-1"), is_refused("retention_seconds", "-2")) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Reading entries: the one door."""
 
+from collections import Counter
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pulsar_spark.table_specs import MESSAGES
 
 def rows(entries: list[tuple[int, int | None]], publish_id: str = "p", partition: int = -1) -> pa.Table:
     """Messages of (entry id, batch index); the payload says both."""
-    sizes = {entry: sum(entry == other for other, _ in entries) for entry, _ in entries}
+    sizes = Counter(entry for entry, _ in entries)
     return MESSAGES.rows(
         [
             dict(

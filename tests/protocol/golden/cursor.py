@@ -1,23 +1,19 @@
-"""The model's cursor against ManagedCursorImpl (golden h1): mark-delete, ranges of acknowledged entries, batch sets,
+"""A cursor against ManagedCursorImpl (golden h1): mark-delete, ranges of acknowledged entries, batch sets,
 and what is read next.
 
 Positions of the recording, [ledger, entry], are numbered in the order in which the entries were added. "Read n" is n
 rounds of one permit of an Exclusive consumer; "rewind" and "restart" give back all that is pending, for what a reopened
-cursor reads again is, here, replay (semantics 0.20).
+cursor reads again is, here, replay (semantics 0.20); before that a "restart" is one of the broker.
 """
 
 from bisect import bisect_left, bisect_right
 
-import pytest
-
 from pulsar_spark.protocol import ack_set
-from tests.model import Model
 from tests.protocol.golden import cases, named
+from tests.protocol.golden.lockstep import NOW, Player
 from tests.requests import On
 
-TOPIC = "persistent://public/default/t"
 BATCH_SIZE = 5
-NOW = 1_000
 
 DEVIATIONS = {
     "batch index level off": "0.23: batch index acknowledgement is always on",
@@ -26,12 +22,10 @@ DEVIATIONS = {
 
 
 class Replayed:
-    """The recording's operations, done by the model."""
+    """The recording's operations, done by a broker; each yields its rounds."""
 
-    def __init__(self, initial: str):
-        self.model, self.on, self.entries = Model(), On(TOPIC), []
-        self.model.create_topic(TOPIC)
-        self.model.round([self.on.subscribe("reader", "Exclusive", initial_position=initial.capitalize())], NOW)
+    def __init__(self, broker, topic: str):
+        self.broker, self.topic, self.on, self.entries = broker, topic, On(topic), []
 
     def number(self, place: list[int]) -> int:
         """The position of a recorded entry; one behind the end for an entry that does not exist."""
@@ -44,7 +38,7 @@ class Replayed:
         return bisect_right(self.entries, tuple(place)) - 1
 
     def state(self) -> dict:
-        return self.model.state(TOPIC, -1, "s")
+        return self.broker.state(self.topic, -1, "s")
 
     def upcoming(self) -> int:
         """The lowest position that is neither acknowledged nor out at the reader."""
@@ -57,49 +51,48 @@ class Replayed:
             if position not in taken
         )
 
-    def ask(self, *requests: dict) -> list[str]:
-        return [reply.error for reply in self.model.round(list(requests), NOW)["replies"] if reply.error]
-
-    def add(self, expected: dict, count: int) -> None:
+    def add(self, expected: dict, count: int) -> Player:
         self.entries += [tuple(place) for place in expected["result"]]
-        self.model.publish(TOPIC, -1, [BATCH_SIZE] * count)
+        self.broker.publish(self.topic, -1, [BATCH_SIZE] * count)
+        yield []
 
-    def read(self, expected: dict, count: int) -> None:
+    def read(self, expected: dict, count: int) -> Player:
         got = []
         for _ in range(count):
             if self.upcoming() == len(self.entries):
                 break  # Nothing to read: a permit left over would deliver in a later operation.
             permits = self.state()["consumers"]["reader"]["permits"]
-            got += [
-                delivery.position
-                for delivery in self.model.round([self.on.flow("reader", 1 - permits)], NOW)["deliveries"]
-            ]
+            answer = yield [self.on.flow("reader", 1 - permits)]
+            got += [delivery.position for delivery in answer.deliveries]
         assert sorted(got) == [self.number(place) for place in expected["result"]]
 
-    def delete(self, expected: dict, *places: list[int]) -> None:
-        refused = self.ask(*[self.on.ack(self.number(place), receipt=True) for place in places])
+    def delete(self, expected: dict, *places: list[int]) -> Player:
+        refused = (yield [self.on.ack(self.number(place), receipt=True) for place in places]).refusals
         assert bool(refused) is ("error" in expected), refused
 
-    def delete_batch(self, expected: dict, place: list[int], left: list[int]) -> None:
-        assert not self.ask(self.on.ack(self.number(place), ack_set=list(ack_set.of_indexes(left)), receipt=True))
+    def delete_batch(self, expected: dict, place: list[int], left: list[int]) -> Player:
+        answer = yield [self.on.ack(self.number(place), ack_set=list(ack_set.of_indexes(left)), receipt=True)]
+        assert not answer.refusals
 
-    def mark_delete(self, expected: dict, place: list[int]) -> None:
+    def mark_delete(self, expected: dict, place: list[int]) -> Player:
         is_behind = self.number(place) <= self.state()["mark_delete_position"]
-        refused = self.ask(self.on.cumulative_ack(self.number(place), receipt=True))
+        refused = (yield [self.on.cumulative_ack(self.number(place), receipt=True)]).refusals
         # Pulsar says "already mark-deleted" to a position behind mark-delete; here that is no error, and no change
         # either.
         assert bool(refused) is ("error" in expected and not is_behind), refused
 
-    def seek(self, expected: dict, place: list[int]) -> None:
-        assert not self.ask(self.on.seek(bisect_left(self.entries, tuple(place))))
+    def seek(self, expected: dict, place: list[int]) -> Player:
+        assert not (yield [self.on.seek(bisect_left(self.entries, tuple(place)))]).refusals
 
-    def rewind(self, expected: dict) -> None:
-        self.ask(self.on.redeliver_all("reader"))
+    def rewind(self, expected: dict) -> Player:
+        yield [self.on.redeliver_all("reader")]
 
-    def restart(self, expected: dict) -> None:
-        self.ask(self.on.redeliver_all("reader"))
+    def restart(self, expected: dict) -> Player:
+        self.broker.restart(NOW)
+        yield [self.on.redeliver_all("reader")]
 
-    def is_deleted(self, expected: dict, place: list[int]) -> None:
+    def is_deleted(self, expected: dict, place: list[int]) -> Player:
+        yield []
         position, state = self.number(place), self.state()
         is_in_range = any(first <= position <= last for first, last in state["acknowledged"])
         assert (position <= state["mark_delete_position"] or is_in_range) is expected["result"]
@@ -131,11 +124,16 @@ class Replayed:
         assert backlog == recorded["backlog_precise"]
 
 
-@pytest.mark.parametrize("case", [case for case in cases("h1_cursor") if named(case) not in DEVIATIONS], ids=named)
-def test_cursor_after_each_operation(case):
-    replayed, has_restarted = Replayed(case["input"]["config"]["initial"]), False
+CASES = [case for case in cases("h1_cursor") if named(case) not in DEVIATIONS]
+
+
+def replay(broker, case: dict, topic: str) -> Player:
+    """All operations of a case; asserts what is recorded after each."""
+    replayed, has_restarted = Replayed(broker, topic), False
+    initial = case["input"]["config"]["initial"].capitalize()
+    yield [replayed.on.subscribe("reader", "Exclusive", initial_position=initial)]
     for (name, *arguments), expected in zip(case["input"]["ops"], case["expected"]["after_each_op"], strict=True):
-        getattr(replayed, name)(expected, *arguments)
+        yield from getattr(replayed, name)(expected, *arguments)
         has_restarted |= name == "restart"
         if "state" in expected:
             replayed.assert_state(expected["state"], has_restarted=has_restarted)

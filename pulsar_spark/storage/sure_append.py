@@ -1,0 +1,59 @@
+"""Appending until it is known that the rows are there, once.
+
+An append that raised may have committed all the same: the fault may have come behind the link that puts the commit in
+place. So the log behind the last version that was known is searched for the rows, by the one column that names a
+commit; only where they are not is the same append tried again. Publishes and requests both go into their tables so.
+"""
+
+import os
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
+
+
+class SureAppend:
+    """Appends to one table, for one thread at a time. *identity* is the column whose smallest value no other commit of
+    the table has."""
+
+    def __init__(self, path: str | os.PathLike, identity: str):
+        self._table, self._identity = AppendTable(path), identity
+        self._log = TableLog(path)
+        self._known = self._log.latest()
+
+    @property
+    def path(self) -> str:
+        """The folder of the table."""
+        return self._table.path
+
+    def exists(self) -> bool:
+        """Is there a table still?"""
+        return self._log.exists()
+
+    def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
+        """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
+        raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
+        anew."""
+        while True:
+            try:
+                version = self._table.append(rows)
+            except FileNotFoundError:
+                raise
+            except (DeltaError, OSError) as unclear:
+                version = self._find(pc.min(rows[self._identity]).as_py())
+                if version is None:
+                    wait(unclear)
+                    continue
+            self._known = version
+            return version
+
+    def _find(self, named: str) -> int | None:
+        """The commit whose rows begin with this name; None where it did not arrive."""
+        for commit in self._log.commits(after=self._known):
+            if any(file.min_values.get(self._identity) == named for file in commit.added):
+                return commit.version
+        return None

@@ -1,0 +1,19 @@
+"""The reference broker against what Pulsar's own classes did: golden k1, k3 and h1 (see the modules of ``golden``)."""
+
+import pytest
+
+from tests.model import Model
+from tests.protocol.golden import cursor, named, subscription
+from tests.protocol.golden.lockstep import play
+
+
+@pytest.mark.parametrize("case", subscription.CASES, ids=named)
+def test_shared_exclusive_and_failover(case):
+    (found,) = play(Model(), subscription.differences, [case])
+    subscription.check(case, found)
+
+
+@pytest.mark.parametrize("case", cursor.CASES, ids=named)
+def test_cursor_after_each_operation(case):
+    (failed,) = play(Model(), cursor.replay, [case])
+    assert failed is None, failed

@@ -1,0 +1,84 @@
+"""Rows of a round's inputs and of what its steps say, for drawings of single steps."""
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_spark.transforms.round_inputs import SCHEMA
+
+NOW, ROUND = 1_000, 7
+ENTRIES = (
+    "cursor int, first long, last long, status string, consumer_id string, redelivery_count int, due_time long, "
+    "ack_set array<long>, batch_size int"
+)
+COLUMNS = [column.split()[0] for column in ENTRIES.split(", ")]
+
+
+def inputs(spark: SparkSession, *rows: dict) -> DataFrame:
+    """A round's one input frame."""
+    return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=SCHEMA))
+
+
+def limits(cursor: int, **columns) -> dict:
+    """What holds for a cursor; nothing is limited, nobody has left, and all of it is of Shared, unless it is said."""
+    row = dict(
+        is_single_active=False,
+        limit=0,
+        unacked_elsewhere=0,
+        is_blocked=False,
+        permits=0,
+        max_redeliver_count=0,
+        left=[],
+        redelivered=[],
+        read_position=0,
+        round=ROUND,
+        now=NOW,
+    )
+    return {**row, "cursor": cursor, "kind": "cursor", "first": 0, "last": 0, **columns}
+
+
+def pending(cursor: int, first: int, last: int, consumer_id: str = "a", **columns) -> dict:
+    """A range that is out at a consumer, delivered for the first time in round 3."""
+    return held(cursor, first, last, "pending", consumer_id=consumer_id, delivery_round=3, **columns)
+
+
+def held(cursor: int, first: int, last: int, status: str, **columns) -> dict:
+    """A range of the cursor's state, of entries of one message."""
+    row = dict(cursor=cursor, kind="range", first=first, last=last, status=status, batch_size=1, redelivery_count=0)
+    return row | columns
+
+
+def unread(cursor: int, first: int, last: int, *, batch_size: int = 1, due_time: int | None = None) -> dict:
+    return dict(cursor=cursor, kind="unread", first=first, last=last, batch_size=batch_size, due_time=due_time)
+
+
+def ack(cursor: int, first: int, last: int) -> dict:
+    return dict(cursor=cursor, kind="ack", first=first, last=last)
+
+
+def left_of_batch(cursor: int, position: int, *words: int) -> dict:
+    """What stays unacknowledged of an entry after all requests."""
+    return dict(cursor=cursor, kind="ack_set", first=position, last=position, ack_set=list(words))
+
+
+def returned(cursor: int, first: int, last: int, consumer_id: str, due_time: int) -> dict:
+    return dict(cursor=cursor, kind="return", first=first, last=last, consumer_id=consumer_id, due_time=due_time)
+
+
+def entries(
+    cursor: int,
+    first: int,
+    last: int,
+    status: str,
+    consumer_id: str | None = None,
+    count: int | None = 0,
+    due: int | None = None,
+    ack_set: list[int] | None = None,
+    batch_size: int | None = 1,
+) -> tuple:
+    """A row of :data:`ENTRIES`."""
+    return (cursor, first, last, status, consumer_id, count, due, ack_set, batch_size)
+
+
+def entries_of(segments: DataFrame) -> DataFrame:
+    """The segments that are about entries: consumers' turns and cursors' limits ride along, without a status."""
+    return segments.where("status is not null").select(*COLUMNS)
