@@ -6,6 +6,7 @@ Everything here is a function of committed tables, so losing it costs a reload a
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 DEFAULT_LEASE_MS = 30_000
 MAX_LEASE_MS = 24 * 60 * 60 * 1000
 """A day, the most a client can ask for."""
+_READ_AGAIN_SECONDS = 1.0
 
 
 @dataclass
@@ -101,6 +103,9 @@ class Bundle:
         self.waiting_letters = WaitingLetters()
         self._folders = TopicFolders(layout)
         self._passed_over: dict[str, str] = {}
+        self._unreadable: set[str] = set()
+        """Topics that are known and whose definition could not be read when it was looked at last."""
+        self._read_again_at = 0.0
 
     # What is known of a name
 
@@ -198,7 +203,9 @@ class Bundle:
     def scan(self) -> list[TopicState]:
         """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
         stat."""
-        gone = []
+        self._unreadable &= self.topics.keys()
+        gone = [self.topics.pop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
+        self._read_again_at = time.monotonic() + _READ_AGAIN_SECONDS
         for tenant, namespace in self._folders.changed():
             found = {str(name) for name in self.layout.topics(tenant, namespace)}
             for name, state in list(self.topics.items()):
@@ -238,8 +245,8 @@ class Bundle:
         return next(self.moved(), None) is not None or self.has_new_folders()
 
     def has_new_folders(self) -> bool:
-        """Has any folder of topics changed?"""
-        return bool(self._folders.changed())
+        """Has any folder of topics changed, or is it time to read definitions again that could not be read?"""
+        return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
@@ -260,13 +267,15 @@ class Bundle:
     def _is_other_life(self, state: TopicState) -> bool:
         """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's
         definition is read. One that is there and cannot be read is stopped, not deleted: its subscriptions wait until
-        it is mended."""
+        it can be."""
+        name = str(state.topic.name)
         try:
             life = state.log.life()
-            if life is not None and life == state.life:
+            if life is not None and life == state.life and name not in self._unreadable:
                 return False
             found = read_topic(self.layout, state.topic.name)
         except (FileNotFoundError, TopicNotFound):
+            self._unreadable.discard(name)
             return True
         except Exception as broken:  # whatever lies there now
             if is_fault_of_disk(broken):
@@ -274,7 +283,12 @@ class Bundle:
             if state.error is None:
                 state.error = f"{type(broken).__name__}: {broken}"
                 self.stopped.append(state)
+            self._unreadable.add(name)
             return False
+        if name in self._unreadable:
+            self._unreadable.discard(name)
+            state.error = state.stopped_at = None
+            self.stopped.append(state)
         state.life = life
         return found.topic_id != state.topic.topic_id
 
@@ -339,6 +353,7 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
                 Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error
             )
             bundle.stopped.append(bundle.topics[name])
+            bundle._unreadable.add(name)
 
 
 def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
