@@ -43,8 +43,8 @@ class Doctor:
 
     def doctor(self) -> list[dict]:
         """A row for each thing that is broken: ``kind``, ``table``, ``path``, ``version``, ``text`` (what it means) and
-        ``command`` (what mends it, or None). None for a root that is sound. Changes nothing, and may run beside a
-        broker."""
+        ``command`` (what mends it, or what to do where no command does). None for a root that is sound. Changes
+        nothing, and may run beside a broker."""
         _require_any(self.layout)
         findings = examine_root(self.layout)
         return [finding._asdict() for finding in findings or _older_layout(self.layout)]

@@ -42,7 +42,10 @@ class SetAsideVerbs:
 
     def _ask_about(self, kind: str, entry_id: str | None, all_entries: bool) -> int:
         if (entry_id is None) != all_entries:
-            raise InvalidConfiguration(f"id {entry_id!r}: name one that is set aside, or ask for all, not both")
+            raise InvalidConfiguration(
+                "name one that is set aside, as 'pulsar-spark set-aside list' shows it, or give --all (in Python "
+                "all_entries=True)" + ("" if entry_id is None else f", not both: {entry_id!r}")
+            )
         require_root(self.layout)
         (reply,) = self._requester.ask(
             [{"kind": kind, "properties": {"all": "true"} if all_entries else {"id": entry_id}}]

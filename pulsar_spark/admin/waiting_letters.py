@@ -48,7 +48,7 @@ class WaitingLetters:
         were."""
         if topic is None and letter is None and not drop_all:
             raise InvalidConfiguration(
-                "which letters are to be dropped? Name a topic or a letter, or say that all are meant"
+                "which letters are to be dropped? Name a topic or a letter, or give --all (in Python drop_all=True)"
             )
         return self._ask_waiting(
             "drop_waiting_letters",

@@ -71,10 +71,9 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
             parsed = parse_topic_name(name)
             path = bundle.layout.topic(parsed)
             partitions = sum(known == topic_id and partition >= 0 for known, partition in latest.topics)
-            bundle.topics[name] = TopicState(
-                Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error
+            bundle.stop_unreadable(
+                TopicState(Topic(parsed, path, topic_id, partitions), TableLog(path), None, error=error)
             )
-            bundle.stopped.append(bundle.topics[name])
 
 
 def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:

@@ -29,7 +29,7 @@ def number_topic(state: "TopicState") -> list[dict]:
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     try:
         for commit in state.log.commits(state.version):
-            check_features(state.topic, commit)
+            check_features(state.topic.path, commit)
             rows += _number(state, commit)
             state.version = commit.version
     except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic

@@ -6,6 +6,7 @@ ours is passed over, and what cannot be read is stopped by itself (see numbering
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import Topic, read_topic
 
 log = logging.getLogger(__name__)
+_READ_AGAIN_SECONDS = 1.0
 
 
 @dataclass
@@ -70,6 +72,9 @@ class Topics:
         """Topics whose error was found since the last round, other than by numbering."""
         self._folders = TopicFolders(layout)
         self._passed_over: dict[str, str] = {}
+        self._unreadable: set[str] = set()
+        """Topics that are known and whose definition could not be read when it was looked at last."""
+        self._read_again_at = 0.0
 
     def topic_id(self, name: str) -> str | None:
         """The id of a topic that is known; None of another, and of a namespace."""
@@ -91,10 +96,18 @@ class Topics:
         """Why a folder that lies where a topic would is not served; None where there is none."""
         return self._passed_over.get(name)
 
+    def stop_unreadable(self, state: TopicState) -> None:
+        """Add a topic that is there and cannot be read, with its error: it is stopped until it can be."""
+        self.topics[str(state.topic.name)] = state
+        self.stopped.append(state)
+        self._unreadable.add(str(state.topic.name))
+
     def scan(self) -> list[TopicState]:
         """Look for topics made or deleted since the last look; those that are gone. An unchanged folder costs one
         stat."""
-        gone = []
+        self._unreadable &= self.topics.keys()
+        gone = [self.topics.pop(name) for name in sorted(self._unreadable) if self._is_other_life(self.topics[name])]
+        self._read_again_at = time.monotonic() + _READ_AGAIN_SECONDS
         for tenant, namespace in self._folders.changed():
             found = {str(name) for name in self.layout.topics(tenant, namespace)}
             for name, state in list(self.topics.items()):
@@ -134,8 +147,8 @@ class Topics:
         return next(self.moved(), None) is not None or self.has_new_folders()
 
     def has_new_folders(self) -> bool:
-        """Has any folder of topics changed?"""
-        return bool(self._folders.changed())
+        """Has any folder of topics changed, or is it time to read definitions again that could not be read?"""
+        return bool(self._folders.changed()) or (bool(self._unreadable) and time.monotonic() >= self._read_again_at)
 
     @contextlib.contextmanager
     def _looking_at(self, name: str) -> Iterator[None]:
@@ -156,13 +169,15 @@ class Topics:
     def _is_other_life(self, state: TopicState) -> bool:
         """Was the topic deleted and made again? Mostly a stat says that it was not; where it cannot, the topic's
         definition is read. One that is there and cannot be read is stopped, not deleted: its subscriptions wait until
-        it is mended."""
+        it can be."""
+        name = str(state.topic.name)
         try:
             life = state.log.life()
-            if life is not None and life == state.life:
+            if life is not None and life == state.life and name not in self._unreadable:
                 return False
             found = read_topic(self.layout, state.topic.name)
         except (FileNotFoundError, TopicNotFound):
+            self._unreadable.discard(name)
             return True
         except Exception as broken:  # whatever lies there now
             if is_fault_of_disk(broken):
@@ -170,7 +185,12 @@ class Topics:
             if state.error is None:
                 state.error = f"{type(broken).__name__}: {broken}"
                 self.stopped.append(state)
+            self._unreadable.add(name)
             return False
+        if name in self._unreadable:
+            self._unreadable.discard(name)
+            state.error = state.stopped_at = None
+            self.stopped.append(state)
         state.life = life
         return found.topic_id != state.topic.topic_id
 

@@ -77,16 +77,21 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, none: str = "none"
+) -> None:
     """A table for people; numbers to the right. Where the screen is too narrow for it a row is a block, a line for each
-    column."""
+    column; where there are no rows, a line says so in the words of *none*."""
+    if not rows:
+        typer.echo(f"{title}: {none}" if title else none)
+        return
     console = Console(markup=False)
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     is_number = [
-        bool(rows) and all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
+        all(isinstance(row[index], int) and not isinstance(row[index], bool) for row in rows)
         for index in range(len(columns))
     ]
-    if rows and console.width < _least_width(columns, cells, is_number):
+    if console.width < _least_width(columns, cells, is_number):
         for number, row in enumerate(cells):
             block = Table(title=None if number else title, title_justify="left", box=None, show_header=False)
             block.add_column(no_wrap=True)

@@ -68,5 +68,5 @@ def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_
 def _print(rows: list[dict], as_json: bool) -> None:
     if as_json:
         print_json(rows)
-    elif rows:
-        print_table(list(rows[0]), [list(row.values()) for row in rows])
+    else:
+        print_table([name for row in rows[:1] for name in row], [list(row.values()) for row in rows])

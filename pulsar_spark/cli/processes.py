@@ -10,6 +10,8 @@ import typer
 from pulsar_spark.cli.common import Json, Root, admin, print_json
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 log = logging.getLogger(__name__)
 ALL_FLIGHTS = 336_776
@@ -78,8 +80,11 @@ def broker(
 
 @broker_app.command()
 def status(root: Root, as_json: Json = False):
-    """Say which broker serves the root. Exit code 0: one does; 3: none; 1: there is no such root."""
-    found = admin(root).broker_status()
+    """Say which broker serves the root. Exit code 0: one does; 3: none, also where there is no root yet; 1: the folder
+    is something else, or cannot be read."""
+    asked = admin(root)
+    is_root = asked.layout.root.is_file() or TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
+    found = asked.broker_status() if is_root else None
     if as_json:
         print_json(found or {})
     elif found:
@@ -88,7 +93,7 @@ def status(root: Root, as_json: Json = False):
             f"{found['lease_ms'] / 1000:.1f} s)"
         )
     else:
-        typer.echo("no broker serves")
+        typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
     if found is None:
         raise typer.Exit(NO_BROKER)
 

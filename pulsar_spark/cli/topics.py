@@ -197,6 +197,7 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
             )
             for name, sub in subscriptions
         ],
+        none="no subscriptions",
     )
     consumers = [
         (

@@ -12,6 +12,7 @@ letter topic as well, to which repaired letters are sent back. Nothing here need
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
 from pulsar_spark.errors import PulsarSparkError
 
 NOTE = np.dtype(
@@ -61,6 +63,7 @@ CONNECT_SECONDS = 180
 LEASE_SECONDS = 10
 REDELIVERIES = 2
 _REDELIVERY_DELAY_MS = 300
+_LOOK_SECONDS = 0.1
 READY = "ready"
 
 
@@ -77,6 +80,7 @@ def run_consumer(assignment: Assignment, parent: Connection) -> None:
 
 
 def _run(assignment: Assignment, parent: Connection) -> None:
+    _wait_for_broker(assignment.service_url)
     client = pulsar.Client(
         assignment.service_url, operation_timeout_seconds=CONNECT_SECONDS, lease_seconds=LEASE_SECONDS
     )
@@ -120,6 +124,13 @@ def _run(assignment: Assignment, parent: Connection) -> None:
             acknowledged += len(messages)
     consumer.close()
     client.close()
+
+
+def _wait_for_broker(service_url: str) -> None:
+    """Until a broker serves: it starts beside its consumers, and a client without one says so in its log."""
+    deadline, admin = time.monotonic() + CONNECT_SECONDS, Admin(service_url)
+    while admin.broker_status() is None and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
 
 
 def read_notes(path: Path) -> np.ndarray:

@@ -34,6 +34,7 @@ from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import prepare_root
 
 PARTITIONS = 4
+BROKER_LOG = "broker.log"
 PATIENCE_SECONDS = 180
 POLL_SECONDS = 0.25
 _BATCHES_A_CONSUMER = 40
@@ -53,21 +54,39 @@ def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console
     """Run the demo on *rows* flights; True when nothing was lost and order held where it must.
 
     *root* is kept and may be used again: each run has a namespace of its own. Without it a temporary folder is used,
-    and removed unless *keep*.
+    and removed unless *keep*. Of a run that fails the broker's log is kept.
     """
     console = console or Console()
     flights = read_flights(rows)
-    with ExitStack() as stack:
-        work = Path(tempfile.mkdtemp(prefix="pulsar_spark_demo_"))
-        if not (keep and root is None):
-            stack.callback(shutil.rmtree, work, ignore_errors=True)
-        place = _prepare(root or work / "root", work)
-        console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
-        accounts = _run(place, flights, console, stack)
+    work = Path(tempfile.mkdtemp(prefix="pulsar_spark_demo_"))
+    has_failed = False
+    try:
+        with ExitStack() as stack:
+            place = _prepare(root or work / "root", work)
+            console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
+            accounts = _run(place, flights, console, stack)
         _print_table(accounts, console)
-        if keep and root is None:
-            console.print(f"kept: {place.root}", highlight=False, soft_wrap=True)
-    return not any(account.defects for account in accounts)
+        has_failed = any(account.defects for account in accounts)
+    except Exception:
+        has_failed = True
+        raise
+    finally:
+        kept = [work / "root"] if keep and root is None else []
+        _clean_up(work, [*kept, work / BROKER_LOG] if has_failed or kept else [], console)
+    return not has_failed
+
+
+def _clean_up(work: Path, kept: list[Path], console: Console) -> None:
+    """Remove what is in *work* but what is to be *kept*, and say where that is."""
+    for found in work.iterdir():
+        if found in kept:
+            console.print(f"kept: {found}", highlight=False, soft_wrap=True)
+        elif found.is_dir():
+            shutil.rmtree(found, ignore_errors=True)
+        else:
+            found.unlink()
+    if not any(work.iterdir()):
+        work.rmdir()
 
 
 def _prepare(root: Path, work: Path) -> _Place:
@@ -88,7 +107,7 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
     with console.status("starting Spark"):
         spark = spark_session("pulsar_spark demo")
         paths = write_flights(flights, place.work)
-    broker = stack.enter_context(BrokerProcess(place.root, place.work / "broker.log"))
+    broker = stack.enter_context(BrokerProcess(place.root, place.work / BROKER_LOG))
     groups = [stack.enter_context(group) for group in _groups(place, flights.num_rows)]
     with Progress(
         TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console

@@ -1,8 +1,9 @@
 """The thread of a DataFrame consumer: it takes deliveries, calls the function, and answers the broker.
 
-Permits for the next delivery are asked for when the function begins, so two are in flight and the broker's rounds hide
-behind the function's work; deliveries that have piled up meanwhile are handed over as one. While it pauses after an
-error it goes on taking in what comes, so a lost lease or a word to stop is met at once.
+Permits for the next delivery are asked for when the function begins, so two are in flight and the broker's rounds
+hide behind the function's work; deliveries that have piled up meanwhile are handed over as one. What is given back on
+an Exclusive or Failover subscription is waited for before anything behind it is handled (see rewinding). While it
+pauses after an error it goes on taking in what comes, so a lost lease or a word to stop is met at once.
 """
 
 import logging
@@ -26,6 +27,7 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtrac
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
+from pulsar_spark.frames.rewinding import ORDERED_TYPES, Rewinding
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -36,6 +38,7 @@ _IDLE_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 1.0
 """How long after Spark's end a word to stop may come: a service manager ends all processes of a service at once."""
+_ALL = 2**63 - 1
 _GONE = ("unsubscribed", "deleted")
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,7 @@ class Consuming:
         clock: Callable[[], float],
     ):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
+        self._layout = layout
         self._max_messages, self._timeout = max_messages, timeout
         self._ledgers = LedgerIndex(layout)
         self._caller = Caller(spark, topic, self._ledgers, function, columns, with_payload=with_payload)
@@ -76,6 +80,9 @@ class Consuming:
         self._given_back: dict[int, list[tuple[int, int]]] = {}
         self._error: BaseException | None = None
         self._backoff, self._progress = Backoff(clock), Progress(self._who(), clock)
+        self._rewinding: Rewinding | None = None
+        if options.subscription_type in ORDERED_TYPES:
+            self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
         self._ended, self._stopping = threading.Event(), threading.Event()
         self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
         self._channel = Channel(layout, uuid.uuid4().hex)
@@ -103,6 +110,7 @@ class Consuming:
             while not self._stopping.is_set() and not self._is_done():
                 self._progress.look()
                 self._take()
+                self._rewind()
                 if self._waiting is not None and not self._stopping.is_set() and not self._backoff.seconds_left:
                     delivery, self._waiting = self._waiting, None
                     self._handle(delivery)
@@ -133,10 +141,9 @@ class Consuming:
 
     def _take(self) -> None:
         """Take in events: all that are there, one of them at least unless none comes in a while."""
+        is_awaiting = self._backoff.seconds_left or (self._rewinding is not None and self._rewinding.is_awaiting)
         try:
-            event = self._events.get(
-                timeout=_IDLE_SECONDS if self._backlog or self._backoff.seconds_left else _LOOK_SECONDS
-            )
+            event = self._events.get(timeout=_IDLE_SECONDS if self._backlog or is_awaiting else _LOOK_SECONDS)
             while True:
                 self._take_event(*event)
                 if self._waiting is not None and self._waiting.messages >= self._max_messages:
@@ -160,12 +167,31 @@ class Consuming:
             log.warning(
                 "%s lost what it held (%s): it subscribes again", self._who(), event.text or "the cursor was moved"
             )
-            self._waiting = None
-            self._membership.leave()
-            self._join()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._waiting = None
+        if self._rewinding is not None:
+            self._rewinding.forget()
+        self._membership.leave()
+        self._join()
+
+    def _rewind(self) -> None:
+        """See to it that what was given back comes again."""
+        if self._rewinding is None or not self._rewinding.is_awaiting:
+            return
+        self._flow(self._rewinding.due_permits())
+        if self._rewinding.is_over(self._layout, self._topic.topic_id, self._options.subscription):
+            log.info("%s: what it gave back was acknowledged meanwhile: it subscribes again", self._who())
+            self._begin_anew()
 
     def _handle(self, delivery: Delivery) -> None:
         began = time.monotonic()
+        if self._rewinding is not None:
+            delivery, permits = self._rewinding.in_order(delivery)
+            self._flow(permits)
+            if not delivery.ranges:
+                return
         self._ask_for_more(delivery)
         ranges = tuple(
             part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
@@ -254,13 +280,14 @@ class Consuming:
         taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
         for held in delivery.ranges:
             taken[held.partition] += held.messages
-        self._channel.submit(
-            [
-                self._membership.row("flow", partition, permits=permits)
-                for partition, permits in taken.items()
-                if permits
-            ]
-        )
+        self._flow(taken)
+
+    def _flow(self, wanted: dict[int, int]) -> None:
+        rows = [
+            self._membership.row("flow", partition, permits=permits) for partition, permits in wanted.items() if permits
+        ]
+        if rows:
+            self._channel.submit(rows)
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
         for done in reply.acknowledged:
@@ -274,13 +301,16 @@ class Consuming:
                 )
             )
         for held in reply.given_back:
-            if self._backlog is not None:
-                self._given_back.setdefault(held.partition, []).append((held.first, held.last))
+            if self._backlog is not None:  # of a subscription with an order all that is behind is left to the next run
+                last = held.last if self._rewinding is None else _ALL
+                self._given_back.setdefault(held.partition, []).append((held.first, last))
             delay_ms = 0 if self._backlog is not None or self._stopping.is_set() else self._backoff.delay_ms(held)
             rows.append(
                 self._membership.row(
                     "negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms
                 )
             )
+            if self._rewinding is not None and self._backlog is None:
+                self._rewinding.given_back(held, delay_ms)
         if rows:
             self._channel.submit(rows, is_urgent=True)

@@ -45,6 +45,11 @@ class FrameLetters:
         self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
         self.is_retry_enabled = retry_enable
 
+    @property
+    def max_redeliver_count(self) -> int:
+        """How often a message is given back before it dies of the next time."""
+        return self._policy.max_redeliver_count
+
     def request_properties(self) -> dict[str, str]:
         """What the subscribe request says of letters."""
         return self._policy.request_properties() | {"dead_letter_topic": self._topics.dead}

@@ -6,6 +6,7 @@ what it has numbered the log itself is looked at, so it is known without a broke
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -44,13 +45,13 @@ class Condition(NamedTuple):
     unnumbered: dict[int, int]
 
 
-def check_features(topic: Topic, commit: Commit) -> None:
+def check_features(table: Path, commit: Commit) -> None:
     """:class:`TopicStopped` for a commit that asks for a feature we do not know, unless the table, as it is now, does
     without."""
     if commit.asks_for is None:
         return
     try:
-        protocol = open_table(topic.path).protocol()
+        protocol = open_table(table).protocol()
     except DeltaError as broken:
         raise TopicStopped(
             f"commit {commit.version} asks for {commit.asks_for}, and the table cannot be opened ({broken})"
@@ -83,7 +84,7 @@ def read_condition(layout: Layout, topic: Topic, numbered: int) -> Condition:
     publish_ids = _publish_ids(layout, topic, numbered) if TableLog(topic.path).has(numbered + 1) else set()
     try:
         for commit in TableLog(topic.path).commits(numbered):
-            check_features(topic, commit)
+            check_features(topic.path, commit)
             numbered_now = number_commit(topic.path, commit, {}, publish_ids, topic.partitions)
             for partition, runs in numbered_now.items():
                 published |= {run.path for run in runs}
@@ -160,7 +161,7 @@ def check_not_stopped(topic: Topic, known: int = 0) -> int:
     log = TableLog(topic.path)
     try:
         for commit in log.commits(known):
-            check_features(topic, commit)
+            check_features(topic.path, commit)
             check_statistics(topic.path, commit)
             known = commit.version
     except CorruptState as broken:

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
-from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot
+from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStopped
 from pulsar_spark.protocol.topic_name import TopicName
+from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.durability import read_durability
 from pulsar_spark.storage.layout import Layout
@@ -27,18 +28,19 @@ from pulsar_spark.table_specs import BROKER_TABLES, LEDGERS, MESSAGES, REPROCESS
 
 REPAIR = "pulsar-spark repair"
 UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
+_RESTORE = "restore it from a backup"
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be. ``table`` is a topic's full name or a broker's table; ``command`` is None
-    where no command mends it."""
+    """One thing that is not as it should be. ``table`` is a topic's full name or a broker's table; ``command`` is
+    what mends it, or what to do where no command does."""
 
     kind: str
     table: str
     path: str
     version: int | None
     text: str
-    command: str | None
+    command: str
 
 
 def examine_root(layout: Layout) -> list[Finding]:
@@ -83,13 +85,12 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
                 str(path),
                 None,
                 "the broker's table is missing: a broker that starts makes an empty one, and what it said is lost",
-                None,
+                _RESTORE,
             )
         return
     except (CorruptState, NotARoot, NewerLayout) as refused:
-        yield Finding(
-            "foreign_table" if isinstance(refused, NotARoot) else "definition", name, str(path), 0, str(refused), None
-        )
+        kind = "foreign_table" if isinstance(refused, NotARoot) else "definition"
+        yield Finding(kind, name, str(path), 0, str(refused), _remedy_of_definition(refused))
         return
     expected = (MESSAGES.name, str(topic)) if topic else (name, definition.properties.get("topic"))
     if (definition.table, definition.properties.get("topic")) != expected:
@@ -98,9 +99,8 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
             name,
             str(path),
             0,
-            f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}: "
-            "move it to where it belongs",
-            None,
+            f"the folder holds table {definition.table!r} of {definition.properties.get('topic')!r}",
+            "move the folder to where it belongs",
         )
         return
     broken = list(broken_commits(path))
@@ -115,12 +115,19 @@ def examine_table(name: str, path: Path, topic: TopicName | None) -> Iterator[Fi
         )
     yield from _examine_checkpoints(name, path)
     for file, why in _broken_files(path, {version for version, _ in broken}):
-        meaning = (
-            "its messages are lost: restore it, or pass them over with 'pulsar-spark subscriptions skip-lost'"
-            if topic
-            else "what it said is lost: restore it"
-        )
-        yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", None)
+        meaning, command = "what it said is lost: restore it", _RESTORE
+        if topic:
+            meaning = "its messages are lost: restore it, or pass them over with 'pulsar-spark subscriptions skip-lost'"
+            command = f"pulsar-spark subscriptions skip-lost {name} -s SUBSCRIPTION"
+        yield Finding("missing_file", name, str(path), None, f"data file {file!r} {why}; {meaning}", command)
+
+
+def _remedy_of_definition(refused: Exception) -> str:
+    if isinstance(refused, NewerLayout):
+        return "install a newer pulsar_spark"
+    if isinstance(refused, NotARoot):
+        return "move the folder out of the root"
+    return f"{_RESTORE}, or delete the folder"
 
 
 def broken_commits(path: Path) -> Iterator[tuple[int, str]]:
@@ -214,7 +221,7 @@ def _examine_state(layout: Layout, topics: list[tuple[str, Path]]) -> Iterator[F
             str(layout.broker_table("cursor_ledger")),
             None,
             f"the state cannot be read: {broken}",
-            None,
+            _RESTORE,
         )
         return
     for name, path in topics:
@@ -231,6 +238,11 @@ def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows
         )
     try:
         for commit in TableLog(path).commits(latest.numbered_until(topic_id)):
+            check_features(path, commit)
             number_commit(path, commit, {}, set())
     except UNREADABLE as broken:
-        yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", None)
+        is_feature = isinstance(broken, TopicStopped)
+        command = (
+            "take the feature out of the table with Spark SQL" if is_feature else f"pulsar-spark topics mend {name}"
+        )
+        yield Finding("not_numbered", name, str(path), None, f"the topic stops here: {broken}", command)

@@ -1,9 +1,10 @@
 """Taking out of the way what stops a topic, and what was added to it that is no publish.
 
-A commit that cannot be read, by Delta neither, is replaced by what can be read of it: the damaged file stays in the
-log under a hidden name, and a crash leaves either. An ``add`` whose statistics are nonsense gets those of its file.
-Nobody has numbered anything behind such a commit, so no position changes. Foreign rows leave the table with one commit
-that removes their files, which stay on the disk until ``vacuum``.
+A commit that cannot be read, by Delta neither, is written again from its data files where these tell what it said, as
+``repair`` does (see repair); where they do not, or it did more than add files, it is replaced by what can be read of
+it. The damaged file stays in the log under a hidden name, and a crash leaves either. An ``add`` whose statistics are
+nonsense gets those of its file. Nobody has numbered anything behind such a commit, so no position changes. Foreign rows
+leave the table with one commit that removes their files, which stay on the disk until ``vacuum``.
 """
 
 import itertools
@@ -14,13 +15,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.storage.actions import parse_actions, parse_commit
+from pulsar_spark.storage.actions import ENGINE, parse_actions, parse_commit
 from pulsar_spark.storage.commits import commit, file_add, replace_commit
 from pulsar_spark.storage.condition import ForeignFile, read_condition
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import check_statistics
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.repair import TableRepair
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topics import Topic
@@ -48,17 +50,29 @@ def mend_topic(layout: Layout, topic: Topic, *, dry_run: bool = False) -> list[M
 
 
 def _mend_commits(topic: Topic, numbered: int, dry_run: bool) -> list[Mended]:
-    log, mended = TableLog(topic.path), []
+    log, mended, repair = TableLog(topic.path), [], TableRepair(str(topic.name), topic.path, topic.name)
     for version in range(numbered + 1, log.latest() + 1):
         try:
             if log.has(version):
                 check_statistics(topic.path, log.commit(version))
         except CorruptState as broken:
-            kept, dropped = _readable(topic, version, log.file(version).read_bytes())
+            text = log.file(version).read_bytes()
+            kept, dropped = _readable(topic, version, text)
+            restored = repair.restore(version, dry_run) if _may_be_publish(kept, text) else None
+            if restored is not None:
+                mended.append(Mended(version, "commit", 0, f"{restored.text}: {broken}"))
+                continue
             if not dry_run:
                 replace_commit(topic.path, version, _text_of(kept))
             mended.append(Mended(version, "commit", 0, f"{dropped} of {dropped + len(kept)} lines dropped: {broken}"))
     return mended
+
+
+def _may_be_publish(kept: list[dict], text: bytes) -> bool:
+    """Whether all that is left of a commit is what a publish of ours says: files, and who put them there."""
+    return b'"remove"' not in text and all(
+        action.keys() <= {"txn", "add"} or action.get("commitInfo", {}).get("engineInfo") == ENGINE for action in kept
+    )
 
 
 def _readable(topic: Topic, version: int, text: bytes) -> tuple[list[dict], int]:

@@ -14,6 +14,7 @@ appends. A crash in between leaves the broken commit or the mended one.
 """
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -81,22 +82,50 @@ def repair_root(
             f"table {table!r}: give a topic's full name, such as "
             "'persistent://public/default/t', or requests, cursor_ledger, ledgers"
         )
-    done = [mended for name, path, topic in chosen for mended in _Table(name, path, topic).mend(files, forget, dry_run)]
+    done = [
+        mended for name, path, topic in chosen for mended in TableRepair(name, path, topic).mend(files, forget, dry_run)
+    ]
     if table in (None, LEDGERS.name) and all(mended.is_done for mended in done) and not dry_run:
         done += _number_again(layout)
     return done
 
 
-class _Table:
+class TableRepair:
+    """What can be done about one table's commits and checkpoints."""
+
     def __init__(self, name: str, path: Path, topic: TopicName | None):
         self.name, self.path, self.log = name, path, TableLog(path)
         self.identity = _IDENTITY.get(MESSAGES.name if topic else name)
+
+    @functools.cached_property
+    def _broken(self) -> list[int]:
+        return [version for version, _ in broken_commits(self.path)]
+
+    @functools.cached_property
+    def _unnamed(self) -> list[_Group]:
+        return self._groups(set(self._broken)) if self._broken else []
+
+    def restore(self, version: int, dry_run: bool) -> Repaired | None:
+        """Write a broken commit again from its data files, which have one identity; None where these are not there, or
+        cannot be told. For callers that hold the table alone, and ask for one version after the other."""
+        chosen = self._take(version)[0] if version in self._broken else None
+        return (
+            None
+            if chosen is None or chosen.identity in chosen.files
+            else self._replace(version, chosen, "", False, dry_run)
+        )
+
+    def _take(self, version: int) -> tuple[_Group | None, str]:
+        """The files of a broken commit, which are no other's from now on, or None and why not."""
+        chosen, why = self._choose(version, self._unnamed, len(self._broken))
+        self._unnamed = [group for group in self._unnamed if group is not chosen]
+        return chosen, why
 
     def mend(self, files: Sequence[str], forget: bool, dry_run: bool) -> Iterator[Repaired]:
         if self.log.latest() < 0:
             return
         with append_lock(self.path) if not dry_run else contextlib.nullcontext():
-            broken = [version for version, _ in broken_commits(self.path)]
+            broken = self._broken
             if broken and broken[0] == 0:
                 yield Repaired(
                     self.name,
@@ -111,12 +140,8 @@ class _Table:
                     f"files {list(files)!r} of table {self.name!r}: it has {len(broken)} broken "
                     "commits, name files for one at a time"
                 )
-            groups = self._groups(set(broken)) if broken else []
             for version in broken:
-                chosen, why = (
-                    (_Group(None, tuple(files), 0), "") if files else self._choose(version, groups, len(broken))
-                )
-                groups = [group for group in groups if group is not chosen]
+                chosen, why = (_Group(None, tuple(files), 0), "") if files else self._take(version)
                 yield self._replace(version, chosen, why, forget, dry_run)
             if not broken:
                 yield from self._mend_checkpoints(dry_run)
@@ -136,7 +161,7 @@ class _Table:
             name = str(file.relative_to(self.path))
             if name.startswith(("_", ".")) or name in named:
                 continue
-            with contextlib.suppress(pa.ArrowInvalid, OSError):
+            with contextlib.suppress(pa.ArrowInvalid, OSError, KeyError):
                 found.setdefault(self._identity_of(file, name), []).append(name)
         groups = [
             _Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
@@ -154,7 +179,7 @@ class _Table:
 
     def _identity_of(self, file: Path, name: str) -> object:
         """The one value of the identity column, or, in a table without such a column, the file itself; ArrowInvalid for
-        a file that is not whole."""
+        a file that is not whole, KeyError for one of other columns."""
         if self.identity is None:
             pq.read_metadata(file)
             return name

@@ -3,6 +3,9 @@ when it is mended."""
 
 import pytest
 
+from pulsar_spark.admin import Admin
+from pulsar_spark.protocol.policies import TOPIC_STOPPED
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
@@ -13,6 +16,11 @@ from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 @pytest.fixture
 def hostile(tmp_path) -> HostileRoot:
     return HostileRoot(tmp_path / "root")
+
+
+def stopped(hostile: HostileRoot) -> str | None:
+    """What the latest rounds say stops the sick topic."""
+    return read_latest(hostile.layout).policies.get((SICK, TOPIC_STOPPED))
 
 
 def lines_of(caplog) -> list[str]:
@@ -73,6 +81,37 @@ def test_a_topic_whose_definition_is_broken_keeps_its_subscriptions(hostile, res
     first.write_bytes(whole)
     hostile.restart()
     hostile.holds()
+    assert hostile.ask(ILL.ack(0, receipt=True)) == [(None, None)]
+    hostile.engine.tables[SICK] = AppendTable(read_topic(hostile.layout, SICK).path)
+    assert hostile.engine.publish(SICK, -1, [1]) == [4]
+    hostile.serve()
+    assert sorted(hostile.engine.state(SICK, -1, "ill")["pending"]) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["while it serves", "before a start"])
+@pytest.mark.parametrize("rewritten", [False, True], ids=["as it was", "written again"])
+def test_a_topic_whose_definition_cannot_be_read_for_a_moment_is_served_again(hostile, restarts, rewritten, caplog):
+    """Without a word from anybody, a publish or a restart."""
+    first = commit_file(read_topic(hostile.layout, SICK).path, 0)
+    whole, aside = first.read_bytes(), first.with_name("aside")
+    first.rename(aside)
+    first.write_bytes(b"{")
+    (first.parents[2] / "touched").mkdir()
+    if restarts:
+        hostile.restart()
+    hostile.serve()
+    hostile.holds()
+    [(error, text)] = hostile.ask(ILL.subscribe("d"))
+    assert error == "TopicStopped" and "its first commit cannot be read" in text and stopped(hostile) == text
+    if rewritten:
+        first.write_bytes(whole)
+    else:
+        aside.rename(first)
+    hostile.rounds.bundle._read_again_at = 0.0
+    assert hostile.rounds.bundle.has_news(), "nobody has to ask"
+    hostile.serve()
+    assert stopped(hostile) is None and not hostile.rounds.bundle._unreadable
+    assert "error" not in Admin(f"delta:{hostile.layout.root}").stats(SICK)
     assert hostile.ask(ILL.ack(0, receipt=True)) == [(None, None)]
     hostile.engine.tables[SICK] = AppendTable(read_topic(hostile.layout, SICK).path)
     assert hostile.engine.publish(SICK, -1, [1]) == [4]

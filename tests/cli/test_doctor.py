@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import pulsar_spark
 from pulsar_spark.cli import app
 from pulsar_spark.storage.durability import ENVIRONMENT
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
@@ -83,6 +84,18 @@ def test_broker_status_has_an_exit_code(run, layout):
     assert found["broker_id"] == "somebody" and 0 < found["lease_ms"] <= 10_000
     lease.let_go()
     run("broker", "status", code=3)
+
+
+def test_a_root_that_is_not_there_yet_has_no_broker(tmp_path, root):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("something else")
+    Layout(tmp_path / "begun").broker_table("cursor_ledger").mkdir(parents=True)
+    for name, code in {"nowhere": 3, "empty": 3, "begun": 3, "root": 3, "file": 1}.items():
+        done = CliRunner().invoke(app, ["broker", "status", "--root", str(tmp_path / name)])
+        assert done.exit_code == code, name
+        assert code == 1 or "no broker serves" in done.stdout
+        assert ("no root yet" in done.stdout) == (name in ("nowhere", "empty", "begun"))
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_broker_without_a_root_is_wrong_usage(monkeypatch):

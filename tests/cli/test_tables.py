@@ -1,6 +1,11 @@
 """Tables on a narrow screen."""
 
+import pytest
+from typer.testing import CliRunner
+
+from pulsar_spark.cli import app
 from pulsar_spark.cli.common import print_table
+from pulsar_spark.storage.topics import create_topic
 
 COLUMNS = ["subscription", "letters wait", "redelivered", "out/s", "unacked"]
 ROWS = [("billing", 3, 12345, "0.5", None), ("audit", 0, 7, "1.0", 2)]
@@ -31,8 +36,33 @@ def test_a_table_that_would_break_words_is_a_block_a_row(capsys, monkeypatch):
     assert lines[7].split() == ["subscription", "audit"]
 
 
-def test_a_table_without_rows_stays_one(capsys, monkeypatch):
-    assert len(printed(capsys, monkeypatch, 40, [])) > 2
+@pytest.mark.parametrize("width", [40, 400])
+def test_a_table_without_rows_says_so(capsys, monkeypatch, width):
+    assert printed(capsys, monkeypatch, width, []) == ["of orders: none"]
+
+
+LISTS = {
+    "set-aside list": "none",
+    "dlq waiting": "none",
+    "topics list public/other": "none",
+    "topics lost t": "none",
+    "subscriptions list t": "none",
+    "stats t": "no subscriptions",
+    "maintain trim --namespace public/other": "none",
+}
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_list_of_nothing_says_none_to_people_and_gives_an_empty_one_to_programs(layout, command):
+    create_topic(layout, "t")
+
+    def run(*more: str) -> str:
+        done = CliRunner().invoke(app, [*command.split(), *more, "--root", str(layout.root)], catch_exceptions=False)
+        return done.stdout
+
+    assert run().splitlines()[-1] == LISTS[command]
+    if LISTS[command] == "none":
+        assert run("--json").strip() in ("[]", "")  # "": a line for each
 
 
 def test_a_heading_may_be_empty(capsys, monkeypatch):

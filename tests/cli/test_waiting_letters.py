@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.cli import app
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from tests.requests import On
@@ -99,6 +100,9 @@ def test_letters_are_tried_again_or_dropped(serving):
 
 
 def test_dropping_all_must_be_said(engine):
-    with pytest.raises(Exception, match="Name a topic or a letter"):
+    with pytest.raises(InvalidConfiguration, match="Name a topic or a letter, or give --all"):
         run(engine, "dlq", "drop-waiting")
+    for command in ("retry", "drop"):
+        with pytest.raises(InvalidConfiguration, match="--all"):
+            run(engine, "set-aside", command)
     assert len(run(engine, "dlq", "waiting", "--json").splitlines()) == 2

@@ -4,11 +4,15 @@ import json
 import os
 import shutil
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
+from pulsar_spark.storage.commits import commit_text
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.durability import settings_path
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.ledgers import read_ledgers
 from pulsar_spark.storage.log import TableLog
@@ -170,12 +174,55 @@ def test_a_lost_data_file_and_a_broken_checkpoint_are_found(engine, admin):
     assert (
         finding["kind"] == "missing_file" and file in finding["text"] and "subscriptions skip-lost" in finding["text"]
     )
+    assert finding["command"] == f"pulsar-spark subscriptions skip-lost {TOPIC} -s SUBSCRIPTION"
+
+
+def spoil_statistics(engine) -> None:
+    path = tables(engine)[TOPIC]
+    actions = [json.loads(line) for line in commit_file(path, 3).read_text().splitlines()]
+    add = next(action["add"] for action in actions if "add" in action)
+    commit_file(path, 4).write_text(
+        json.dumps({"add": add | {"stats": '{"numRecords": 1, "minValues": {"publish_time": "noon"}}'}})
+    )
+
+
+def ask_for_a_feature(engine) -> None:
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["f"], "writerFeatures": ["f"]}
+    commit_file(tables(engine)[TOPIC], 4).write_text(json.dumps({"protocol": protocol}))
+
+
+def lose_numbers(engine) -> None:
+    path = tables(engine)["ledgers"]
+    file = json.loads(commit_file(path, 2).read_text().splitlines()[-1])["add"]["path"]
+    commit_file(path, 2).write_text(commit_text([], {}))
+    (path / file).unlink()
+
+
+HARMS = {
+    "settings": lambda engine: settings_path(engine.layout.root).write_text("perhaps"),
+    "missing_table": lambda engine: shutil.rmtree(tables(engine)["requests"]),
+    "definition": lambda engine: commit_file(tables(engine)[TOPIC], 0).write_text(""),
+    "foreign_table": lambda engine: write_deltalake(
+        str(engine.layout.root / "public/default/foreign"), pa.table({"a": [1]})
+    ),
+    "broken_commit": lambda engine: commit_file(tables(engine)["requests"], 2).write_text(""),
+    "broken_checkpoint": lambda engine: (tables(engine)[TOPIC] / "_delta_log" / "_last_checkpoint").write_text("?"),
+    "missing_file": lambda engine: next(tables(engine)["requests"].glob("*.parquet")).unlink(),
+    "not_numbered": spoil_statistics,
+    "not_numbered, a feature": ask_for_a_feature,
+    "ledgers": lose_numbers,
+}
+
+
+@pytest.mark.parametrize("kind", HARMS)
+def test_every_finding_says_what_to_do(engine, admin, kind):
+    HARMS[kind](engine)
+    findings = admin.doctor()
+    assert kind.partition(",")[0] in {finding["kind"] for finding in findings}
+    assert all(isinstance(finding["command"], str) and finding["command"] for finding in findings)
 
 
 def test_a_foreign_table_and_a_first_commit_that_is_lost_are_found(engine, admin):
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
     write_deltalake(str(engine.layout.root / "public/default/foreign"), pa.table({"a": [1]}))
     create = commit_file(tables(engine)[TOPIC], 0)
     whole = create.read_text()

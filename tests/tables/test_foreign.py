@@ -2,6 +2,7 @@
 named, or they stop that topic alone."""
 
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -185,6 +186,59 @@ def test_a_commit_nobody_can_read_stops_that_topic_alone_until_it_is_mended(root
     assert receive(consumer) == ["c"]
     assert "error" not in root.stats()
     assert root.rows().num_rows >= 2
+
+
+TORN = {
+    "nothing": lambda text: "",
+    "zeros": lambda text: "\0" * 512,
+    "half": lambda text: text[: len(text) // 2],
+    "all but the end": lambda text: text[:-20],
+    "the first line": lambda text: text.splitlines()[0] + "\n",
+    "another text": lambda text: "5\n",
+}
+
+
+@pytest.mark.parametrize("how", TORN)
+@pytest.mark.parametrize("versions", [(2,), (2, 3)])
+def test_a_publish_whose_commit_was_torn_is_delivered_after_mending(root, how, versions):
+    """Its rows are in their files: mend does what repair does, beside a broker that serves."""
+    root.send(["a"])
+    consumer = root.subscribe()
+    assert receive(consumer, 1) == ["a"]
+    with root.broker.paused():
+        for version in versions:
+            root.send([f"{version}-0", f"{version}-1"], batching_enabled=True, batching_max_publish_delay_ms=5000)
+        for version in versions:
+            torn = TableLog(root.path()).file(version)
+            written = torn.stat().st_mtime_ns
+            torn.write_text(TORN[how](torn.read_text()))
+            os.utime(torn, ns=(written, written))
+    eventually(lambda: root.stats().get("error"))
+    would = root.admin.mend("t", dry_run=True)
+    assert [each["version"] for each in would] == list(versions) and all(
+        "would be mended" in each["text"] for each in would
+    )
+    assert [each["version"] for each in root.admin.mend("t")] == list(versions)
+    assert receive(consumer, 2 * len(versions)) == [f"{version}-{number}" for version in versions for number in (0, 1)]
+    assert not {"error", "foreignMessages", "deletedMessages", "lostMessages"} & root.stats().keys()
+    assert root.admin.doctor() == [] and root.admin.mend("t") == []
+
+
+@pytest.mark.parametrize("how", sorted(TORN.keys() - {"the first line"}))
+def test_a_deletion_whose_commit_was_torn_is_not_taken_for_a_publish(root, how):
+    """What stayed of the rows lies in a file of its own: named again without the removal it would be there twice."""
+    for value in "abc":
+        root.send([value])
+    root.table().optimize.compact()
+    consumer = root.subscribe()
+    with root.broker.paused():
+        root.table().delete("publish_id = '" + root.rows()["publish_id"][0].as_py() + "'")
+        torn = TableLog(root.path()).file(TableLog(root.path()).latest())
+        torn.write_text(TORN[how](torn.read_text()))
+    eventually(lambda: root.stats().get("error"))
+    root.admin.mend("t")
+    eventually(lambda: "error" not in root.stats())
+    assert root.rows().num_rows in (2, 3) and len(receive(consumer)) == root.rows().num_rows
 
 
 def test_a_publish_whose_statistics_were_spoiled_is_delivered_after_mending(root):
