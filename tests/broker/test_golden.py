@@ -39,6 +39,14 @@ def test_shared_exclusive_and_failover(played, planner, number):
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("case", subscription.DELAYED_CASES, ids=named)
+def test_delayed_on_shared(request, tmp_path, planner, case):
+    spark = request.getfixturevalue("spark") if planner == "spark" else None
+    (found,) = play(new_engine(spark, tmp_path), subscription.differences, [case])
+    subscription.check(case, found)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("number", range(len(cursor.CASES)), ids=map(named, cursor.CASES))
 def test_cursor_after_each_operation(played, planner, number):
     failed = played(planner, cursor.replay)[number]

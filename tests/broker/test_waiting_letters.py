@@ -3,6 +3,7 @@ nobody, and are written once."""
 
 import errno
 import logging
+import os
 import random
 import shutil
 from collections import Counter
@@ -27,6 +28,8 @@ from tests.model_cursor import Letter
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
+RANDOM_RUNS = int(os.environ.get("PULSAR_SPARK_LETTER_RUNS", "10"))
+"""Runs of random failures and crashes: few in the suite, hundreds by hand."""
 TOPIC = "persistent://public/default/t"
 LONG = "persistent://public/default/" + "t" * 20
 LONG_SUBSCRIPTION = "s" * 190
@@ -459,7 +462,7 @@ def test_a_crash_at_any_write_of_a_letter_that_waits(engine, table, when, at):
     assert waiting(engine) == []
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(RANDOM_RUNS))
 def test_random_failures_and_crashes_lose_nothing_and_write_nothing_twice(tmp_path, monkeypatch, seed):
     """Files that come and go, letters that fail now and then, commits of two letters, and brokers that die at any
     write."""

@@ -7,10 +7,11 @@ from tests.protocol.golden import cursor, named, subscription
 from tests.protocol.golden.lockstep import play
 
 
-@pytest.mark.parametrize("case", subscription.CASES, ids=named)
+@pytest.mark.parametrize("case", subscription.CASES + subscription.DELAYED_CASES, ids=named)
 def test_shared_exclusive_and_failover(case):
     (found,) = play(Model(), subscription.differences, [case])
     subscription.check(case, found)
+    subscription.check_deviation(case, found)
 
 
 @pytest.mark.parametrize("case", cursor.CASES, ids=named)

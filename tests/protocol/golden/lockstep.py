@@ -16,8 +16,9 @@ class Answer(NamedTuple):
     refusals: list[str]
 
 
-Player = Generator[list[dict], Answer, object]
-"""Yields the requests of each of its rounds and is given the answer."""
+Player = Generator[list[dict] | int, Answer, object]
+"""Yields the requests of each of its rounds, or what the clock says from now on, and is given the answer. All cases of
+a broker have one clock, so one that sets it is played alone."""
 
 
 def topic_of(number: int) -> str:
@@ -28,7 +29,7 @@ def topic_of(number: int) -> str:
 def play(broker, player_of: Callable[..., Player], cases: list) -> list[object]:
     """What ``player_of(broker, case, topic)`` returns for each case; the error of a case that asserted in vain."""
     results: list[object] = [None] * len(cases)
-    players, asked = {}, {}
+    players, asked, now = {}, {}, NOW
     for number, case in enumerate(cases):
         broker.create_topic(topic_of(number))
         players[number] = player_of(broker, case, topic_of(number))
@@ -42,12 +43,14 @@ def play(broker, player_of: Callable[..., Player], cases: list) -> list[object]:
                 results[number] = end.value
             except AssertionError as failed:
                 results[number] = failed
-        answers = _round(broker, asked) if asked else {}
+        for number in [number for number, said in asked.items() if isinstance(said, int)]:
+            now, asked[number] = asked[number], []
+        answers = _round(broker, asked, now) if asked else {}
     return results
 
 
-def _round(broker, asked: dict[int, list[dict]]) -> dict[int, Answer]:
-    result = broker.round([request for requests in asked.values() for request in requests], NOW)
+def _round(broker, asked: dict[int, list[dict]], now: int) -> dict[int, Answer]:
+    result = broker.round([request for requests in asked.values() for request in requests], now)
     answers = {}
     for number, requests in asked.items():
         ids = {request["request_id"] for request in requests}
