@@ -51,13 +51,14 @@ class Doctor:
 
     def migrate(self, *, dry_run: bool = False) -> dict:
         """Bring the root to this release's layout, as a broker of it does at its start: ``before`` and ``after``, the
-        versions, and ``changes``, a row for each table: ``table``, ``version``, ``columns`` that were added and
-        ``error``, why a topic was left as it is. :class:`NotAllowedError` while a broker serves the root, unless in a
-        dry run; :class:`OlderLayout` where the disk refuses."""
+        versions, ``brought``, what came with each version between, and ``changes``, a row for each table: ``table``,
+        ``version``, ``columns`` that were added and ``error``, why a topic was left as it is. :class:`NotAllowedError`
+        while a broker serves the root, unless in a dry run; :class:`OlderLayout` where the disk refuses."""
         require_root(self.layout)
         done = migrate_by_hand(self.layout, dry_run=dry_run)
         changes = [change._asdict() | {"columns": list(change.columns)} for change in done.changes]
-        return {"before": done.before, "after": done.after, "changes": changes}
+        brought = [{"version": version, "what": what} for version, what in done.brought.items()]
+        return {"before": done.before, "after": done.after, "brought": brought, "changes": changes}
 
     def repair(
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False

@@ -76,6 +76,8 @@ def migrate(
         if done["before"] == done["after"]:
             typer.echo(f"layout {done['after']}")
         else:
+            for step in done["brought"]:
+                typer.echo(f"layout {step['version']}: {step['what']}")
             typer.echo(f"layout {done['before']} -> {done['after']}{' (dry run)' if dry_run else ''}")
     if left:
         raise typer.Exit(UNSOUND)

@@ -31,12 +31,14 @@ class TableLog:
 
     def life(self) -> tuple[int, int] | None:
         """What tells the table from another that was made in its place: its first commit's file, for the price of a
-        stat. None when log clean-up has taken that file; FileNotFoundError without a table."""
+        stat. None when log clean-up has taken that file; FileNotFoundError without a table, as of :meth:`versions`."""
         try:
             found = os.stat(f"{self.folder}/{0:020d}.json")
-        except FileNotFoundError:
-            if not self.exists():
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
                 raise
+            if not self.exists():
+                raise FileNotFoundError(errno.ENOENT, "no table", str(self.folder)) from error
             return None
         return found.st_ino, found.st_mtime_ns
 

@@ -83,6 +83,11 @@ class Migrated(NamedTuple):
     changes: tuple[Changed, ...]
 
     @property
+    def brought(self) -> dict[int, str]:
+        """What came with each version since ``before``."""
+        return {migration.to: migration.what for migration in MIGRATIONS if self.before < migration.to <= self.after}
+
+    @property
     def left(self) -> list[Changed]:
         """The topics that were left as they are."""
         return [change for change in self.changes if change.error]
@@ -130,9 +135,11 @@ def migrate_at_start(layout: Layout, broker_id: str) -> None:
     if not is_behind(layout):
         return
     began = time.monotonic()
-    log.info(
-        "broker %s brings root %s from layout %d to %d", broker_id, layout.root, layout_version(layout), LAYOUT_VERSION
-    )
+    before = layout_version(layout)
+    log.info("broker %s brings root %s from layout %d to %d", broker_id, layout.root, before, LAYOUT_VERSION)
+    for migration in MIGRATIONS:
+        if migration.to > before:
+            log.info("layout %d: %s", migration.to, migration.what)
     done = migrate_root(layout)
     for change in done.left:
         log.warning("topic %s is left as it is: %s", change.table, change.error)

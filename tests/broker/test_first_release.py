@@ -12,7 +12,7 @@ from pulsar_spark import frames
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import NewerLayout
 from pulsar_spark.storage import tables, topics
-from pulsar_spark.storage.migrations import migrate_root
+from pulsar_spark.storage.migrations import MIGRATIONS, migrate_root
 from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import layout_version, read_topic
@@ -103,6 +103,7 @@ def test_a_broker_brings_it_up_at_its_start_and_serves_it(spark, tmp_path, caplo
     said = [record.getMessage() for record in caplog.records if "layout" in record.getMessage()]
     assert [text.split(" after ")[0] for text in said] == [
         f"broker {said[0].split()[1]} brings root {layout.root} from layout 1 to 2",
+        f"layout 2: {MIGRATIONS[0].what}",
         f"root {layout.root} has layout 2",
     ]
 

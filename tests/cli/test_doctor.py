@@ -15,6 +15,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import REQUESTS
+from tests.first_release import unpack
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +119,20 @@ def test_every_command_that_a_message_names_is_there():
             assert not inner or is_alone or words[1] in inner, f"{path} names 'pulsar-spark {' '.join(words)}'"
             named += 1
     assert named > 10
+
+
+def test_migrate_says_from_where_to_where_and_what(tmp_path):
+    root = unpack(tmp_path).root
+
+    def run(*arguments: str, code: int = 0) -> list[str]:
+        done = CliRunner().invoke(app, [*arguments, "--root", str(root)])
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.output.strip().splitlines()
+
+    assert "pulsar-spark migrate" in re.sub(r"[\s│]+", " ", " ".join(run("doctor", code=1)))
+    rehearsed = run("migrate", "--dry-run")
+    assert rehearsed[-1] == "layout 1 -> 2 (dry run)" and rehearsed[-2].startswith("layout 2: room for Key_Shared")
+    assert run("migrate") == [*rehearsed[:-1], "layout 1 -> 2"]
+    assert run("migrate") == ["layout 2"] and run("doctor") == ["sound, layout 2"]
+    [line] = run("migrate", "--json")
+    assert json.loads(line) == {"before": 2, "after": 2, "brought": [], "changes": []}

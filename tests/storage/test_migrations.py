@@ -317,6 +317,7 @@ def test_doctor_and_the_command_say_where_a_root_is(layout):
     assert done == {
         "before": 1,
         "after": 2,
+        "brought": [{"version": 2, "what": migrations.MIGRATIONS[0].what}],
         "changes": [change._asdict() | {"columns": list(change.columns)} for change in CHANGES],
     }
     assert admin.doctor() == []
