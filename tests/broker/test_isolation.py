@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import absorb, gather, maintenance, rounds
+from pulsar_spark.broker import absorb, gather, maintenance, rounds, set_aside
 from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.members import Members
 from pulsar_spark.errors import BrokerFenced, CorruptState
@@ -111,7 +111,8 @@ def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hosti
         broken.setattr(module, name, fails_when(getattr(module, name), is_ill))
         assert hostile.ask(ILL.ack(0, receipt=True))[0] is not None
         assert list(hostile.aside) == [ILL_ID]
-        assert stats(hostile)["subscriptions"]["ill"]["error"] == "Bug: no reason at all"
+        ill = stats(hostile)["subscriptions"]["ill"]
+        assert (ill["error"], ill["errorKind"]) == ("Bug: no reason at all", "set_aside")
         hostile.holds()
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
         replies = hostile.ask(request("retry_set_aside", properties={"id": ILL_ID}), ILL.ack(0, receipt=True))
@@ -210,6 +211,7 @@ def test_a_topic_that_fails_in_maintenance_is_set_aside_with_its_subscriptions(h
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
         assert list(hostile.aside) == [SICK_ID]
         assert (stats(hostile)["error"], "error" in stats(hostile, HEALTHY)) == ("Bug: no reason at all", False)
+        assert (stats(hostile)["errorKind"], "errorKind" in stats(hostile, HEALTHY)) == ("set_aside", False)
         hostile.holds()
         assert retry(hostile, SICK_ID)[0] == "UnknownError"
         assert hostile.ask(request("drop_set_aside", properties={"id": SICK_ID}))[0][0] == "NotAllowedError"
@@ -288,4 +290,23 @@ def test_leases_run_on_over_a_failure(hostile, monkeypatch):
     hostile.engine.now_ms = 1000
     hostile.serve()
     assert "brief" not in hostile.engine.state(SICK, -1, "ill")["consumers"]
+    hostile.holds()
+
+
+def test_of_requests_that_are_set_aside_only_the_latest_are_kept(hostile, monkeypatch, caplog):
+    """Neither the broker's memory nor its snapshots grow with what a client goes on asking."""
+    monkeypatch.setattr(set_aside, "MOST_REQUESTS", 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(Acknowledgements, "ack", fails_when(Acknowledgements.ack, lambda self, row: row.topic == SICK))
+        versions = []
+        for position in range(5):
+            versions.append(hostile.write(ILL.ack(position)))
+            hostile.serve()
+        assert list(hostile.aside) == [f"request-{version}-0" for version in versions[2:]]
+        assert f"request-{versions[0]}-0 first" in caplog.text
+        hostile.restart()
+        assert list(hostile.aside) == [f"request-{version}-0" for version in versions[2:]]
+        version = hostile.write(*(ILL.ack(position) for position in range(5)))
+        hostile.serve()
+        assert list(hostile.aside) == [f"request-{version}-{row}" for row in (2, 3, 4)]
     hostile.holds()
