@@ -31,6 +31,7 @@ from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.projections.behind_rounds import write_missing_projections, write_projections
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
+from pulsar_spark.broker.set_aside import set_aside
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.cursor import Range
@@ -115,8 +116,8 @@ class Rounds:
         bundle = self.bundle
         was_set_back = self._is_set_back(self.clock.look())
         draft = self._draft()
-        bundle.set_aside |= broken
-        draft.facts += [*bundle.outlived, *(set_aside_row(entry) for entry in broken.values())]
+        draft.facts += bundle.outlived
+        set_aside(bundle, draft, broken)
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])

@@ -4,17 +4,43 @@ A request that is tried again is read from its commit and taken as if it had jus
 is tried again is served from this round on. What fails once more is set aside once more, and the retry is answered with
 ``UnknownError``. Only requests can be dropped: a topic that nobody can mend is deleted, a subscription unsubscribed.
 What consumers held that left meanwhile comes back when the subscription is served again.
+
+Topics and subscriptions are as many as there are; requests are not, so only the latest :data:`MOST_REQUESTS` of them
+are kept: a client that goes on asking what the broker fails on fills neither its memory nor its snapshots.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.isolation import of_request
 from pulsar_spark.broker.reading import read_again
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError, UnknownError, shown
 from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
+
+MOST_REQUESTS = 1_000
+log = logging.getLogger(__name__)
+
+
+def set_aside(bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]) -> None:
+    """Note what is *broken*, and forget the requests that were set aside longest ago where there are too many."""
+    bundle.set_aside |= broken
+    draft.facts += [set_aside_row(entry) for entry in broken.values()]
+    requests = [entry for entry in bundle.set_aside.values() if entry.status == REQUEST]
+    beyond = requests[: max(0, len(requests) - MOST_REQUESTS)] if broken else []
+    for entry in beyond:
+        del bundle.set_aside[entry.id]
+        draft.facts.append(set_aside_row(entry, is_removed=True))
+    if beyond:
+        log.warning(
+            "%d requests that were set aside longest ago are forgotten, as if dropped, %s first: %d are kept",
+            len(beyond),
+            beyond[0].id,
+            MOST_REQUESTS,
+        )
 
 
 def is_entry(request: Request, entries: dict[str, SetAside]) -> bool:

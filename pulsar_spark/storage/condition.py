@@ -118,6 +118,13 @@ def _notes(layout: Layout, topic: Topic) -> pa.Table:
     return dataset_of(layout.broker_table(LEDGERS.name)).to_table(columns=names, filter=wanted)
 
 
+def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
+    """The commits that removed or rewrote rows, other than by trimming alone, in order, as far as a broker has followed
+    the topic."""
+    notes = _notes(layout, topic)
+    return sorted(set(notes.filter(pc.is_null(notes["path"]))["ledger_id"].to_pylist()))
+
+
 def foreign_paths(layout: Layout, topic: Topic) -> set[str]:
     """Files of rows that are no publish, as far as a broker has followed the topic."""
     return {path for path in _notes(layout, topic)["path"].to_pylist() if path}

@@ -8,9 +8,10 @@ the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``
 ``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
 written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
 they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it or
-a subscription is set aside; of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was
-taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. Two shapes:
-:func:`partition_stats`, nested as Pulsar's, and :data:`STATS`, a row each.
+a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
+``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the table by other means than
+trimming, and ``lostMessages``, those whose file is gone. Two shapes: :func:`partition_stats`, nested as Pulsar's, and
+:data:`STATS`, a row each.
 """
 
 import datetime
@@ -85,6 +86,7 @@ STATS = TableSpec(
                 "while it is "
                 "served",
             ),
+            ("error_kind", pa.string(), "stopped or set_aside: which of the two the error is; null likewise"),
             ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
             (
                 "deleted",
@@ -96,7 +98,9 @@ STATS = TableSpec(
     ),
 )
 
-_HARM = ("error", "foreignMessages", "deletedMessages", "lostMessages")
+STOPPED, SET_ASIDE = "stopped", "set_aside"
+_SAID_OF_ERROR = ("error", "errorKind")
+_HARM = (*_SAID_OF_ERROR, "foreignMessages", "deletedMessages", "lostMessages")
 _SUMMED_OF_TOPIC = ("msgInCounter", "msgRateIn", "storageSize", "backlogSize")
 _SUMMED = (
     "msgBacklog",
@@ -234,7 +238,8 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
 
 def _harm(stored: Stored) -> dict:
     """What is wrong with the topic, or was done to it; nothing of a topic that only publishes were written to."""
-    found = zip(_HARM, (stored.error, stored.foreign, stored.deleted, stored.lost))
+    kind = STOPPED if stored.error else None
+    found = zip(_HARM, (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True)
     return {name: value for name, value in found if value}
 
 
@@ -252,6 +257,7 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
                     "bytes": found["storageSize"],
                     "rate_in": found["msgRateIn"],
                     "error": found.get("error"),
+                    "error_kind": found.get("errorKind"),
                     "foreign": found.get("foreignMessages", 0),
                     "deleted": found.get("deletedMessages", 0),
                     "lost": found.get("lostMessages", 0),
@@ -271,6 +277,7 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
                         "letterless": sub["letterlessMessages"],
                         "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
                         "error": sub.get("error"),
+                        "error_kind": sub.get("errorKind"),
                     }
                 )
                 rows += [
@@ -303,8 +310,9 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
     """Stats of a partitioned topic: counters summed over its partitions; a consumer of several partitions appears
     once."""
     total = {name: sum(stats[name] for stats in partitions.values()) for name in _SUMMED_OF_TOPIC}
-    total |= {name: next((stats[name] for stats in partitions.values() if name in stats), None) for name in _HARM[:1]}
-    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[1:]}
+    with_error = next((stats for stats in partitions.values() if "error" in stats), {})
+    total |= {name: with_error.get(name) for name in _SAID_OF_ERROR}
+    total |= {name: sum(stats.get(name, 0) for stats in partitions.values()) for name in _HARM[len(_SAID_OF_ERROR) :]}
     total = {name: value for name, value in total.items() if value or name not in _HARM}
     subscriptions: dict[str, dict] = {}
     for stats in partitions.values():
@@ -326,7 +334,7 @@ def sum_stats(partitions: dict[int, dict]) -> dict:
 
 def _add_subscription(total: dict, subscription: dict) -> None:
     if "error" in subscription:
-        total["error"] = subscription["error"]
+        total |= {name: subscription[name] for name in _SAID_OF_ERROR}
     total["type"] = total["type"] or subscription["type"]
     total["blockedSubscriptionOnUnackedMsgs"] |= subscription["blockedSubscriptionOnUnackedMsgs"]
     total["oldestUnackedSeconds"] = _oldest(total, subscription)
@@ -382,7 +390,7 @@ def _error(latest: LatestRows, status: str, place: tuple) -> dict:
         if entry.status == status
         and (entry.topic_id, entry.partition, entry.subscription)[: len(place)] == tuple(place)
     )
-    return next(({"error": f"{entry.error}: {entry.text}"} for entry in found), {})
+    return next(({"error": f"{entry.error}: {entry.text}", "errorKind": SET_ASIDE} for entry in found), {})
 
 
 def _consumer_stats(observed: Observation, key: CursorKey, consumer: dict, ranges: list[Range]) -> dict:

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import absorb, gather, isolation, maintenance, rounds
+from pulsar_spark.broker import absorb, gather, isolation, maintenance, rounds, set_aside
 from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.members import Members
@@ -113,7 +113,8 @@ def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hosti
         broken.setattr(module, name, fails_when(getattr(module, name), is_ill))
         assert hostile.ask(ILL.ack(0, receipt=True))[0] is not None
         assert list(hostile.aside) == [ILL_ID]
-        assert stats(hostile)["subscriptions"]["ill"]["error"] == "Bug: no reason at all"
+        ill = stats(hostile)["subscriptions"]["ill"]
+        assert (ill["error"], ill["errorKind"]) == ("Bug: no reason at all", "set_aside")
         hostile.holds()
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
         replies = hostile.ask(request("retry_set_aside", properties={"id": ILL_ID}), ILL.ack(0, receipt=True))
@@ -212,6 +213,7 @@ def test_a_topic_that_fails_in_maintenance_is_set_aside_with_its_subscriptions(h
         assert hostile.ask(ILL.ack(0, receipt=True))[0][0] == "NotAllowedError"
         assert list(hostile.aside) == [SICK_ID]
         assert (stats(hostile)["error"], "error" in stats(hostile, HEALTHY)) == ("Bug: no reason at all", False)
+        assert (stats(hostile)["errorKind"], "errorKind" in stats(hostile, HEALTHY)) == ("set_aside", False)
         hostile.holds()
         assert retry(hostile, SICK_ID)[0] == "UnknownError"
         assert hostile.ask(request("drop_set_aside", properties={"id": SICK_ID}))[0][0] == "NotAllowedError"
@@ -317,3 +319,22 @@ def test_a_plan_that_fails_because_spark_is_gone_is_nobodys(failure, is_gone):
 
     with pytest.raises(type(failure) if is_gone else isolation.PlannerFailed):
         isolation.plan_isolated(plan, Work())
+
+
+def test_of_requests_that_are_set_aside_only_the_latest_are_kept(hostile, monkeypatch, caplog):
+    """Neither the broker's memory nor its snapshots grow with what a client goes on asking."""
+    monkeypatch.setattr(set_aside, "MOST_REQUESTS", 3)
+    with monkeypatch.context() as broken:
+        broken.setattr(Acknowledgements, "ack", fails_when(Acknowledgements.ack, lambda self, row: row.topic == SICK))
+        versions = []
+        for position in range(5):
+            versions.append(hostile.write(ILL.ack(position)))
+            hostile.serve()
+        assert list(hostile.aside) == [f"request-{version}-0" for version in versions[2:]]
+        assert f"request-{versions[0]}-0 first" in caplog.text
+        hostile.restart()
+        assert list(hostile.aside) == [f"request-{version}-0" for version in versions[2:]]
+        version = hostile.write(*(ILL.ack(position) for position in range(5)))
+        hostile.serve()
+        assert list(hostile.aside) == [f"request-{version}-{row}" for row in (2, 3, 4)]
+    hostile.holds()

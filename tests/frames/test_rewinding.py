@@ -118,9 +118,9 @@ def test_what_dies_is_not_waited_for(root, kind):
     policy = pulsar.ConsumerDeadLetterPolicy(1)
     with start(root, worker, clock=clock, subscription_type=kind, dead_letter_policy=policy):
         taken(worker, clock, range(A_DELIVERY, MESSAGES))
+        admin = Admin(f"delta:{root}")
+        eventually(lambda: admin.stats("t")["subscriptions"]["s"]["deadLetters"] == A_DELIVERY)
     assert sorted(set(worker.taken)) == list(range(A_DELIVERY, MESSAGES))
-    admin = Admin(f"delta:{root}")
-    eventually(lambda: admin.stats("t")["subscriptions"]["s"]["deadLetters"] == A_DELIVERY)
 
 
 @pytest.mark.parametrize("kind", ORDERED)

@@ -8,6 +8,9 @@ import pytest
 from deltalake import write_deltalake
 
 import pulsar_spark as pulsar
+from pulsar_spark.storage.deletions import DeletedEntries, deletions_of
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
 from tests.tables.conftest import SHARED, receive
 
@@ -202,3 +205,25 @@ def test_a_reader_and_peek_pass_over_what_is_deleted(root):
     assert [message.data() for message in root.admin.peek_messages("t", "s", 10)] == [b"0", b"3", b"4", b"5"]
     with pytest.raises(pulsar.Timeout):
         reader.read_next(300)
+
+
+def test_what_was_deleted_is_told_by_position(root):
+    """Of a batch, what is left; not what was updated, moved or trimmed."""
+    layout = root.client._layout
+    root.subscribe().close()
+    root.send(range(6))
+    root.send(range(6), batching_enabled=True, batching_max_messages=3, batching_max_publish_delay_ms=5000)
+    topic = read_topic(layout, "t")
+    root.table().optimize.compact()
+    root.table().update(updates={"partition_key": "'changed'"}, predicate="batch_index is null and entry_id = 0")
+    eventually(lambda: not root.broker.rounds.bundle.has_news())
+    assert deletions_of(layout, topic) == []
+    version = TableLog(topic.path).latest()
+    root.table().delete("batch_size > 1 and batch_index <> 1 and entry_id = 0")
+    root.send(["after"])
+    eventually(lambda: not root.broker.rounds.bundle.has_news())
+    [batch] = [each for each in deletions_of(layout, topic) if each.ack_set is not None]
+    assert batch == DeletedEntries(-1, 6, 6, (0b010,), version)
+    root.table().delete("batch_size > 1")
+    eventually(lambda: not root.broker.rounds.bundle.has_news())
+    assert deletions_of(layout, topic) == [DeletedEntries(-1, 6, 7, None, version)]

@@ -1,0 +1,52 @@
+"""Which entries of a topic were deleted: published, taken out of its table by SQL, and neither trimmed nor lost.
+
+Nothing says so while it happens, but that a commit removed or rewrote rows (a note in ``ledgers``). So every run that
+was published before such a commit is looked up among the files the table has now; a topic without a note costs nothing.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.condition import rewriting_commits
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.published import Missing, find_missing
+from pulsar_spark.storage.topics import Topic
+
+
+class DeletedEntries(NamedTuple):
+    """Positions none of whose messages are left; or one of a batch some of which are: then ``ack_set`` has these.
+    ``version`` is the first commit behind their publish that removed or rewrote rows, so the earliest it can have
+    been."""
+
+    partition: int
+    first: int
+    last: int
+    ack_set: ack_sets.AckSet | None
+    version: int
+
+
+def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
+    """What was deleted of *topic*, as far as a broker has followed it, by partition and position."""
+    commits, found = rewriting_commits(layout, topic), []
+    for partition, ledgers in sorted(ledgers_of_topic(layout, topic.topic_id).items()) if commits else ():
+        for run in ledgers.runs:
+            behind = bisect_right(commits, run.ledger_id)
+            missing = find_missing(topic.path, partition, run) if behind < len(commits) else None
+            if missing is not None and not missing.is_lost:
+                found += _deleted_of(partition, run, missing, commits[behind])
+    return found
+
+
+def _deleted_of(partition: int, run: Run, missing: Missing, version: int) -> list[DeletedEntries]:
+    to_position = run.first_position - run.first_entry_id
+    found = [DeletedEntries(partition, first, last, None, version) for first, last in missing.whole]
+    for entry_id, indexes in missing.parts.items():
+        left = ack_sets.of_indexes(set(range(run.batch_size)) - set(indexes))
+        found.append(DeletedEntries(partition, entry_id, entry_id, left, version))
+    return [
+        each._replace(first=each.first + to_position, last=each.last + to_position)
+        for each in sorted(found, key=lambda each: each.first)
+    ]
