@@ -14,8 +14,8 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.actions import Commit
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.ledgers import published_files
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import published_files
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic
 

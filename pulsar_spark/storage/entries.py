@@ -44,10 +44,19 @@ class EntryReader:
         ``position``, null where nobody has numbered the run. :class:`CorruptState` where a file that is the one
         published does not hold what the run says.
         """
-        names = ENTRY_COLUMNS if columns is None else tuple(columns)
-        wanted, search, present = _wanted(run, spans), _Search(table, run, names), Present()
-        if not wanted.count:
-            return
+        wanted, search, present = _wanted(run, spans), _Search(table, run, columns), Present()
+        if wanted.count:
+            yield from self._blocks(search, wanted, present)
+            missing = _check(wanted, present, search)
+            if missing is not None:
+                yield missing
+
+    def there(self, table, run: Run, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The blocks of what can be read of a run, whatever is missing."""
+        wanted = _wanted(run, None)
+        yield from self._blocks(_Search(table, run, columns), wanted, Present())
+
+    def _blocks(self, search: "_Search", wanted: EntryIds, present: Present) -> Iterator[pa.Table]:
         for rows in self._rows(search, wanted):
             places, size = wanted.rows_in(rows.entry_ids), self._block_rows
             if isinstance(places, np.ndarray):
@@ -55,10 +64,7 @@ class EntryReader:
             else:
                 blocks = (slice(at, min(at + size, places.stop)) for at in range(places.start, places.stop, size))
             for at in blocks:
-                yield _block(run, rows, at, search.names, present)
-        missing = _check(wanted, present, search)
-        if missing is not None:
-            yield missing
+                yield _block(search.run, rows, at, search.names, present)
 
     def rows_of(
         self, table, run: Run, spans: Iterable[tuple[int, int]] | None = None, columns: Sequence[str] | None = None
@@ -77,18 +83,18 @@ class EntryReader:
         if files_of(search.table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]:
             groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
             try:
-                first = next(groups, None)
+                rows = next(groups, None)
             except READ_ERRORS as error:
                 raise_unless_damage(error)
             else:
-                while first is not None:
-                    if not isinstance(first, Damaged):
-                        yield first
+                while rows is not None:
+                    if not isinstance(rows, Damaged):
+                        yield rows
                     elif search.is_published_file():
                         search.lost.append(run.path)
                     else:
-                        yield from self._elsewhere(search, wanted.cut(first.first, first.last))
-                    first = next(groups, None)
+                        yield from self._elsewhere(search, wanted.cut(rows.first, rows.last))
+                    rows = next(groups, None)
                 return
         yield from self._elsewhere(search, wanted)
 
@@ -113,10 +119,10 @@ class _Search:
     """Where the rows of a run were looked for: not in the file that was published, perhaps, and which files are
     lost."""
 
-    def __init__(self, table, run: Run, names: tuple[str, ...]):
+    def __init__(self, table, run: Run, columns: Sequence[str] | None):
         self.table, self.run = table, run
-        self.columns = names
-        self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *names)]
+        self.columns = ENTRY_COLUMNS if columns is None else tuple(columns)
+        self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *self.columns)]
         self.is_elsewhere = False
         self.lost: list[str] = []
 
@@ -137,7 +143,7 @@ def read_slice(table, runs: Iterable[Run], columns: Sequence[str]) -> pa.Table:
 
 
 def _entries_of(table, run: Run, columns: Sequence[str]) -> pa.Table:
-    blocks = [rows for rows in _SLICES.read(table, run, columns=columns) if not isinstance(rows, Missing)]
+    blocks = list(_SLICES.there(table, run, columns))
     positions = np.arange(run.first_position, run.first_position + run.entries)
     if not blocks:
         rows = MESSAGES.schema.empty_table().select(columns).append_column("position", pa.array([], pa.int64()))
@@ -202,6 +208,6 @@ def _possible(rows: pa.Table, batch_size: int) -> pa.Table:
 
 def _once(rows: pa.Table) -> pa.Table:
     """*rows* of one publish without copies that somebody made of them: the first of each entry and batch index."""
-    places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    places = rows.select(["entry_id", "batch_index"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     kept = places.group_by(["entry_id", "batch_index"]).aggregate([("row", "min")])["row_min"]
     return rows if len(kept) == rows.num_rows else rows.take(kept.sort())

@@ -20,8 +20,9 @@ from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.durability import read_durability
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic, number_commit
+from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, LEDGERS, MESSAGES, REPROCESSING

@@ -20,8 +20,8 @@ from pulsar_spark.storage.commits import commit, file_add, replace_commit
 from pulsar_spark.storage.condition import ForeignFile, read_condition
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import check_statistics
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import check_statistics
 from pulsar_spark.storage.repair import TableRepair
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.tables import append_lock

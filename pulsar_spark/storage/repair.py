@@ -32,8 +32,9 @@ from pulsar_spark.storage.cursor_ledger import read_latest, read_round
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.ledgers import ledger_rows, number_commit, read_ledgers, runs_of
+from pulsar_spark.storage.ledgers import ledger_rows, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import AppendTable, Definition, append_lock, read_definition
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES

@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker.fresh_plan import Slice, run_fresh
 from pulsar_spark.broker.unread_slices import UNREAD, due_stretches
-from pulsar_spark.storage.ledgers import number_commit
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES

@@ -7,8 +7,9 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.frames import publish
 from pulsar_spark.storage import slices
-from pulsar_spark.storage.ledgers import ledger_rows, number_commit
+from pulsar_spark.storage.ledgers import ledger_rows
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import pulsar_spark as pulsar
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.entries import EntryReader, read_slice
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
@@ -157,3 +157,50 @@ def test_columns_that_another_writer_left_out_or_typed_otherwise(topic):
     path = TableLog(topic.path).commit(1).added[0].path
     (block,) = EntryReader().rows_of(topic.path, run(1, "p", 0, 0, 1, 1, path))
     assert block.column("properties").to_pylist() == [None] and block.column("payload").to_pylist() == [b"0/None"]
+
+
+def in_groups(topic: Topic, groups: int, rows_each: int, payload: int) -> Run:
+    """A publish in row groups of so many rows, with payloads of so many bytes."""
+    table = rows([(number, None) for number in range(groups * rows_each)])
+    payloads = pa.array([bytes([number % 251]) * payload for number in range(table.num_rows)], pa.binary())
+    table = table.set_column(table.schema.get_field_index("payload"), "payload", payloads)
+    version, path = published(topic, table)
+    pq.write_table(pq.read_table(f"{topic.path}/{path}"), f"{topic.path}/{path}", row_group_size=rows_each)
+    return run(version, "p", 0, 100, table.num_rows, 1, path)
+
+
+def test_positions_here_and_there_cost_their_row_groups(topic, monkeypatch):
+    held, read, read_row_group = in_groups(topic, 8, 4, 10), [], pq.ParquetFile.read_row_group
+
+    def counting(self, group, *arguments, **options):
+        read.append(group)
+        return read_row_group(self, group, *arguments, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
+    spans = [(101, 101), (103, 104), (120, 120), (122, 122), (131, 131)]
+    blocks = list(EntryReader().read(topic.path, held, spans, ["payload"]))
+    positions = [position for block in blocks for position in block["position"].to_pylist()]
+    assert positions == [101, 103, 104, 120, 122, 131] and read == [0, 1, 5, 7]
+    assert {tuple(block.column_names) for block in blocks} == {("entry_id", "batch_index", "payload", "position")}
+
+
+def test_no_more_than_a_row_group_is_held(topic):
+    held = in_groups(topic, 16, 64, 16 * 1024)
+    before, most = pa.total_allocated_bytes(), 0
+    for _ in EntryReader().read(topic.path, held):
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 6 * 64 * 16 * 1024, "of 16 MB"
+
+
+def test_a_slice_has_every_position(topic):
+    """An entry's first message speaks for it; one that is deleted says nothing."""
+    version, path = published(topic, rows([(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]))
+    held = run(version, "p", 0, 10, 3, 2, path)
+    DeltaTable(str(topic.path)).delete("entry_id = 1")
+    found = read_slice(topic.path, [held, held.part(12, 12)], ["payload"])
+    assert found.to_pylist() == [
+        {"position": 10, "payload": b"0/0"},
+        {"position": 11, "payload": None},
+        {"position": 12, "payload": b"2/0"},
+        {"position": 12, "payload": b"2/0"},
+    ]

@@ -1,0 +1,191 @@
+"""Which commits of a topic's log are publishes, and the runs that their files make up.
+
+Commits that remove, rewrite or overwrite number nothing (design 3.4, rule 6); a publish that was retried counts once.
+Rows that are no publish number nothing either: a topic is a Delta table, so people may write to it, and what they write
+stops nobody.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
+from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.tables import read_file
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+from pulsar_spark.table_specs import MESSAGES
+
+_LONG, _INT = 2**63 - 1, 2**31 - 1
+
+
+def number_commit(
+    table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str], partitions: int | None = None
+) -> dict[int, list[Run]]:
+    """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to
+    *seen_publish_ids*.
+
+    A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish
+    (see :func:`foreign_files`): they number nothing, and what comes behind them is numbered as if they were not there.
+    :class:`CorruptState` for what tells nonsense of a file.
+    """
+    files = published_files(table, commit, partitions)
+    publish_ids = {file.publish_id for file in files}
+    if not files or publish_ids <= seen_publish_ids:
+        return {}
+    try:
+        batch_sizes = {
+            file.path: _entry_batch_sizes(table, file, commit.version) for file in files if file.batch_size is None
+        }
+        numbered = number_files(files, ledger_id=commit.version, ends=ends, batch_sizes=batch_sizes)
+    except NotAPublish:
+        return {}
+    seen_publish_ids |= publish_ids
+    return numbered
+
+
+def published_files(table: Path, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:
+    """The files of a commit that is a publish, as far as the log tells; none of any other."""
+    if not commit.added or commit.removed or commit.is_overwrite:
+        return []
+    files = [
+        _published_file(table, commit.version, file) for file in commit.added if file.rows or not file.has_statistics
+    ]
+    is_publish = (
+        None not in files
+        and len({file.publish_id for file in files}) == 1
+        and all(
+            file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows
+            for file in files
+        )
+    )
+    return files if is_publish and _are_partitions(files, partitions) else []
+
+
+def foreign_files(table: Path, commit: Commit, is_publish: bool, partitions: int | None = None) -> list[AddedFile]:
+    """The files of a commit that hold rows nobody is sent; *is_publish* says that the commit was numbered.
+
+    They are no publish, or a publish again that counts once: then they say that they have no rows. Where a commit
+    removes files, what it adds are mostly the rows that stay of them: then only files with rows that name no publish
+    are foreign.
+    """
+    if is_publish:
+        return []
+    added = [file for file in commit.added if file.rows or not file.has_statistics]
+    if commit.removed:
+        return [file for file in added if not file.min_values.get("publish_id") or file.null_counts.get("publish_id")]
+    return [replace(file, rows=0) for file in added] if published_files(table, commit, partitions) else added
+
+
+def check_statistics(table: Path, commit: Commit) -> None:
+    """:class:`CorruptState` for a commit that numbering would stop at, without reading any of its files. What a commit
+    says of rows that it rewrote is never asked: whatever values they were given, they are no publish."""
+    if not commit.removed and not commit.is_overwrite:
+        for file in commit.added:
+            _published_file(table, commit.version, file)
+
+
+def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
+    return partitions is None or all(
+        0 <= file.partition < partitions if partitions else file.partition == -1 for file in files
+    )
+
+
+def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:
+    """What numbering needs of a file; None where it holds rows that are not of one publish, or that cannot be told."""
+    low, high, nulls = file.min_values, file.max_values, file.null_counts
+    try:
+        partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
+        if nulls.get("batch_size") == file.rows:
+            low, high, nulls = (
+                {**low, "batch_size": 1},
+                {**high, "batch_size": 1},
+                {**nulls, "batch_size": 0},
+            )  # nobody says that it is a batch
+        bounds = [
+            _number(bound[name], name, most)
+            for name, most in (("entry_id", _LONG), ("batch_size", _INT))
+            for bound in (low, high)
+            if name in bound
+        ]
+        ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
+        times = _time(low.get("publish_time")), _time(high.get("publish_time"))
+        if not all(isinstance(each, str) for each in ids) or not all(
+            isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
+        ):
+            raise TypeError("publish ids and counts of nulls are texts and numbers")
+    except (TypeError, ValueError) as broken:
+        raise CorruptState(
+            f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})"
+        ) from broken
+    if (
+        len(bounds) < 4
+        or len(ids) < 2
+        or ids[0] != ids[1]
+        or any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
+    ):
+        return None
+    first, last, smallest, largest = bounds
+
+    def may_have(column: str, unless_known: bool) -> bool:
+        return nulls[column] < file.rows if column in nulls else unless_known
+
+    return PublishedFile(
+        partition,
+        ids[0],
+        first,
+        last,
+        file.rows,
+        smallest if smallest == largest else None,
+        file.path,
+        *times,
+        file.size,
+        may_have("deliver_at_time", False),
+        may_have("uuid", False),
+        may_have("partition_key", True) or may_have("ordering_key", True),
+    )
+
+
+def _number(value: object, name: str, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -most <= value <= most:
+        raise TypeError(f"{name} is {value!r:.60}")
+    return value
+
+
+def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list[int]:
+    """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
+    is gone, only the sum is known: the first of them stands for what is left over."""
+    names, entries = ["entry_id", "batch_size"], file.last_entry_id - file.first_entry_id + 1
+    try:
+        sizes = _sizes(read_file(table, file.path, MESSAGES.schema, names))
+    except READ_ERRORS as error:
+        raise_unless_damage(error)
+        sizes = {}
+        for rows in EntryReader().read(table, file.as_run(ledger_id), columns=names):
+            if not isinstance(rows, Missing):
+                sizes |= {entry_id: size for entry_id, size in _sizes(rows).items() if size is not None and size > 0}
+        unknown = entries - len(sizes)
+        if sum(sizes.values()) + unknown > file.rows or (not unknown and sum(sizes.values()) < file.rows):
+            sizes = {}  # whoever rewrote the rows has changed what they say
+    if None in sizes or None in sizes.values() or entries > file.rows:
+        raise NotAPublish(
+            f"file {file.path!r}: {file.rows} rows do not make up entries {file.first_entry_id} to {file.last_entry_id}"
+        )
+    left_over = file.rows - sum(sizes.values()) - (entries - len(sizes))
+    for entry_id in range(file.first_entry_id, file.last_entry_id + 1):
+        if entry_id not in sizes:
+            sizes[entry_id], left_over = 1 + left_over, 0
+    return [sizes[entry_id] for entry_id in sorted(sizes)]
+
+
+def _sizes(rows: pa.Table) -> dict[int, int | None]:
+    return dict(zip(rows["entry_id"].to_pylist(), rows["batch_size"].to_pylist()))
+
+
+def _time(text: object) -> datetime | None:
+    found = datetime.fromisoformat(text) if text else None
+    return found.replace(tzinfo=timezone.utc) if found is not None and found.tzinfo is None else found
