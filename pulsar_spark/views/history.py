@@ -5,14 +5,25 @@ What the broker did is in its rounds: a delivery is a ``pending`` range in the r
 (later rounds repeat it when they rewrite its page); letters and consumers that left are rows of their own. What was
 asked is in the requests, under the client's clock; a request the broker refused is left out, one that asked for nothing
 (an acknowledgement of what was acknowledged) is not. Positions count per partition of a topic's life: requests name the
-topic only, so after a topic was created again those of its former life stand under the same name. History reaches back
-as far as the two tables do.
+topic only, so after a topic was created again those of its former life stand under the same name. What somebody deleted
+from a topic's table by SQL nobody asked for: it is found in the table itself, and stands at the round in which the
+broker had followed the commit that took it out, or, of several, the first that may have been. History reaches back as
+far as the tables do.
 """
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.letters import RETRY_LETTER
+from pulsar_spark.storage.deletions import deletions_of
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import NO_POSITION
+from pulsar_spark.storage.topics import read_topic
 
 EVENTS = {
     "ack": "acknowledged",
@@ -22,12 +33,27 @@ EVENTS = {
     "reconsume_later": "reconsume_later_asked",
 }
 """What a kind of request is called in the history."""
+_DELETIONS = (
+    "topic string, topic_id string, partition int, first bigint, last bigint, ack_set array<bigint>, version bigint"
+)
+_DELETIONS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("topic_id", pa.string()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("ack_set", pa.list_(pa.int64())),
+        ("version", pa.int64()),
+    ]
+)
 
 
-def all_events(rounds: DataFrame, requests: DataFrame) -> DataFrame:
-    """The columns of ``view_specs.HISTORY`` from the rows of ``cursor_ledger`` and ``requests``; one row per range of
-    entries and event, in no order."""
+def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
+    """The columns of ``view_specs.HISTORY`` from the rows of ``cursor_ledger``, ``requests`` and ``ledgers`` of *root*;
+    one row per range of entries and event, in no order."""
     happened = _what_the_broker_did(rounds).unionByName(_what_was_asked(rounds, requests), allowMissingColumns=True)
+    happened = happened.unionByName(_what_was_deleted(rounds, ledgers, root), allowMissingColumns=True)
     named = (
         rounds.filter(F.col("consumer_name").isNotNull())
         .groupBy("consumer_id")
@@ -89,6 +115,40 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
             "properties",
         )
     )
+
+
+def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
+    """Of every topic with a commit that removed or rewrote rows, in the first round that had followed that commit."""
+    topics = ledgers.filter((F.col("first_position") == NO_POSITION) & F.col("path").isNull())
+    found = topics.select("topic", "topic_id").distinct().mapInArrow(_deletions(root), _DELETIONS)
+    followed = rounds.filter(F.col("kind") == "topic").select("topic_id", "partition", "ledger_id", "round")
+    has_followed = (
+        (F.col("d.topic_id") == F.col("f.topic_id"))
+        & (F.col("d.partition") == F.col("f.partition"))
+        & (F.col("f.ledger_id") >= F.col("d.version"))
+    )
+    seen = found.alias("d").join(followed.alias("f"), on=has_followed, how="left")
+    seen = seen.groupBy("d.topic", "d.partition", "d.first", "d.last", "d.ack_set").agg(F.min("f.round").alias("round"))
+    times = rounds.filter(F.col("kind") == "round").select("round", F.col("round_time").alias("time"))
+    return seen.join(times, on="round", how="left").select(
+        "time", F.lit("deleted").alias("event"), "topic", "partition", "first", "last", "ack_set", "round"
+    )
+
+
+def _deletions(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What was deleted of the topics of a batch that are there still: their tables are looked at when it is asked."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        layout = Layout(root)
+        for batch in batches:
+            for topic in batch.to_pylist():
+                with contextlib.suppress(TopicNotFound):
+                    found = read_topic(layout, topic["topic"])
+                    if found.topic_id == topic["topic_id"]:
+                        rows = [topic | each._asdict() for each in deletions_of(layout, found)]
+                        yield pa.RecordBatch.from_pylist(rows, _DELETIONS_SCHEMA)
+
+    return read
 
 
 def _place() -> list[Column]:

@@ -106,11 +106,11 @@ HISTORY = TableSpec(
                 pa.string(),
                 "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), "
                 "reconsume_later_asked, "
-                "retry_lettered, dead_lettered, consumer_left",
+                "retry_lettered, dead_lettered, consumer_left, deleted (from the topic's table, by SQL)",
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription"),
+            ("subscription", pa.string(), "name of the subscription; null of what was deleted, for everybody"),
             ("first", pa.int64(), "first position; null = everything up to the last, or no entries in particular"),
             ("last", pa.int64(), "last position, inclusive"),
             (
@@ -118,7 +118,7 @@ HISTORY = TableSpec(
                 pa.list_(pa.int64()),
                 "batch indexes of each entry that are unacknowledged then, 64 a word, low bit first; null = all of "
                 "a delivery, "
-                "none of an acknowledgement; of a letter those it is of",
+                "none of an acknowledgement or a deletion; of a letter those it is of",
             ),
             ("consumer_name", pa.string(), "name of the consumer that received, asked or left"),
             ("consumer_id", pa.string(), "its id"),

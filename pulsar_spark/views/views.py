@@ -36,9 +36,10 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for view in VIEWS:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
     requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
-    all_events(rows, requests).select(*(column.name for column in HISTORY.columns)).createOrReplaceTempView(
-        HISTORY.name
-    )
+    ledgers = spark.read.format("delta").load(str(layout.broker_table("ledgers")))
+    all_events(rows, requests, ledgers, str(layout.root)).select(
+        *(column.name for column in HISTORY.columns)
+    ).createOrReplaceTempView(HISTORY.name)
     return [view.name for view in (*VIEWS, HISTORY)]
 
 

@@ -12,6 +12,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import spark_session
 from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.views import create_views
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,10 @@ def test_what_sql_deleted_is_neither_seen_nor_counted(spark, served, topic):
     assert (numbers, said, consumption.exception()) == (expected, 160, None)
     assert backlog(served, topic) == 0
     assert Admin(f"delta:{served}").stats(str(topic.name))["deletedMessages"] == 40
+    create_views(spark, served)
+    deleted = f"event = 'deleted' and topic = '{topic.name}'"
+    told = spark.sql(f"select first, last, round > 0, time is not null, subscription from history where {deleted}")
+    assert sorted(map(tuple, told.collect())) == [(each, each, True, True, None) for each in range(0, 200, 5)]
 
 
 def test_an_append_of_rows_that_are_no_publish_is_refused_and_a_copy_is_delivered_once(spark, served, topic):
