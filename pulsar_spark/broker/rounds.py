@@ -23,15 +23,15 @@ from pulsar_spark.broker.absorb import RoundRows, absorb, consumer_row, cursor_r
 from pulsar_spark.broker.bundle import Bundle, TopicState, load_bundle
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
-from pulsar_spark.broker.gather import Work, gather_work, next_dues
+from pulsar_spark.broker.gather import gather_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.letters import write_letters
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.unacked import hold_back
+from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.unacked_limit import BrokerLimit
 from pulsar_spark.storage.cursor_ledger import read_round, rows_of_round
 from pulsar_spark.storage.set_aside import SetAside
@@ -47,13 +47,13 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those
+    """Runs rounds on a bundle. *plan* says what becomes of work; *now* gives microseconds since 1970, *steady* those
     of a clock that nobody sets; 0 is no limit."""
 
     def __init__(
         self,
         bundle: Bundle,
-        plan: Callable[[Work], list[list[Range]]],
+        plan: Callable[[Work], list[Outcome]],
         now: Callable[[], int],
         broker_id: str,
         *,
@@ -132,7 +132,7 @@ class Rounds:
             draft.facts += _topic_rows(state) + bundle.say_stopped(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
-        rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)
+        rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
@@ -157,9 +157,7 @@ class Rounds:
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""
         now = self.bundle.now
-        return bool(
-            self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)).rows
-        )
+        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)))
 
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
