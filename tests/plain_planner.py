@@ -82,12 +82,9 @@ def _acknowledge_batch(held: dict[int, Range], row: dict) -> None:
 def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
     now, most = limits["now"], limits["max_redeliver_count"]
     for row in _of(rows, "return"):
-        for position, entry in held.items():
-            if (
-                row["first"] <= position <= row["last"]
-                and entry.status == PENDING
-                and entry.consumer_id == row["consumer_id"]
-            ):
+        for position in range(row["first"], row["last"] + 1):
+            entry = held.get(position)
+            if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
                 held[position] = entry._replace(due_time=row["due_time"])
     pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
     counted = {

@@ -63,10 +63,12 @@ class Acknowledgements(Desk):
         return ack_sets.full(self.bundle.batch_size(cursor, position))
 
     def negative_ack(self, request: Request) -> None:
-        cursor, consumer = self.cursor_of(request), self.consumer_of(request)
+        cursor = self.cursor_of(request)
+        consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
         due = self.draft.now + max(request.delay_ms or 0, 0) * 1000
         self.draft.of(cursor).returns.append((request.first, request.last, consumer.consumer_id, due))
 
     def redeliver_all(self, request: Request) -> None:
-        self.draft.of(self.cursor_of(request)).redelivered.add(self.consumer_of(request).consumer_id)
+        cursor = self.cursor_of(request)
+        self.draft.of(cursor).redelivered.add(self.consumer_of(request, cursor).consumer_id)

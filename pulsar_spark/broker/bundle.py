@@ -171,10 +171,14 @@ class Bundle:
 
     def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
         """The entry of a topic that is set aside."""
+        if not self.set_aside:
+            return None
         return self._aside(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id))
 
     def cursor_aside(self, cursor: Cursor) -> SetAside | None:
         """The entry of a subscription that is set aside."""
+        if not self.set_aside:
+            return None
         return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
 
     def is_set_aside(self, cursor: Cursor) -> bool:
@@ -185,7 +189,7 @@ class Bundle:
         )
 
     def _aside(self, wanted: SetAside) -> SetAside | None:
-        entry = self.set_aside.get(wanted.id) if self.set_aside else None
+        entry = self.set_aside.get(wanted.id)
         return entry if entry is not None and entry.topic_id == wanted.topic_id else None
 
     def lease_time(self, client_id: str) -> int | None:
