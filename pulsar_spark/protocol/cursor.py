@@ -39,7 +39,9 @@ class Range(NamedTuple):
         """Messages of all its entries that are not acknowledged."""
         if self.status == ACKNOWLEDGED:
             return 0
-        return self.entries * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+        return (self.last - self.first + 1) * (
+            self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set)
+        )
 
 
 def united(ranges: Iterable[Range]) -> list[Range]:
