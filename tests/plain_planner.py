@@ -6,7 +6,7 @@ It does what the transforms do, from the same rows, but an entry at a time and w
 
 from collections import Counter
 
-from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
@@ -17,11 +17,12 @@ UNREAD = "unread"
 class PlainPlanner:
     """Plans a round like ``broker.planner.Planner``."""
 
-    def run(self, work: Work) -> list[list[Range]]:
-        return [_plan([row for row in work.rows if row["cursor"] == number]) for number in range(len(work.cursors))]
+    def run(self, work: Work) -> list[Outcome]:
+        rows = work.rows.to_pylist()
+        return [_plan([row for row in rows if row["cursor"] == number]) for number in range(len(work.cursors))]
 
 
-def _plan(rows: list[dict]) -> list[Range]:
+def _plan(rows: list[dict]) -> Outcome:
     limits = next(row for row in rows if row["kind"] == "cursor")
     held: dict[int, Range] = {}
     for row in _of(rows, "unread"):
@@ -40,11 +41,21 @@ def _plan(rows: list[dict]) -> list[Range]:
         _put(held, Range(**{name: row[name] for name in Range._fields}))
     for row in _of(rows, "ack"):
         _put(held, Range(row["first"], row["last"], ACKNOWLEDGED))
-    for row in _of(rows, "batch_ack", "ack_set"):
+    for row in _of(rows, "ack_set"):
         _acknowledge_batch(held, row)
     _give_back(held, rows, limits)
-    _hand_out(held, rows, limits)
-    return [each for _, each in sorted(held.items()) if each.status != UNREAD]
+    consumers, is_blocked = _hand_out(held, rows, limits)
+    return Outcome(
+        [
+            each if each.ack_set is None else each._replace(ack_set=tuple(each.ack_set))
+            for _, each in sorted(held.items())
+            if each.status != UNREAD
+        ],
+        is_blocked,
+        sum(consumer.delivered for consumer in consumers),
+        sum(consumer.redelivered for consumer in consumers),
+        consumers,
+    )
 
 
 def _of(rows: list[dict], *kinds: str) -> list[dict]:
@@ -60,23 +71,20 @@ def _acknowledge_batch(held: dict[int, Range], row: dict) -> None:
     entry = held.get(row["first"])
     if entry is None or entry.status == ACKNOWLEDGED:
         return
-    kept = entry.ack_set or ack_sets.full(entry.batch_size)
-    left = tuple(row["ack_set"]) if row["kind"] == "ack_set" else ack_sets.intersect(kept, row["ack_set"])
-    if ack_sets.is_empty(left):
+    if ack_sets.is_empty(row["ack_set"]):
         held[entry.first] = Range(entry.first, entry.first, ACKNOWLEDGED)
     else:
-        held[entry.first] = entry._replace(ack_set=left, status=REPLAY if entry.status == UNREAD else entry.status)
+        held[entry.first] = entry._replace(
+            ack_set=tuple(row["ack_set"]), status=REPLAY if entry.status == UNREAD else entry.status
+        )
 
 
 def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
     now, most = limits["now"], limits["max_redeliver_count"]
     for row in _of(rows, "return"):
-        for position, entry in held.items():
-            if (
-                row["first"] <= position <= row["last"]
-                and entry.status == PENDING
-                and entry.consumer_id == row["consumer_id"]
-            ):
+        for position in range(row["first"], row["last"] + 1):
+            entry = held.get(position)
+            if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
                 held[position] = entry._replace(due_time=row["due_time"])
     pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
     counted = {
@@ -102,7 +110,8 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
             held[position] = entry._replace(status=REPLAY)
 
 
-def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
+def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> tuple[list[ConsumerOutcome], bool]:
+    """Deals out; what becomes of the consumers, and whether the cursor is blocked."""
     waiting = [
         entry.first
         for entry in sorted(
@@ -113,12 +122,20 @@ def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
     unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
     in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
     heaviest = max((held[position].unacked_messages for position in in_line[: limits["permits"]]), default=1)
-    out = Counter()
+    out, given, again = Counter(), Counter(), Counter()
     for entry in held.values():
         out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
     offered = min(len(in_line), limits["permits"])
-    in_line = in_line[: len(waiting) + _readable(limits, out.total(), heaviest)] if limits["limit"] > 0 else in_line
-    for row in sorted(_of(rows, "consumer"), key=lambda row: row["ordinal"]):
+    unacked = out.total() + limits["unacked_elsewhere"]
+    is_blocked = limits["limit"] > 0 and unacked >= limits["limit"] // (2 if limits["is_blocked"] else 1)
+    if limits["limit"] > 0:
+        room = 0 if is_blocked else max(1, (limits["limit"] - unacked) // heaviest)
+        in_line = in_line[: len(waiting) + room]
+    turns = sorted(_of(rows, "consumer"), key=lambda row: row["first"])
+    blocked = {row["consumer_id"]: _is_blocked(row, out[row["consumer_id"]]) for row in turns}
+    for row in turns:
+        if row["peers"] is None or blocked[row["consumer_id"]]:
+            continue
         width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], heaviest)
         share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
         width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
@@ -126,23 +143,29 @@ def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
             held[position] = held[position]._replace(
                 status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
             )
+            given[row["consumer_id"]] += held[position].unacked_messages
+            again[row["consumer_id"]] += (position < limits["read_position"]) * held[position].unacked_messages
         in_line = in_line[width:]
+    consumers = [
+        ConsumerOutcome(
+            name,
+            row["permits"] - given[name],
+            blocked[name] or 0 < row["limit"] <= out[name] + row["unacked_elsewhere"] + given[name],
+            given[name],
+            again[name],
+        )
+        for name, row in {row["consumer_id"]: row for row in turns}.items()
+    ]
+    return consumers, is_blocked or 0 < limits["limit"] <= unacked + given.total()
 
 
-def _readable(limits: dict, out: int, heaviest: int) -> int:
-    """How many entries never delivered the limit of the subscription leaves room for."""
-    limit, out = limits["limit"], out + limits["unacked_elsewhere"]
-    if out >= (limit // 2 if limits["is_blocked"] else limit):
-        return 0
-    return max(1, (limit - out) // heaviest)
+def _is_blocked(row: dict, out: int) -> bool:
+    limit, unacked = row["limit"], out + row["unacked_elsewhere"]
+    return limit > 0 and (unacked > limit // 2 if row["is_blocked"] else unacked >= limit)
 
 
 def _width(row: dict, limits: dict, unacked: int, heaviest: int) -> int:
     """How many entries the consumer may take in its two turns together."""
-    limit, room = row["limit"], row["permits"]
-    if limit > 0:
-        room = min(room, limit - unacked)
-        if unacked > limit // 2 if row["is_blocked"] else unacked >= limit:
-            return 0
+    room = min(row["permits"], row["limit"] - unacked) if row["limit"] > 0 else row["permits"]
     least = min(room, READ_BATCH) if limits["is_single_active"] else 1
     return max(least, room // heaviest) if room > 0 else 0

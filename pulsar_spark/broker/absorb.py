@@ -1,8 +1,5 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
-from collections import Counter
-from heapq import merge
-
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.concerned import Concerned
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
@@ -14,12 +11,12 @@ from pulsar_spark.broker.facts import (
     removed_consumer_row,
     removed_page_row,
 )
-from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.isolation import isolated, of_cursor
-from pulsar_spark.broker.state import Consumer, Cursor, Page
+from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, united
-from pulsar_spark.protocol.policies import UNACKED_LIMITS
+from pulsar_spark.broker.work import Outcome, Work
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range, spliced
+from pulsar_spark.storage.python_rows import uncollected
 
 
 class RoundRows:
@@ -37,13 +34,14 @@ class RoundRows:
         self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
 
 
-def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[list[Range]], limit: int) -> RoundRows:
-    """Take the new ranges of each cursor of *work* into the bundle; the rows to commit, without the round's own.
+@uncollected()
+def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
+    """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
     *limit* is the broker's own of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts)
-    for asked, concerned, ranges in zip(work.cursors, work.concerned, planned, strict=True):
+    for asked, concerned, outcome in zip(work.cursors, work.concerned, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
-            _absorb_cursor(bundle, draft, asked, concerned, ranges, rows)
+            _absorb_cursor(asked, concerned, outcome, rows)
     if limit:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
@@ -69,68 +67,35 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
         draft.of(cursor).is_changed = True
 
 
-def _absorb_cursor(
-    bundle: Bundle, draft: RoundDraft, asked: CursorDraft, concerned: Concerned, ranges: list[Range], rows: RoundRows
-) -> None:
+def _absorb_cursor(asked: CursorDraft, concerned: Concerned, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
-    rows.facts += [dead_letter_row(cursor, held) for held in ranges if held.status == DEAD]
-    rows.acknowledged += _acknowledged(ranges) - _acknowledged(concerned.planned)
-    ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in ranges]
-    read_before = cursor.read_position
-    if ranges != concerned.planned:
+    rows.facts += [dead_letter_row(cursor, held) for held in outcome.ranges if held.status == DEAD]
+    rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(concerned.planned)
+    ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
+    ranges = spliced(concerned.ranges, concerned.numbers, ranges)
+    if ranges != concerned.ranges:
         asked.is_changed = True
-        rows.add_pages(cursor, *cursor.replace(concerned.pages, united(merge(concerned.kept, ranges))))
+        rows.add_pages(cursor, *cursor.replace(concerned.pages, ranges))
         cursor.advance_read_position()
-    delivered, redelivered = Counter(), Counter()
-    for held in ranges:
-        if held.status == PENDING and held.delivery_round == draft.number:
-            delivered[held.consumer_id] += held.unacked_messages
-            redelivered[held.consumer_id] += (
-                held._replace(last=min(held.last, read_before - 1)).unacked_messages if held.first < read_before else 0
-            )
-    _count(bundle, cursor, asked, delivered, redelivered)
+    _store(asked, outcome)
 
 
 def _acknowledged(ranges: list[Range]) -> int:
     return sum(held.last - held.first + 1 for held in ranges if held.status == ACKNOWLEDGED)
 
 
-def _count(bundle: Bundle, cursor: Cursor, asked: CursorDraft, delivered: Counter, redelivered: Counter) -> None:
-    """Take permits, raise counters, and say who is held back by unacknowledged messages (4.4, 4.5)."""
-    for consumer_id, messages in delivered.items():
-        consumer = cursor.consumers[consumer_id]
-        consumer.permits -= messages
-        consumer.msg_out_counter += messages
-        consumer.msg_redeliver_counter += redelivered[consumer_id]
-        asked.changed_consumers.add(consumer_id)
-    cursor.msg_out_counter += delivered.total()
-    cursor.msg_redeliver_counter += redelivered.total()
-    if not cursor.consumers:
-        return
-    limit, subscription_limit = (
-        bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0 for name in UNACKED_LIMITS
-    )
-    for consumer in cursor.consumers.values():
-        is_blocked = _is_blocked(
-            consumer,
-            cursor.unacked[consumer.consumer_id],
-            delivered[consumer.consumer_id],
-            limit,
-            consumer.consumer_id in asked.asked_back,
-        )
-        if is_blocked != consumer.is_blocked:
-            consumer.is_blocked = is_blocked
-            asked.changed_consumers.add(consumer.consumer_id)
-    total, given = cursor.unacked.total(), delivered.total()
-    is_blocked = subscription_limit > 0 and (
-        total >= subscription_limit or (cursor.is_blocked and total - given >= subscription_limit // 2)
-    )
-    asked.is_changed |= is_blocked != cursor.is_blocked
-    cursor.is_blocked = is_blocked
-
-
-def _is_blocked(consumer: Consumer, unacked: int, delivered: int, limit: int, is_unblocked: bool) -> bool:
-    if limit <= 0:
-        return False
-    was_blocked = consumer.is_blocked and not is_unblocked and unacked - delivered > limit // 2
-    return was_blocked or unacked >= limit
+def _store(asked: CursorDraft, outcome: Outcome) -> None:
+    """Keep what the plan says of the cursor and its consumers."""
+    cursor = asked.cursor
+    for said in outcome.consumers:
+        consumer = cursor.consumers[said.consumer_id]
+        if said.delivered or said.is_blocked != consumer.is_blocked:
+            asked.changed_consumers.add(said.consumer_id)
+        consumer.permits, consumer.is_blocked = said.permits, said.is_blocked
+        consumer.msg_out_counter += said.delivered
+        consumer.msg_redeliver_counter += said.redelivered
+    cursor.msg_out_counter += outcome.delivered
+    cursor.msg_redeliver_counter += outcome.redelivered
+    if cursor.consumers:
+        asked.is_changed |= outcome.is_blocked != cursor.is_blocked
+        cursor.is_blocked = outcome.is_blocked

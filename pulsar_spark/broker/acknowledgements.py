@@ -1,6 +1,8 @@
 """Acknowledgements and returns, noted down for the plan.
 
-Rules: semantics 3.11-3.20, 4.15, 4.16, 4.21.
+Of a batch acknowledged message by message it is noted what all requests leave of it, since what a cumulative one does
+depends on what came before (3.20); so ack sets are intersected by protocol.ack_set alone. Rules: semantics 3.11-3.20,
+4.15, 4.16, 4.21.
 """
 
 from pulsar_spark.broker.desk import Desk
@@ -27,9 +29,8 @@ class Acknowledgements(Desk):
         if request.first <= cursor.mark_delete:
             return
         self.check_ack_set(cursor, request.first, request.ack_set)
-        given = ack_sets.trimmed(request.ack_set)
-        kept = draft.ack_sets.get(request.first)
-        draft.ack_sets[request.first] = (ack_sets.intersect(kept[0], given), kept[1]) if kept else (given, False)
+        kept = self.kept_ack_set(draft, request.first)
+        draft.ack_sets[request.first] = ack_sets.intersect(kept, request.ack_set)
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
@@ -39,7 +40,7 @@ class Acknowledgements(Desk):
         draft = self.draft.of(cursor)
         if request.ack_set is not None and last > cursor.mark_delete:
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
-            draft.ack_sets[last] = (ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left), True)
+            draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
         self.mark_deleted(cursor, last)
 
@@ -56,19 +57,19 @@ class Acknowledgements(Desk):
         held = cursor.find(position)
         if position <= cursor.mark_delete or position in draft.acks or (held and held.status == ACKNOWLEDGED):
             return ()
-        kept = (
-            held.ack_set
-            if held and held.ack_set is not None
-            else ack_sets.full(self.bundle.batch_size(cursor, position))
-        )
-        given, replaces = draft.ack_sets.get(position, (kept, True))
-        return given if replaces else ack_sets.intersect(kept, given)
+        if position in draft.ack_sets:
+            return draft.ack_sets[position]
+        if held and held.ack_set is not None:
+            return held.ack_set
+        return ack_sets.full(self.bundle.batch_size(cursor, position))
 
     def negative_ack(self, request: Request) -> None:
-        cursor, consumer = self.cursor_of(request), self.consumer_of(request)
+        cursor = self.cursor_of(request)
+        consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
         due = self.draft.now + max(request.delay_ms or 0, 0) * 1000
         self.draft.of(cursor).returns.append((request.first, request.last, consumer.consumer_id, due))
 
     def redeliver_all(self, request: Request) -> None:
-        self.draft.of(self.cursor_of(request)).redelivered.add(self.consumer_of(request).consumer_id)
+        cursor = self.cursor_of(request)
+        self.draft.of(cursor).redelivered.add(self.consumer_of(request, cursor).consumer_id)

@@ -8,6 +8,8 @@ topic is known by its full name alone, whichever of Pulsar's spellings asks. A r
 told that it failed.
 """
 
+from functools import lru_cache
+
 from pulsar_spark.broker.desk import MOST, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, Timeout, shown
@@ -22,7 +24,8 @@ MOST_DELAY_MS = 10**14
 def admitted(request: Request, *, now: int) -> Request:
     """*request* with its topic's full name, met at *now* (microseconds, the machine's clock); else an error by name."""
     if request.topic is not None:
-        request = request._replace(topic=str(parse_topic_name(request.topic)))
+        name = _full_name(request.topic)
+        request = request if name == request.topic else request._replace(topic=name)
     if VALID_UNTIL in request.properties:
         _check_in_time(request, now)
     for name in ("client_id", "consumer_id", "subscription"):
@@ -34,6 +37,12 @@ def admitted(request: Request, *, now: int) -> Request:
     if (request.delay_ms or 0) > MOST_DELAY_MS:
         raise InvalidConfiguration(f"{request.kind}: delay_ms {request.delay_ms!r} is above {MOST_DELAY_MS}")
     return request
+
+
+@lru_cache(maxsize=1024)
+def _full_name(topic: str) -> str:
+    """The full name of a topic, whichever way it is spelled; most requests of a round name the same few."""
+    return str(parse_topic_name(topic))
 
 
 def _check_in_time(request: Request, now: int) -> None:

@@ -76,10 +76,14 @@ class Bundle(Topics):
 
     def topic_aside(self, topic: str, topic_id: str) -> SetAside | None:
         """The entry of a topic that is set aside."""
+        if not self.set_aside:
+            return None
         return self._aside(SetAside(TOPIC, "", "", topic=topic, topic_id=topic_id))
 
     def cursor_aside(self, cursor: Cursor) -> SetAside | None:
         """The entry of a subscription that is set aside."""
+        if not self.set_aside:
+            return None
         return self._aside(SetAside(SUBSCRIPTION, "", "", topic=cursor.topic, **cursor.key._asdict()))
 
     def is_set_aside(self, cursor: Cursor) -> bool:
@@ -90,7 +94,7 @@ class Bundle(Topics):
         )
 
     def _aside(self, wanted: SetAside) -> SetAside | None:
-        entry = self.set_aside.get(wanted.id) if self.set_aside else None
+        entry = self.set_aside.get(wanted.id)
         return entry if entry is not None and entry.topic_id == wanted.topic_id else None
 
     # Who is connected, and until when

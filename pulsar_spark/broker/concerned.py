@@ -4,11 +4,15 @@ Only what requests, due times and candidates touch goes through the plan; the ra
 a page that is rewritten. So a cursor with a million holes costs a round no more than one without, and acknowledgements
 all over it cost as many ranges as they hit. The first and the last page are always among those rewritten, because
 mark-delete and the read position move there; they are not committed where nothing changed.
+
+Nothing is decided here: a range too many goes through the plan unchanged. So on Exclusive, where any return brings
+everything back, all that is pending is planned as soon as anything may return.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from heapq import merge
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush, merge
 from itertools import takewhile
 from operator import itemgetter
 from typing import NamedTuple
@@ -16,15 +20,19 @@ from typing import NamedTuple
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.positions import Positions
 
 
 class Concerned(NamedTuple):
-    """Indexes of the pages that are rewritten; of their ranges those to plan, and those that stay, each by position."""
+    """Indexes of the pages that are rewritten, their ranges by position, and the numbers, ascending, of those ranges
+    that are planned; the others stay."""
 
     pages: set[int]
-    planned: list[Range]
-    kept: list[Range]
+    ranges: list[Range]
+    numbers: list[int]
+
+    @property
+    def planned(self) -> list[Range]:
+        return [self.ranges[number] for number in self.numbers]
 
 
 def concerned_ranges(
@@ -36,9 +44,8 @@ def concerned_ranges(
     if not pages:
         return Concerned(set(), [], [])
     chosen: dict[int, set[int]] = {0: set(), len(pages) - 1: set()}
-    for first, last in _spans(asked, unread):
-        for index in range(asked.cursor.page_index(first), asked.cursor.page_index(last) + 1):
-            chosen.setdefault(index, set()).update(_overlapping(pages[index].ranges, first, last))
+    for index, numbers in _overlapping(pages, _spans(asked, unread)):
+        chosen.setdefault(index, set()).update(numbers)
     returning = _returning(asked, now)
     for index, page in enumerate(pages):
         if returning & page.unacked.keys() or page.has_returns(now):
@@ -49,25 +56,66 @@ def concerned_ranges(
             )
     for index, number in _offered(asked.cursor, wall, permits):
         chosen.setdefault(index, set()).add(number)
-    planned, kept = [], []
+    ranges, planned = [], []
     for index in sorted(chosen):
-        for number, held in enumerate(pages[index].ranges):
-            (planned if number in chosen[index] else kept).append(held)
-    return Concerned(set(chosen), planned, kept)
+        before = len(ranges)
+        ranges += pages[index].ranges
+        planned += [before + number for number in sorted(chosen[index])]
+    return Concerned(set(chosen), ranges, planned)
 
 
-def effective_returns(asked: CursorDraft, planned: list[Range]) -> Iterator[tuple[int, int, str, int]]:
+def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tuple[int, int, str, int]]:
     """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request
     made last counts (4.16, 4.21)."""
-    settled = Positions()
-    for first, last, consumer_id, due in reversed(asked.returns):
-        for number in _overlapping(planned, first, last):
-            held = planned[number]
-            if held.status == PENDING and held.consumer_id == consumer_id:
-                gaps = list(settled.gaps(max(first, held.first), min(last, held.last)))
-                for gap in gaps:
-                    settled.add(*gap)
-                    yield *gap, consumer_id, due
+    requests: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for first, last, consumer_id, due in asked.returns:
+        requests[consumer_id].append((first, last, due))
+    held: dict[str, list[Range]] = defaultdict(list)
+    for each in planned if requests else ():
+        if each.status == PENDING and each.consumer_id in requests:
+            held[each.consumer_id].append(each)
+    return [
+        (first, last, consumer_id, due)
+        for consumer_id, given_back in requests.items()
+        for first, last, due in _inside(_latest(given_back), held[consumer_id])
+    ]
+
+
+def _latest(requests: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """*requests* (first, last, due time) cut so that none overlaps another, by position: where several do, the last one
+    made counts."""
+    open_requests: list[int] = []
+    at = 0
+
+    def cut(until: int | None) -> Iterator[tuple[int, int, int]]:
+        nonlocal at
+        while open_requests and (until is None or at < until):
+            _, last, due = requests[-open_requests[0]]
+            if last < at:
+                heappop(open_requests)
+                continue
+            end = last if until is None else min(last, until - 1)
+            yield at, end, due
+            at = end + 1
+
+    for number in sorted(range(len(requests)), key=lambda number: requests[number][0]):
+        first = requests[number][0]
+        yield from cut(first)
+        at = first
+        heappush(open_requests, -number)
+    yield from cut(None)
+
+
+def _inside(stretches: Iterable[tuple[int, int, int]], held: list[Range]) -> Iterator[tuple[int, int, int]]:
+    """What of the *stretches* (first, last, ...) lies in ranges; both by position."""
+    at = 0
+    for first, last, due in stretches:
+        while at < len(held) and held[at].last < first:
+            at += 1
+        inside = at
+        while inside < len(held) and held[inside].first <= last:
+            yield max(first, held[inside].first), min(last, held[inside].last), due
+            inside += 1
 
 
 def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
@@ -112,11 +160,18 @@ def _spans(asked: CursorDraft, unread: tuple[int, int] | None) -> Iterator[tuple
         yield unread
 
 
-def _overlapping(ranges: list[Range], first: int, last: int) -> range:
-    """Numbers of those of the *ranges*, which are in order, that hold any of the positions."""
-    return range(
-        bisect_left(ranges, first, key=lambda held: held.last), bisect_right(ranges, last, key=lambda held: held.first)
-    )
+def _overlapping(pages: list[Page], spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, range]]:
+    """Page by page the numbers of the ranges that hold any position of the *spans*. Pages that hold none of them may
+    come, too."""
+    page_firsts, firsts_of = [page.first for page in pages], {}
+    for first, last in spans:
+        begin, end = (max(bisect_right(page_firsts, position) - 1, 0) for position in (first, last))
+        for index in range(begin, end + 1):
+            ranges = pages[index].ranges
+            if index not in firsts_of:
+                firsts_of[index] = [held.first for held in ranges]
+            low, high = bisect_right(firsts_of[index], first), bisect_right(firsts_of[index], last)
+            yield index, range(low - (low > 0 and ranges[low - 1].last >= first), high)
 
 
 def _returning(asked: CursorDraft, now: int) -> set[str]:

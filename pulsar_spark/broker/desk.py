@@ -70,8 +70,9 @@ class Desk:
         self.bundle.set_aside.pop(entry.id, None)
         self.draft.facts.append(set_aside_row(entry, is_removed=True))
 
-    def consumer_of(self, request: Request) -> Consumer:
-        consumer = self.cursor_of(request).consumers.get(request.consumer_id)
+    def consumer_of(self, request: Request, cursor: Cursor | None = None) -> Consumer:
+        """The consumer that asks; *cursor* is its cursor, where that is known already."""
+        consumer = (cursor or self.cursor_of(request)).consumers.get(request.consumer_id)
         if consumer is None:
             raise ConsumerNotFound(
                 f"consumer {request.consumer_id!r} is not connected to subscription {request.subscription!r}: "

@@ -55,17 +55,16 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor. ``asked_back`` are the consumers whose redeliver requests take effect in this
-    round, which unblocks them (4.4); ``has_new_limits`` says that its limits of unacknowledged messages are others than
-    before, so that who is held back must be found out again."""
+    """What a round does to one cursor. ``ack_sets`` says what is left of batches acknowledged in part, by position;
+    ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held back must
+    be found out again."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
-    ack_sets: dict[int, tuple[tuple[int, ...], bool]] = field(default_factory=dict)
+    ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     returns: list[tuple[int, int, str, int]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
-    asked_back: set[str] = field(default_factory=set)
     has_new_limits: bool = False
     removed: list[Removed] = field(default_factory=list)
     dropped_pages: list[int] = field(default_factory=list)

@@ -4,24 +4,24 @@ A cursor takes part when something was asked of its ranges, an entry of it falls
 there is something to give. Which of its ranges are planned is said in ``concerned``.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections import Counter
 from typing import NamedTuple
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
-from pulsar_spark.broker.concerned import Concerned, concerned_ranges, effective_returns, has_replays, is_due
+from pulsar_spark.broker.concerned import concerned_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_slices import delayed_unread
-from pulsar_spark.protocol.cursor import PENDING, skip_unacked
+from pulsar_spark.broker.work import Rows, Work
+from pulsar_spark.protocol.cursor import PENDING, Range, skip_unacked
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
+from pulsar_spark.protocol.shared import turns
+from pulsar_spark.storage.cursor_ledger import uncollected
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
-
-LAPS = (0, 1)
 
 
 class UnreadRun(NamedTuple):
@@ -34,41 +34,119 @@ class UnreadRun(NamedTuple):
     due_time: int | None
 
 
-@dataclass
-class Work:
-    """What to plan: rows of transforms.round_inputs, the cursor each ``cursor`` number stands for, and which of its
-    ranges they hold."""
-
-    rows: list[dict] = field(default_factory=list)
-    cursors: list[CursorDraft] = field(default_factory=list)
-    concerned: list[Concerned] = field(default_factory=list)
-
-    def only(self, numbers: Collection[int]) -> "Work":
-        """The work of some of the cursors, which are numbered anew."""
-        places = {number: place for place, number in enumerate(numbers)}
-        return Work(
-            [row | {"cursor": places[row["cursor"]]} for row in self.rows if row["cursor"] in places],
-            [self.cursors[number] for number in numbers],
-            [self.concerned[number] for number in numbers],
-        )
-
-
+@uncollected()
 def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     """The work of a round, for all cursors that have any."""
-    work = Work()
+    gathering = _Gathering(bundle, draft)
     for cursor in bundle.cursors.values():
         if not bundle.is_set_aside(cursor):
             with isolated(of_cursor(cursor)):
-                _gather_cursor(bundle, draft, cursor, work)
-    return work
+                gathering.look_at(cursor)
+    return Work(gathering.rows.table(), gathering.cursors, gathering.concerned)
 
 
-def _gather_cursor(bundle: Bundle, draft: RoundDraft, cursor: Cursor, work: Work) -> None:
-    asked = draft.cursors.get(cursor.key)
-    takers = _takers(cursor, draft.now)
-    has_returns = any(page.has_returns(draft.now) for page in cursor.pages)
-    if (asked and asked.has_work) or has_returns or (takers and _has_candidates(bundle, cursor, draft.wall)):
-        _add_cursor(bundle, draft, draft.of(cursor), takers, work)
+class _Gathering:
+    """The rows of a round, cursor by cursor."""
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft):
+        self.bundle, self.draft = bundle, draft
+        self.rows, self.cursors, self.concerned = Rows(), [], []
+
+    def look_at(self, cursor: Cursor) -> None:
+        """Add the rows of *cursor* if it has work."""
+        now, asked = self.draft.now, self.draft.cursors.get(cursor.key)
+        takers = _takers(cursor, now)
+        has_returns = any(page.has_returns(now) for page in cursor.pages)
+        if (
+            (asked and asked.has_work)
+            or has_returns
+            or (takers and _has_candidates(self.bundle, cursor, self.draft.wall))
+        ):
+            self._add(self.draft.of(cursor), takers)
+
+    def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        cursor, now = asked.cursor, self.draft.now
+        permits = sum(consumer.permits for consumer in takers)
+        most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
+        unread = _unread_runs(self.bundle, asked, most)
+        concerned = concerned_ranges(
+            asked,
+            now=now,
+            wall=self.draft.wall,
+            permits=permits,
+            unread=(unread[0].first, unread[-1].last) if unread else None,
+        )
+        planned = concerned.planned
+        number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor, planned)
+        self._add_limits(number, asked, permits, elsewhere)
+        self.rows.extend("range", number, planned)
+        self._add_requests(number, asked, planned)
+        self.rows.extend("unread", number, unread)
+        self._add_turns(number, asked, takers, planned, elsewhere)
+        self.cursors.append(asked)
+        self.concerned.append(concerned)
+
+    def _limit(self, cursor: Cursor, name: str) -> int:
+        return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
+
+    def _add_limits(self, number: int, asked: CursorDraft, permits: int, elsewhere: Counter) -> None:
+        cursor = asked.cursor
+        self.rows.add(
+            "cursor",
+            number,
+            first=0,
+            last=0,
+            is_single_active=cursor.is_single_active,
+            limit=self._limit(cursor, UNACKED_LIMITS[1]),
+            unacked_elsewhere=elsewhere.total(),
+            is_blocked=cursor.is_blocked,
+            permits=permits,
+            max_redeliver_count=cursor.max_redeliver_count,
+            left=sorted(asked.left),
+            redelivered=sorted(asked.redelivered),
+            read_position=cursor.read_position,
+            round=self.draft.number,
+            now=self.draft.now,
+            wall=self.draft.wall,
+        )
+
+    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range]) -> None:
+        cursor, passed = asked.cursor, asked.cursor.mark_delete
+        acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
+        self.rows.extend("ack", number, acks)
+        ack_sets = [(position, position, left) for position, left in asked.ack_sets.items() if position > passed]
+        self.rows.extend("ack_set", number, ack_sets)
+        never_delivered = [position for position, _, _ in ack_sets if cursor.find(position) is None]
+        for position in never_delivered:
+            size, due = self.bundle.batch_size(cursor, position), _deliver_time(self.bundle, cursor, position)
+            self.rows.extend("unread", number, [UnreadRun(position, position, size, due)])
+        self.rows.extend("return", number, effective_returns(asked, planned))
+
+    def _add_turns(
+        self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
+    ) -> None:
+        """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
+        is unblocked by that (4.4)."""
+        cursor, now = asked.cursor, self.draft.now
+        asks = asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now}
+        asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
+        in_line = {consumer.consumer_id for consumer in takers}
+        others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
+        limit = self._limit(cursor, UNACKED_LIMITS[0])
+        for place, (consumer, lap, peers) in enumerate([*turns(takers, start=self.draft.number), *others]):
+            self.rows.add(
+                "consumer",
+                number,
+                first=place,
+                last=place,
+                consumer_id=consumer.consumer_id,
+                lap=lap,
+                peers=peers,
+                permits=consumer.permits,
+                limit=limit,
+                unacked_elsewhere=elsewhere[consumer.consumer_id],
+                is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
+            )
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
@@ -127,97 +205,13 @@ def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 
 
-def _add_cursor(bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: list[Consumer], work: Work) -> None:
-    cursor, number, now = asked.cursor, len(work.cursors), draft.now
-    permits = sum(consumer.permits for consumer in takers)
-    unread = _unread_runs(bundle, asked, 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES))
-    concerned = concerned_ranges(
-        asked, now=now, wall=draft.wall, permits=permits, unread=(unread[0].first, unread[-1].last) if unread else None
-    )
+def _unacked_elsewhere(cursor: Cursor, planned: list[Range]) -> Counter:
+    """What each consumer has unacknowledged in ranges that are not planned."""
     elsewhere = cursor.unacked.copy()
-    for held in concerned.planned:
+    for held in planned:
         if held.status == PENDING:
             elsewhere[held.consumer_id] -= held.unacked_messages
-    consumer_limit, subscription_limit = (
-        (0, 0) if not cursor.has_unacked_limits else (bundle.policy(cursor.topic, name) for name in UNACKED_LIMITS)
-    )
-    asked.asked_back |= (
-        asked.redelivered
-        | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now}
-        | {held.consumer_id for held in concerned.planned if held.status == PENDING and is_due(held, now)}
-    )
-
-    def row(kind: str, first: int, last: int, **values) -> None:
-        work.rows.append(dict(cursor=number, kind=kind, first=first, last=last, **values))
-
-    row(
-        "cursor",
-        0,
-        0,
-        is_single_active=cursor.is_single_active,
-        limit=subscription_limit,
-        unacked_elsewhere=sum(elsewhere.values()),
-        is_blocked=cursor.is_blocked,
-        permits=permits,
-        max_redeliver_count=cursor.max_redeliver_count,
-        left=sorted(asked.left),
-        redelivered=sorted(asked.redelivered),
-        round=draft.number,
-        now=now,
-        wall=draft.wall,
-    )
-    for held in concerned.planned:
-        work.rows.append(dict(cursor=number, kind="range", **held._asdict()))
-    for first, last in asked.acks:
-        if last > cursor.mark_delete:
-            row("ack", max(first, cursor.mark_delete + 1), last)
-    for position, (unacked, replaces) in asked.ack_sets.items():
-        if position > cursor.mark_delete:
-            row(
-                "ack" if not unacked else "ack_set" if replaces else "batch_ack",
-                position,
-                position,
-                ack_set=list(unacked),
-            )
-            if cursor.find(position) is None:
-                row(
-                    "unread",
-                    position,
-                    position,
-                    batch_size=bundle.batch_size(cursor, position),
-                    due_time=_deliver_time(bundle, cursor, position),
-                )
-    for first, last, consumer_id, due in effective_returns(asked, concerned.planned):
-        row("return", first, last, consumer_id=consumer_id, due_time=due)
-    for first, last, batch_size, due in unread:
-        row("unread", first, last, batch_size=batch_size, due_time=due)
-    for ordinal, (lap, peers, consumer) in enumerate(_turns(cursor, takers, draft.number)):
-        row(
-            "consumer",
-            ordinal,
-            ordinal,
-            ordinal=ordinal,
-            consumer_id=consumer.consumer_id,
-            lap=lap,
-            peers=peers,
-            permits=consumer.permits,
-            limit=consumer_limit,
-            unacked_elsewhere=elsewhere.get(consumer.consumer_id, 0),
-            is_blocked=consumer.is_blocked and consumer.consumer_id not in asked.asked_back,
-        )
-    work.cursors.append(asked)
-    work.concerned.append(concerned)
-
-
-def _turns(cursor: Cursor, takers: list[Consumer], round_number: int) -> list[tuple[int, int, Consumer]]:
-    """(lap, peers of the level, consumer) in order of service: by priority level, twice round the level, starting one
-    further each round."""
-    turns = []
-    for level in sorted({consumer.priority_level for consumer in takers}):
-        peers = [consumer for consumer in takers if consumer.priority_level == level]
-        start = round_number % len(peers)
-        turns += [(lap, len(peers), consumer) for lap in LAPS for consumer in peers[start:] + peers[:start]]
-    return turns
+    return elsewhere
 
 
 def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:

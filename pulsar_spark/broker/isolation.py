@@ -18,7 +18,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import BrokerFenced, InvalidRequest
-from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.set_aside import REQUEST, SUBSCRIPTION, TOPIC, SetAside
 
@@ -97,8 +96,8 @@ def isolated(unit: Unit) -> Iterator[None]:
         raise Broken([(unit, cause)]) from cause
 
 
-def plan_isolated(plan: Callable, work) -> list[list[Range]]:
-    """The plan of *work* (gather.Work). Where it fails, though one of nothing succeeds, cursors are planned one by one;
+def plan_isolated(plan: Callable, work) -> list:
+    """The plan of *work* (work.Work). Where it fails, though one of nothing succeeds, cursors are planned one by one;
     :class:`Broken` names those that fail."""
     try:
         return plan(work)

@@ -21,11 +21,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.broker.gather import Work
-from pulsar_spark.protocol.cursor import Range, united
+from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.storage.cursor_ledger import uncollected
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.transforms.round import plan_round
-from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
+from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 """Bytes of the files that prepared plans read."""
@@ -48,16 +49,15 @@ class Planner:
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
         self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
 
-    def run(self, work: Work) -> list[list[Range]]:
-        """The new ranges of each cursor of *work*, by position."""
-        rows = pa.Table.from_pylist(work.rows, schema=SCHEMA)
+    def run(self, work: Work) -> list[Outcome]:
+        """What becomes of each cursor of *work*."""
         mode = self._interpreted
-        if rows.num_rows >= COMPILED_FROM:
+        if work.rows.num_rows >= COMPILED_FROM:
             if self._is_compiled.is_set():
                 mode = self._compiled
             else:
                 self.compile_soon()
-        return _ranges_by_cursor(mode.run(rows), len(work.cursors))
+        return outcomes(mode.run(work.rows), len(work.cursors))
 
     def warm_up(self) -> None:
         """Build and run the smallest prepared plan, so that the first round need not."""
@@ -122,10 +122,25 @@ def _of(spark: SparkSession) -> dict[str, str]:
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
 
 
-def _ranges_by_cursor(state: pa.Table, cursors: int) -> list[list[Range]]:
-    columns = [column.to_pylist() for column in state.select(STATE_SCHEMA.names).columns]
-    by_cursor: list[list[Range]] = [[] for _ in range(cursors)]
-    for number, *fields in zip(*columns):
-        held = Range(*fields)
-        by_cursor[number].append(held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set)))
-    return [united(sorted(ranges, key=lambda held: held.first)) for ranges in by_cursor]
+@uncollected()
+def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
+    """The rows of a plan (transforms.round_inputs.RESULT) by cursor; its ranges by position."""
+    result = result.sort_by([("cursor", "ascending"), ("first", "ascending")])
+    found = [Outcome([], False, 0, 0, []) for _ in range(cursors)]
+    kinds = result["kind"].to_numpy()
+    for kind, columns in (("range", STATE), ("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
+        rows = result.filter(kinds == kind)
+        values = [rows[name].to_pylist() for name in columns]
+        for number, row in zip(rows["cursor"].to_pylist(), zip(*values)):
+            if kind == "range":
+                found[number].ranges.append(_range_of(row))
+            elif kind == "consumer":
+                found[number].consumers.append(ConsumerOutcome(*row))
+            else:
+                found[number] = found[number]._replace(**dict(zip(columns, row)))
+    return found
+
+
+def _range_of(values: tuple) -> Range:
+    held = Range._make(values)
+    return held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set))

@@ -24,7 +24,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
-from pulsar_spark.broker.gather import Work, gather_work, next_dues
+from pulsar_spark.broker.gather import gather_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
@@ -33,8 +33,8 @@ from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
 from pulsar_spark.broker.set_aside import set_aside
 from pulsar_spark.broker.unacked import hold_back
+from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
@@ -48,13 +48,13 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Runs rounds on a bundle. *plan* turns work into new ranges; *now* gives microseconds since 1970, *steady* those
+    """Runs rounds on a bundle. *plan* says what becomes of work; *now* gives microseconds since 1970, *steady* those
     of a clock that nobody sets; 0 is no limit."""
 
     def __init__(
         self,
         bundle: Bundle,
-        plan: Callable[[Work], list[list[Range]]],
+        plan: Callable[[Work], list[Outcome]],
         now: Callable[[], int],
         broker_id: str,
         *,
@@ -133,7 +133,7 @@ class Rounds:
             draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
         delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
-        rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work.rows else [], self.limit)
+        rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
@@ -158,9 +158,7 @@ class Rounds:
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""
         now = self.bundle.now
-        return bool(
-            self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)).rows
-        )
+        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)))
 
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import pairwise
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
@@ -188,8 +188,9 @@ class Cursor:
 def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:
     """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
     size that fit a page."""
-    for _, same in groupby(ranges, key=lambda held: bisect_right(borders, held.first)):
-        region = list(same)
+    cuts = [bisect_left(ranges, border, key=lambda held: held.first) for border in borders]
+    for first, last in pairwise([0, *cuts, len(ranges)]):
+        region = ranges[first:last]
         parts = -(-len(region) // MAX_PAGE_RANGES)
         for part in range(parts):
             yield region[part * len(region) // parts : (part + 1) * len(region) // parts]

@@ -5,6 +5,7 @@ range says what became of its entries; positions at or above the read position t
 Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -39,7 +40,9 @@ class Range(NamedTuple):
         """Messages of all its entries that are not acknowledged."""
         if self.status == ACKNOWLEDGED:
             return 0
-        return self.entries * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
+        return (self.last - self.first + 1) * (
+            self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set)
+        )
 
 
 def initial_read_position(initial_position: str, *, first: int, end: int) -> int:
@@ -74,11 +77,48 @@ def united(ranges: Iterable[Range]) -> list[Range]:
     """
     found: list[Range] = []
     for held in ranges:
-        if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
-            found[-1] = found[-1]._replace(last=held.last)
-        else:
-            found.append(held)
+        _add(found, held)
     return found
+
+
+def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
+    """*ranges* with *new* ones (all by position) in the place of those with these *numbers*; what adjoins and agrees is
+    one. What stays is taken over in slices, and looked at where new ranges meet it.
+
+    >>> ranges = [Range(position, position, "pending") for position in (1, 3, 5)]
+    >>> [(held.first, held.last) for held in spliced(ranges, [0, 1], [Range(0, 1, "dead"), Range(4, 4, "pending")])]
+    [(0, 1), (4, 5)]
+    """
+    found: list[Range] = []
+    firsts, replaced = [held.first for held in ranges], iter([*numbers, len(ranges)])
+    at, gap = 0, next(replaced)
+
+    def keep_until(end: int) -> None:
+        nonlocal at, gap
+        while at < end:
+            until = min(gap, end)
+            if at < until:
+                _add(found, ranges[at])
+                found.extend(ranges[at + 1 : until])
+            at = until
+            if at == gap and at < end:
+                at, gap = at + 1, next(replaced)
+
+    for held in new:
+        if at < len(firsts) and firsts[at] < held.first:
+            keep_until(bisect_left(firsts, held.first, at))
+        _add(found, held)
+    keep_until(len(ranges))
+    return found
+
+
+def _add(ranges: list[Range], held: Range) -> None:
+    """Add *held* behind *ranges*, to the last of them if it adjoins and agrees."""
+    last = ranges[-1] if ranges else None
+    if last is not None and last.last + 1 == held.first and last[2:] == held[2:]:
+        ranges[-1] = last._replace(last=held.last)
+    else:
+        ranges.append(held)
 
 
 def take_acknowledged(mark_delete: int, ranges: Sequence[Range]) -> tuple[int, int]:

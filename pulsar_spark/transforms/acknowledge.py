@@ -1,129 +1,113 @@
 """Acknowledgements folded into ranges (design 4, step 3).
 
 Individual and cumulative acknowledgements arrive as ranges and need no rule of their own: a position under one is
-acknowledged, wherever it was (pending at anybody, waiting for replay, never delivered). A batch index acknowledgement
-intersects the entry's ack set; when nothing is left the entry is acknowledged. Source: ManagedCursorImpl.asyncDelete,
-PersistentSubscription.acknowledgeMessage; semantics 3.11-3.20. The redelivery count stays (0.20, against 3.13).
+acknowledged, wherever it was (pending at anybody, waiting for replay, never delivered). What is left of a batch arrives
+as the entry's ack set after all requests, which depends on their order (protocol.ack_set); when nothing is left the
+entry is acknowledged. Source: ManagedCursorImpl.asyncDelete, PersistentSubscription.acknowledgeMessage; semantics
+3.11-3.20. The redelivery count stays (0.20, against 3.13).
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.columns import full_ack_set, intersect_ack_sets
 from pulsar_spark.transforms.intervals import to_segments
+from pulsar_spark.transforms.round_inputs import RANGE_KEY, STATE
 
-KEYS = ("cursor", "lane")
-PASSES = ("turn", "limits")
+ENTRIES, TURNS, LIMITS = 0, 1, 2
+"""What a row is about, as its ``axis`` says: positions, a place in the line of consumers, or the cursor as a whole."""
+
+KEYS = (*RANGE_KEY, "axis")
+
+ATTRIBUTES = STATE[2:]
+"""Columns of a range beside its positions."""
+
+LIMIT_COLUMNS = (
+    "is_single_active",
+    "limit",
+    "unacked_elsewhere",
+    "is_blocked",
+    "permits",
+    "max_redeliver_count",
+    "left",
+    "redelivered",
+    "read_position",
+    "round",
+    "now",
+)
+TURN_COLUMNS = ("consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
 
 
 def fold_requests(inputs: DataFrame) -> DataFrame:
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
-    One row per cursor and segment of lane 0: first, last, status (acknowledged, pending, replay, unread or null), the
-    entry's attributes, and the return request over it, if any; lane 1 carries the consumers' turns and lane 2 the
-    cursor's limits along untouched.
+    One row per segment of the axis of entries: first, last, status (acknowledged, pending, replay or unread), the
+    entry's attributes, and the return request over it, if any; the rows of the other axes carry a consumer's turn and
+    the cursor's limits along untouched.
     """
-    kind = F.col("kind")
-    is_range, is_unread, is_ack_set = kind == "range", kind == "unread", kind.isin("batch_ack", "ack_set")
-    info = F.struct("status", "consumer_id", "delivery_round", "redelivery_count", "due_time", "ack_set", "batch_size")
-    turn = F.struct("ordinal", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
-    limits = F.struct(
-        "is_single_active",
-        "limit",
-        "unacked_elsewhere",
-        "is_blocked",
-        "permits",
-        "max_redeliver_count",
-        "left",
-        "redelivered",
-        "round",
-        "now",
-        F.coalesce("wall", "now").alias("wall"),
-    )
-    lane = F.when(kind == "consumer", 1).when(kind == "cursor", 2).otherwise(0)
-    ranges = inputs.select(
-        "*",
-        lane.alias("lane"),
-        F.when(is_range, info).alias("info_"),
-        F.when(is_unread, F.struct("batch_size", "due_time")).alias("run_"),
-        F.when(kind == "return", F.struct("consumer_id", "due_time")).alias("back_"),
-        F.when(is_ack_set, F.struct("ack_set", (kind == "ack_set").alias("replaces"))).alias("left_unacked_"),
-        F.when(kind == "consumer", turn).alias("turn"),
-        F.when(kind == "cursor", limits).alias("limits"),
-    )
-    segments = to_segments(
-        ranges,
-        keys=KEYS,
-        passes=PASSES,
-        opens={
-            "states": is_range,
-            "unread": is_unread,
-            "acks": kind == "ack",
-            "returns": kind == "return",
-            "batch_acks": is_ack_set,
-        },
-        carries={
-            "info": F.col("info_"),
-            "run": F.col("run_"),
-            "back": F.col("back_"),
-            "left_unacked": F.col("left_unacked_"),
-        },
-    )
-    held = segments.select(
+    segments = _cut(inputs)
+    known = segments.where("points > 0 or states > 0 or unread > 0 or acks > 0").select(
         *KEYS,
-        *PASSES,
+        "turn",
+        "limits",
         "first",
         "last",
+        F.when(F.col("states") > 0, F.col("entry")).when(F.col("unread") > 0, F.col("new_entry")).alias("entry"),
         (F.col("acks") > 0).alias("is_acked"),
-        F.when(F.col("states") > 0, F.col("info"))
-        .when(
-            F.col("unread") > 0,
-            F.struct(
-                F.lit("unread").alias("status"),
-                F.lit(None).cast("string").alias("consumer_id"),
-                F.lit(None).cast("bigint").alias("delivery_round"),
-                F.lit(0).alias("redelivery_count"),
-                F.col("run.due_time").alias("due_time"),
-                F.lit(None).cast("array<bigint>").alias("ack_set"),
-                F.col("run.batch_size").alias("batch_size"),
-            ),
-        )
-        .alias("info"),
+        F.when(F.col("ack_sets") > 0, F.col("left")).alias("left"),
         F.when(F.col("returns") > 0, F.col("back")).alias("back"),
-        F.when(F.col("batch_acks") > 0, F.col("left_unacked")).alias("left_unacked"),
     )
-    ack_set = (
-        F.when(F.col("left_unacked").isNull(), F.col("info.ack_set"))
-        .when(F.col("left_unacked.replaces"), F.col("left_unacked.ack_set"))
-        .otherwise(
-            intersect_ack_sets(
-                F.coalesce(F.col("info.ack_set"), full_ack_set(F.col("info.batch_size"))), F.col("left_unacked.ack_set")
-            )
-        )
-    )
-    known = held.select("*", ack_set.alias("ack_set"))
-    is_partly_acked_unread = F.col("left_unacked").isNotNull() & (F.col("info.status") == "unread")
+    is_acknowledged = F.col("is_acked") | (F.col("entry.status") == "acknowledged") | (F.size("left") == 0)
+    is_partly_acked_unread = F.col("left").isNotNull() & (F.col("entry.status") == "unread")
     status = (
-        F.when(
-            F.col("is_acked") | (F.col("info.status") == "acknowledged") | (F.size("ack_set") == 0),
-            F.lit("acknowledged"),
-        )
+        F.when(is_acknowledged, F.lit("acknowledged"))
         .when(is_partly_acked_unread, F.lit("replay"))
-        .otherwise(F.col("info.status"))
+        .otherwise(F.col("entry.status"))
     )
-    return known.where(
-        "(lane > 0 and last is not null) or (lane = 0 and last >= first and (is_acked or info is not null))"
-    ).select(
+    return known.select(
         *KEYS,
-        *PASSES,
+        "turn",
+        "limits",
         "first",
         "last",
         status.alias("status"),
-        "info.consumer_id",
-        "info.delivery_round",
-        F.coalesce("info.redelivery_count", F.lit(0)).alias("redelivery_count"),
-        "info.due_time",
-        "ack_set",
-        "info.batch_size",
+        "entry.consumer_id",
+        "entry.delivery_round",
+        F.coalesce("entry.redelivery_count", F.lit(0)).alias("redelivery_count"),
+        "entry.due_time",
+        F.coalesce("left", "entry.ack_set").alias("ack_set"),
+        "entry.batch_size",
         "back",
+    )
+
+
+def _cut(inputs: DataFrame) -> DataFrame:
+    """The segments of all rows, each with what the rows over it say: an entry's attributes, a return, what is left of a
+    batch; on their own axes a turn and the limits."""
+    kind = F.col("kind")
+
+    def only(name: str, said: Column) -> Column:
+        return F.when(kind == name, said)
+
+    never_delivered = {"status": F.lit("unread"), "redelivery_count": F.lit(0)}
+    new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in ATTRIBUTES))
+    axis = F.when(kind == "consumer", TURNS).when(kind == "cursor", LIMITS).otherwise(ENTRIES)
+    return to_segments(
+        inputs.select("*", axis.alias("axis")),
+        keys=KEYS,
+        opens={
+            "points": kind.isin("consumer", "cursor"),
+            "states": kind == "range",
+            "unread": kind == "unread",
+            "acks": kind == "ack",
+            "ack_sets": kind == "ack_set",
+            "returns": kind == "return",
+        },
+        carries={
+            "turn": only("consumer", F.struct(*TURN_COLUMNS)),
+            "limits": only("cursor", F.struct(*LIMIT_COLUMNS, F.coalesce("wall", "now").alias("wall"))),
+            "entry": only("range", F.struct(*ATTRIBUTES)),
+            "new_entry": only("unread", new_entry),
+            "left": only("ack_set", F.col("ack_set")),
+            "back": only("return", F.struct("consumer_id", "due_time")),
+        },
     )

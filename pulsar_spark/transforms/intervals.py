@@ -19,27 +19,21 @@ def boundary(position: Column, opens: dict[str, Column], carries: dict[str, Colu
 
 
 def to_segments(
-    ranges: DataFrame,
-    *,
-    keys: tuple[str, ...],
-    opens: dict[str, Column],
-    carries: dict[str, Column],
-    passes: tuple[str, ...] = (),
+    ranges: DataFrame, *, keys: tuple[str, ...], opens: dict[str, Column], carries: dict[str, Column]
 ) -> DataFrame:
     """Cut ranges (keys, first, last inclusive) where any of them begins or ends.
 
     One row per key and segment: first, last, for each of *opens* how many such ranges cover it, for each of *carries*
-    the value of the range that began last. A segment behind the last boundary has a null last. *passes* are columns of
-    point rows that ride along: the greatest at the boundary.
+    the value of the range that began last. A segment behind the last boundary has a null last.
     """
     by_position = Window.partitionBy(*keys).orderBy("at")
     so_far = by_position.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     ends = F.inline(
         F.array(boundary(F.col("first"), opens, carries, 1), boundary(F.col("last") + 1, opens, carries, -1))
     )
-    swept = ranges.select(*keys, *passes, ends).select(
+    swept = ranges.select(*keys, ends).select(
         *keys,
-        *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in (*carries, *passes)],
+        *[F.last(name, ignorenulls=True).over(so_far).alias(name) for name in carries],
         F.col("at").alias("first"),
         (F.lead("at").over(by_position) - 1).alias("last"),
         *[F.sum(name).over(so_far).alias(name) for name in opens],

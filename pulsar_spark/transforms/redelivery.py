@@ -11,7 +11,7 @@ Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImp
 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import KEYS
@@ -19,46 +19,59 @@ from pulsar_spark.transforms.acknowledge import KEYS
 
 def give_back(segments: DataFrame) -> DataFrame:
     """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or
-    dead; others may have a new due time."""
-    is_pending = F.col("status") == "pending"
-    names_holder = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
-    whole_cursor = Window.partitionBy("cursor")
-    spread = segments.select("*", F.max("limits").over(whole_cursor).alias("cursor_limits")).drop("limits")
-    now = F.col("cursor_limits.now")
-    due_time = F.when(names_holder, F.col("back.due_time")).otherwise(F.col("due_time"))
-    is_counted = is_pending & (F.array_contains("cursor_limits.redelivered", F.col("consumer_id")) | (due_time <= now))
-    counted = spread.select("*", F.coalesce(is_counted, F.lit(False)).alias("is_counted"))
-    is_rewound = F.col("cursor_limits.is_single_active") & F.max("is_counted").over(whole_cursor)
-    has_left = F.coalesce(F.array_contains("cursor_limits.left", F.col("consumer_id")), F.lit(False))
-    most = F.col("cursor_limits.max_redeliver_count")
-    judged = counted.select(
-        "*",
-        (is_pending & (F.col("is_counted") | is_rewound | has_left)).alias("is_back"),
-        (F.col("is_counted") & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
-        (
-            (F.col("status") == "unread")
-            & (F.col("due_time") > F.col("cursor_limits.wall"))
-            & ~F.col("cursor_limits.is_single_active")
-        ).alias("is_delayed"),
-    )
-    is_back, is_dead, is_delayed = (
-        F.coalesce(F.col(name), F.lit(False)) for name in ("is_back", "is_dead", "is_delayed")
-    )
+    dead; others may have a new due time. Every row has its cursor's ``limits``."""
+    judged = _judge(segments)
+    is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
     is_held = F.col("status") != "acknowledged"
-    status = F.when(is_dead, F.lit("dead")).when(is_back | is_delayed, F.lit("replay")).otherwise(F.col("status"))
     stays = (~is_back | is_dead) & is_held
     is_timed = F.col("status").isin("pending", "replay") | is_delayed
     return judged.select(
         *KEYS,
         "turn",
-        "cursor_limits",
+        "limits",
         "first",
         "last",
-        status.alias("status"),
+        F.when(is_dead, F.lit("dead"))
+        .when(is_back | is_delayed, F.lit("replay"))
+        .otherwise(F.col("status"))
+        .alias("status"),
         F.when(stays, F.col("consumer_id")).alias("consumer_id"),
         F.when(stays, F.col("delivery_round")).alias("delivery_round"),
         F.when(is_held, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
-        F.when(~is_back & is_timed, due_time).alias("due_time"),
+        F.when(~is_back & is_timed, F.col("due_time")).alias("due_time"),
         F.when(is_held, F.col("ack_set")).alias("ack_set"),
         F.when(is_held, F.col("batch_size")).alias("batch_size"),
     )
+
+
+def _judge(segments: DataFrame) -> DataFrame:
+    """Say of each segment whether it comes back, whether that is counted, whether it dies of it, and whether it is
+    delayed: met unread before its time. Due times are those that the returns set."""
+    whole_cursor = Window.partitionBy("cursor")
+    is_pending = F.col("status") == "pending"
+    is_named = is_pending & (F.col("back.consumer_id") == F.col("consumer_id"))
+    due_time = F.when(is_named, F.col("back.due_time")).otherwise(F.col("due_time"))
+    spread = segments.select(
+        "*", F.max("limits").over(whole_cursor).alias("cursor_limits"), due_time.alias("new_due_time")
+    ).drop("limits", "due_time")
+    timed = spread.withColumnsRenamed({"cursor_limits": "limits", "new_due_time": "due_time"})
+    has_fallen_due = F.array_contains("limits.redelivered", F.col("consumer_id")) | (
+        F.col("due_time") <= F.col("limits.now")
+    )
+    counted = timed.select("*", _is_true(is_pending & has_fallen_due).alias("is_counted"))
+    is_single_active, is_counted = F.col("limits.is_single_active"), F.col("is_counted")
+    is_rewound = is_single_active & F.max("is_counted").over(whole_cursor)
+    has_left = F.array_contains("limits.left", F.col("consumer_id"))
+    most = F.col("limits.max_redeliver_count")
+    is_early = (F.col("status") == "unread") & (F.col("due_time") > F.col("limits.wall"))
+    return counted.select(
+        "*",
+        _is_true(is_pending & (is_counted | is_rewound | has_left)).alias("is_back"),
+        _is_true(is_counted & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
+        _is_true(is_early & ~is_single_active).alias("is_delayed"),
+    )
+
+
+def _is_true(condition: Column) -> Column:
+    """*condition*, false where it is unknown."""
+    return F.coalesce(condition, F.lit(False))

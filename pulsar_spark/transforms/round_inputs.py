@@ -1,57 +1,17 @@
-"""The one frame a round is planned from: state, requests, unread entries and consumers as rows of one schema.
+"""The frames of a round: what it is planned from, and what the plan says.
 
-A round reads every input once, so that it may be one plan without join, exchange or broadcast, and such a plan may be
-built once and executed every round (design 4.2, "prepared plans"). The price is this union of unlike rows, told apart
-by ``kind``; what each kind carries is said in :data:`KINDS`.
+State, requests, unread entries and consumers are rows of one schema, because a round reads every input once: so it may
+be one plan without join, exchange or broadcast, and such a plan may be built once and executed every round (design 4.2,
+"prepared plans"). The price is this union of unlike rows, told apart by ``kind``; :data:`KINDS` says what each kind is
+and which columns it has, the others are null. What comes out are rows of one schema too: :data:`RESULT`.
 """
 
 import pyarrow as pa
 
-KINDS = {
-    "cursor": "one row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: "
-    "counted), and the time: pending entries fall due by now, the broker's own clock, deliver times by wall, "
-    "the machine's (null = the same)",
-    "range": "first..last of the cursor's state in one status",
-    "ack": "first..last are acknowledged",
-    "batch_ack": "of entry first (= last) only the indexes in ack_set stay unacknowledged",
-    "ack_set": "of entry first (= last) just the indexes in ack_set stay unacknowledged, whatever was before",
-    "return": "first..last, which are pending at the consumer, come back at due_time; none overlaps another",
-    "unread": "first..last were never delivered; batch_size messages each, and on Shared not before due_time",
-    "consumer": "one lap of one consumer's turn: ordinal is its place in line",
-}
-
-SCHEMA = pa.schema(
-    [
-        ("cursor", pa.int32()),
-        ("kind", pa.string()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("status", pa.string()),
-        ("consumer_id", pa.string()),
-        ("delivery_round", pa.int64()),
-        ("redelivery_count", pa.int32()),
-        ("due_time", pa.int64()),
-        ("ack_set", pa.list_(pa.int64())),
-        ("batch_size", pa.int32()),
-        ("ordinal", pa.int64()),
-        ("lap", pa.int32()),
-        ("peers", pa.int64()),
-        ("permits", pa.int64()),
-        ("limit", pa.int64()),
-        ("unacked_elsewhere", pa.int64()),
-        ("is_blocked", pa.bool_()),
-        ("is_single_active", pa.bool_()),
-        ("max_redeliver_count", pa.int32()),
-        ("left", pa.list_(pa.string())),
-        ("redelivered", pa.list_(pa.string())),
-        ("round", pa.int64()),
-        ("now", pa.int64()),
-        ("wall", pa.int64()),
-    ]
-)
+RANGE_KEY = ("cursor",)
+"""What positions are counted on. Ranges of different keys know nothing of each other until consumers are served."""
 
 STATE = (
-    "cursor",
     "first",
     "last",
     "status",
@@ -62,6 +22,82 @@ STATE = (
     "ack_set",
     "batch_size",
 )
-"""Columns of the plan's result: the new state, as rows of kind ``range``."""
+"""Columns of a range, beside its key."""
 
-STATE_SCHEMA = pa.schema([SCHEMA.field(name) for name in STATE])
+KINDS = {
+    # One row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: counted), and
+    # the time: pending entries fall due by now, the broker's own clock, deliver times by wall, the machine's (null =
+    # the same). What lies below read_position was met before.
+    "cursor": (
+        "first",
+        "last",
+        "is_single_active",
+        "limit",
+        "unacked_elsewhere",
+        "is_blocked",
+        "permits",
+        "max_redeliver_count",
+        "left",
+        "redelivered",
+        "read_position",
+        "round",
+        "now",
+        "wall",
+    ),
+    # first..last of the cursor's state in one status
+    "range": STATE,
+    # first..last are acknowledged
+    "ack": ("first", "last"),
+    # of entry first (= last) just the indexes in ack_set stay unacknowledged
+    "ack_set": ("first", "last", "ack_set"),
+    # first..last, which are pending at the consumer, come back at due_time; none overlaps another
+    "return": ("first", "last", "consumer_id", "due_time"),
+    # first..last were never delivered; batch_size messages each, and on Shared not before due_time
+    "unread": ("first", "last", "batch_size", "due_time"),
+    # One lap of one consumer's turn, in order of first (= last): see protocol.shared. One that may be given nothing has
+    # a lap all the same, so that the plan says of every consumer whether it is blocked; its peers are then null.
+    "consumer": ("first", "last", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked"),
+}
+
+_TYPES = {
+    "first": pa.int64(),
+    "last": pa.int64(),
+    "status": pa.string(),
+    "consumer_id": pa.string(),
+    "delivery_round": pa.int64(),
+    "redelivery_count": pa.int32(),
+    "due_time": pa.int64(),
+    "ack_set": pa.list_(pa.int64()),
+    "batch_size": pa.int32(),
+    "lap": pa.int32(),
+    "peers": pa.int64(),
+    "permits": pa.int64(),
+    "limit": pa.int64(),
+    "unacked_elsewhere": pa.int64(),
+    "is_blocked": pa.bool_(),
+    "is_single_active": pa.bool_(),
+    "max_redeliver_count": pa.int32(),
+    "left": pa.list_(pa.string()),
+    "redelivered": pa.list_(pa.string()),
+    "read_position": pa.int64(),
+    "round": pa.int64(),
+    "now": pa.int64(),
+    "wall": pa.int64(),
+}
+
+SCHEMA = pa.schema([("cursor", pa.int32()), ("kind", pa.string()), *_TYPES.items()])
+
+RESULT = pa.schema(
+    [
+        ("cursor", pa.int32()),
+        ("kind", pa.string()),
+        *((name, _TYPES[name]) for name in STATE),
+        ("permits", pa.int64()),
+        ("is_blocked", pa.bool_()),
+        ("delivered", pa.int64()),
+        ("redelivered", pa.int64()),
+    ]
+)
+"""A row of kind ``range`` for each range of the new state, in no order, neighbours not merged; ``consumer`` for each
+consumer, with the permits it has left, whether it is blocked, the messages it was given in this round, and those of
+them that were met before; ``cursor`` likewise for the cursor."""

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tests.benchmarks import age, backlog, fixed_cost, growth, holes, latency, publishing, redelivery, restart
+from tests.benchmarks import (
+    age,
+    backlog,
+    fixed_cost,
+    growth,
+    holes,
+    latency,
+    plan_twin,
+    publishing,
+    redelivery,
+    restart,
+)
 from tests.benchmarks.bench import Bench
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.machine import describe_machine
@@ -30,7 +41,9 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "subscriptions": growth.measure_subscriptions,
     "age": age.measure,
     "holes": holes.measure,
+    "random_acks": holes.measure_random,
     "redelivery": redelivery.measure,
+    "plan": plan_twin.measure,
     "restart": restart.measure,
 }
 

@@ -5,6 +5,7 @@ them; then one round more is timed, with all holes there, a snapshot of everythi
 cursor must be what it was before.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator
 
@@ -20,6 +21,8 @@ from tests.requests import On
 ACKS_A_ROUND = 10_000
 PUBLISH = 100_000
 BUDGET = Budget(3.0)
+RANDOM_STEP = 1_000
+RANDOM_BUDGET = Budget(RANDOM_STEP * 0.1e-3)
 FAMILY = "holes"
 
 
@@ -67,6 +70,26 @@ def measure(bench: Bench) -> Iterator[Figure]:
         if _facts(next(iter(bundle.cursors.values()))) != before:
             raise AssertionError("the cursor is not what it was before the restart")
     yield Figure(FAMILY, f"loading the state at a start, {holes:,} holes", SECONDS, loads)
+
+
+def measure_random(bench: Bench) -> Iterator[Figure]:
+    """Half of a backlog acknowledged one by one in random order."""
+    messages = bench.few(20_000, PUBLISH)
+    rig = RoundRig(bench.planner, bench.new_folder("random_acks"))
+    topic = rig.create_topic("t")
+    (on,) = rig.subscribe([topic])
+    rig.publish(topic, messages)
+    rig.ask([])
+    positions = random.Random(1).sample(range(messages), messages // 2)
+    bench.say(f"{len(positions):,} single acknowledgements in random order")
+    taken = []
+    for start in range(0, len(positions), RANDOM_STEP):
+        acks = [on.ack(position) for position in positions[start : start + RANDOM_STEP]]
+        taken.append(seconds(lambda: rig.ask(acks)))
+    what = (
+        f"round: {RANDOM_STEP:,} single acknowledgements in random order, {messages // 2:,} over {messages:,} pending"
+    )
+    yield Figure(FAMILY, what, SECONDS, taken, budget=RANDOM_BUDGET)
 
 
 def _acks_in_the_middle(rig: RoundRig, on: On, holes: int) -> Callable[[], float]:

@@ -114,7 +114,7 @@ class RoundRig:
                 (rounds_module, "gather_work", "gather"),
                 (rounds, "plan", "plan"),
                 (rounds_module, "absorb", "absorb"),
-                (rounds, "_commit", "commit"),
+                (rounds, "_append", "commit"),
                 (rounds.ledgers, "append_fenced", "commit ledgers"),
             ):
                 stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), phase)))

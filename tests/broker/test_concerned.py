@@ -44,10 +44,10 @@ def asked(monkeypatch) -> CursorDraft:
 def concerned(
     asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None
 ) -> tuple[list[int], set[int]]:
-    """Positions of the ranges to plan, and the pages; what is kept must be all the rest of these pages."""
+    """Positions of the ranges to plan, and the pages."""
     found = concerned_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
-    assert sorted(found.planned + found.kept) == inside
+    assert found.ranges == inside
     return [each.first for each in found.planned], found.pages
 
 
@@ -58,7 +58,7 @@ def test_nothing_asked_concerns_no_range(asked):
 def test_acknowledgements_and_returns_concern_what_they_hit(asked):
     asked.acks = Positions([(2, 3), (11, 12)])
     asked.returns = [(7, 9, "a", 0)]
-    asked.ack_sets = {16: ((1,), False)}
+    asked.ack_sets = {16: (1,)}
     assert concerned(asked) == ([2, 8, 12, 16], {0, 1, 2})
 
 

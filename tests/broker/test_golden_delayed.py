@@ -9,9 +9,11 @@ case with the tracker's early tick (0.21).
 
 from itertools import takewhile
 
+import pyarrow as pa
 import pytest
 
-from pulsar_spark.broker.gather import Work
+from pulsar_spark.broker.work import Work
+from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.plain_planner import PlainPlanner
 from tests.protocol.golden import cases, named
 from tests.requests import On
@@ -71,7 +73,8 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
     def plan_and_note(self, work):
         result = plan(self, work)
         planned.extend(
-            ([row for row in work.rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result)
+            ([row for row in work.rows.to_pylist() if row["cursor"] == number], outcome.ranges)
+            for number, outcome in enumerate(result)
         )
         return result
 
@@ -79,9 +82,9 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
     for number, case in enumerate(CASES):
         play(case, tmp_path / str(number))
     rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(planned) for row in cursor_rows]
-    found = planner_of(spark).run(Work(rows, [None] * len(planned)))
-    for ranges, (_, expected) in zip(found, planned, strict=True):
-        assert _by_position(ranges) == _by_position(expected)
+    work = Work(pa.Table.from_pylist(rows, schema=SCHEMA), [None] * len(planned), [])
+    for outcome, (_, expected) in zip(planner_of(spark).run(work), planned, strict=True):
+        assert _by_position(outcome.ranges) == _by_position(expected)
 
 
 def _by_position(ranges) -> dict:

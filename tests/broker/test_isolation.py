@@ -11,8 +11,8 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker import absorb, gather, isolation, maintenance, rounds, set_aside
 from pulsar_spark.broker.acknowledgements import Acknowledgements
-from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.members import Members
+from pulsar_spark.broker.work import Work
 from pulsar_spark.errors import BrokerFenced, CorruptState
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
 from tests.plain_planner import PlainPlanner
@@ -104,8 +104,8 @@ def test_a_request_that_spoils_the_rows_of_its_round_is_found_among_many(hostile
 @pytest.mark.parametrize(
     "module, name, is_ill",
     [
-        (gather, "_add_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
-        (absorb, "_absorb_cursor", lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+        (gather._Gathering, "_add", lambda _, asked, *__: asked.cursor.topic == SICK),
+        (absorb, "_absorb_cursor", lambda asked, *_: asked.cursor.topic == SICK),
     ],
 )
 def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hostile, monkeypatch, module, name, is_ill):
@@ -130,9 +130,9 @@ def test_a_subscription_that_fails_is_set_aside_and_served_again_on_demand(hosti
 def test_what_a_consumer_held_that_left_meanwhile_comes_back(hostile, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(
-            gather,
-            "_add_cursor",
-            fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+            gather._Gathering,
+            "_add",
+            fails_when(gather._Gathering._add, lambda _, asked, *__: asked.cursor.topic == SICK),
         )
         hostile.ask(ILL.flow("c", 1), request("close", client=f"client-{SICK}"))
         hostile.ask(ILL.ack(0))
@@ -145,9 +145,7 @@ def test_what_a_consumer_held_that_left_meanwhile_comes_back(hostile, monkeypatc
 
 def test_an_unsubscribe_takes_the_entry_with_it(hostile, monkeypatch):
     monkeypatch.setattr(
-        gather,
-        "_add_cursor",
-        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+        gather._Gathering, "_add", fails_when(gather._Gathering._add, lambda _, asked, *__: asked.cursor.topic == SICK)
     )
     hostile.ask(ILL.ack(0))
     assert list(hostile.aside) == [ILL_ID]
@@ -225,9 +223,7 @@ def test_a_topic_that_fails_in_maintenance_is_set_aside_with_its_subscriptions(h
 
 def test_several_fail_in_one_round(hostile, monkeypatch):
     monkeypatch.setattr(
-        gather,
-        "_add_cursor",
-        fails_when(gather._add_cursor, lambda bundle, draft, asked, *_: asked.cursor.topic == SICK),
+        gather._Gathering, "_add", fails_when(gather._Gathering._add, lambda _, asked, *__: asked.cursor.topic == SICK)
     )
     monkeypatch.setattr(Members, "flow", fails_when(Members.flow, lambda self, row: row.permits == 7))
     version = hostile.write(ILL.flow("c", 7), WELL.flow("c", 7), ILL.ack(0))

@@ -12,14 +12,16 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from pulsar_spark.broker import rounds, state
-from pulsar_spark.broker.gather import Work
 from pulsar_spark.broker.projections import letters
+from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.duel import Duel
 from tests.differential.strategies import histories
 from tests.plain_planner import PlainPlanner
@@ -57,15 +59,15 @@ def duels(spark, examples: int) -> None:
 
 
 @cache
-def planned_without_spark() -> list[tuple[list[dict], list[Range]]]:
-    """Plays histories without Spark; the rows of each cursor of each round, and its ranges after it."""
+def planned_without_spark() -> list[tuple[list[dict], Outcome]]:
+    """Plays histories without Spark; the rows of each cursor of each round, and what becomes of it."""
     planned, plan = [], PlainPlanner.run
 
     def plan_and_note(self, work):
         result = plan(self, work)
-        rows = [{name: value for name, value in row.items() if value is not None} for row in work.rows]
+        rows = work.rows.to_pylist()
         planned.extend(
-            ([row for row in rows if row["cursor"] == number], ranges) for number, ranges in enumerate(result)
+            ([row for row in rows if row["cursor"] == number], outcome) for number, outcome in enumerate(result)
         )
         return result
 
@@ -88,10 +90,13 @@ def test_spark_plans_what_its_twin_plans(spark, close_borders):
     for first in range(0, len(planned), CURSORS_A_PLAN):
         several = planned[first : first + CURSORS_A_PLAN]
         rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(several) for row in cursor_rows]
-        found = planner_of(spark).run(Work(rows, [None] * len(several)))
-        for (cursor_rows, expected), ranges in zip(several, found, strict=True):
-            assert _by_position(ranges) == _by_position(expected), cursor_rows
-            assert not any(_adjoin(*pair) for pair in zip(ranges, ranges[1:])), f"ranges that could be one: {ranges}"
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        found = planner_of(spark).run(Work(table, [None] * len(several), []))
+        for (cursor_rows, expected), outcome in zip(several, found, strict=True):
+            said = [{name: value for name, value in row.items() if value is not None} for row in cursor_rows]
+            assert _by_position(outcome.ranges) == _by_position(expected.ranges), said
+            assert sorted(outcome.consumers) == sorted(expected.consumers), said
+            assert outcome[1:4] == expected[1:4], said
 
 
 def _by_position(ranges: list[Range]) -> dict[int, Range]:
@@ -100,7 +105,3 @@ def _by_position(ranges: list[Range]) -> dict[int, Range]:
         for held in ranges
         for position in range(held.first, held.last + 1)
     }
-
-
-def _adjoin(one: Range, other: Range) -> bool:
-    return one.last + 1 == other.first and one[2:] == other[2:]

@@ -1,9 +1,13 @@
-"""The dispatcher's list and its picks on Shared: golden f."""
+"""The dispatcher's list, and whose turn it is on Shared: golden f.
+
+Pulsar picks for one entry, or one read, at a time; we take a consumer's picks of a level together (0.28). So what must
+agree is the list, how much everybody gets, and that no level is served before a better one.
+"""
 
 import pytest
 
 from pulsar_spark.protocol.failover import Consumer
-from pulsar_spark.protocol.shared import RoundRobin, dispatch_order
+from pulsar_spark.protocol.shared import dispatch_order, turns
 from tests.protocol.golden import cases
 
 
@@ -14,23 +18,25 @@ from tests.protocol.golden import cases
         f"{c['id']}:{c['priority']}x{c['permits']}" for c in case["input"]["consumers_in_join_order"]
     ),
 )
-def test_picks_by_priority_then_in_turn(case):
+def test_turns_come_by_priority_and_reach_everybody_with_permits(case):
     joined = case["input"]["consumers_in_join_order"]
     consumers = [Consumer(c["id"], c["id"], c["priority"], place) for place, c in enumerate(joined)]
-    permits = {c["id"]: c["permits"] for c in joined}
-    turns = RoundRobin(consumers)
+    permits, levels = ({c["id"]: c[name] for c in joined} for name in ("permits", "priority"))
 
-    def picks() -> list[str | None]:
-        picked = []
-        while not picked or picked[-1] is not None:
-            found = turns.pick(lambda consumer: permits[consumer.consumer_id] > 0)
-            picked.append(found and found.consumer_id)
-            if found:
-                permits[found.consumer_id] -= 1
-        return picked
+    def served(start: int) -> list[tuple[int, str]]:
+        """Level and consumer of each entry dealt out, as far as the permits go; the turns of a level in any order."""
+        found = []
+        for turn in turns(consumers, start=start):
+            name = turn.consumer.consumer_id
+            found += [(levels[name], name)] * permits[name]
+            permits[name] = 0
+        assert [level for level, _ in found] == sorted(level for level, _ in found)
+        return sorted(found)
+
+    def picked(picks: list[str | None]) -> list[tuple[int, str]]:
+        return sorted((levels[name], name) for name in picks if name is not None)
 
     assert [c.consumer_id for c in dispatch_order(consumers)] == case["expected"]["list_order"]
-    assert picks() == case["expected"]["picks"]
-    for name in permits:
-        permits[name] += 2
-    assert picks() == case["expected"]["picks_after_refill"]
+    assert served(0) == picked(case["expected"]["picks"])
+    permits = dict.fromkeys(permits, 2)
+    assert served(1) == picked(case["expected"]["picks_after_refill"])

@@ -39,6 +39,18 @@ class Order(NamedTuple):
         """How many letters that is."""
         return letters_in(self.fact)
 
+    @property
+    def deliver_at(self) -> int | None:
+        """When its letters are due, in microseconds; None = at once."""
+        milliseconds = self.asked and self.asked.deliver_at_ms
+        return None if milliseconds is None else milliseconds * 1000
+
+    @property
+    def producer_name(self) -> str | None:
+        if self.asked is not None:
+            return self.asked.producer_name
+        return f"{self.fact['topic']}-{self.fact['subscription']}-DLQ"
+
     def names(self, index: int) -> bool:
         """Is message *index* of its entries meant? -1 outside a batch."""
         return self.batch_indexes is None or max(index, 0) in self.batch_indexes

@@ -1,5 +1,5 @@
 """The rows of letters, from the rows of their messages: cursor by cursor, each one's in order of position, a run of
-entries at a time.
+entries at a time. They stay Arrow: only what a letter says otherwise is made a Python object.
 
 A run whose rows cannot be read leaves out the letters of its entries, one some of whose messages are lost those of
 these, a message of which no letter can be made just that one: they come as :class:`Left`, in their place. Messages that
@@ -9,9 +9,11 @@ were deleted or trimmed have no rows, and no letters.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from itertools import groupby, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.projections.letter_orders import Order, raise_of_root
@@ -27,15 +29,56 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import MESSAGES
 
 
 class Letter(NamedTuple):
-    """A letter to write, and which message (index -1 outside a batch) it is of."""
+    """A letter to write: row *number* of *messages*, which is message *index* (-1 outside a batch) of an entry, with
+    other *properties*. ``size`` counts the bytes of its payload."""
 
     order: Order
     position: int
     index: int
-    row: dict
+    messages: pa.Table
+    number: int
+    key: str | None
+    size: int
+    properties: list[tuple[str, str]]
+
+
+def rows_of(letters: list[Letter], publish_id: str, now: int, places: list[tuple[int, int]]) -> pa.Table:
+    """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each at
+    its place (partition, entry id)."""
+    messages = [
+        source.take(pa.array([number for _, number in same]))
+        for source, same in _of_same_source((letter.messages, letter.number) for letter in letters)
+    ]
+    said = {
+        "publish_id": [publish_id] * len(letters),
+        "publish_time": [now] * len(letters),
+        "partition": [partition for partition, _ in places],
+        "entry_id": [entry_id for _, entry_id in places],
+        "batch_index": [None] * len(letters),
+        "batch_size": [1] * len(letters),
+        "sequence_id": [None] * len(letters),
+        "deliver_at_time": [letter.order.deliver_at for letter in letters],
+        "producer_name": [letter.order.producer_name for letter in letters],
+        "properties": [letter.properties for letter in letters],
+    }
+    kept = pa.concat_tables(messages)
+    return pa.table(
+        [
+            pa.array(said[field.name], field.type) if field.name in said else kept[field.name].cast(field.type)
+            for field in MESSAGES.schema
+        ],
+        MESSAGES.schema,
+    )
+
+
+def _of_same_source(rows: Iterable[tuple[pa.Table, int]]) -> Iterator[tuple[pa.Table, list[tuple[pa.Table, int]]]]:
+    for _, same in groupby(rows, key=lambda row: id(row[0])):
+        found = list(same)
+        yield found[0][0], found
 
 
 def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letter | Left]:
@@ -95,17 +138,18 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
             yield from _left(run.first_position, run.last_position, ordered, error)
             continue
         lost = deque(_lost(state, run, ordered, found))
-        rows = [_counted(rows) for rows in found if not isinstance(rows, Missing)]
-        for row in _python_rows(rows):
-            position, index = row.pop("position"), -1 if row["batch_index"] is None else row["batch_index"]
+        tables = [rows for rows in found if not isinstance(rows, Missing)]
+        for messages, number, position, entry_id, batch_index, *content in _python_rows(tables):
+            index = -1 if batch_index is None else batch_index
             while lost and (lost[0].first, _index_of(lost[0])) < (position, index):
                 yield lost.popleft()
             while ahead and ahead[0].fact["first"] <= position:
                 here.append(ahead.popleft())
             here = [order for order in here if order.fact["last"] >= position]
             dead = [order for order in here if order.names(index)]
+            message_id = MessageId(partition, run.ledger_id, entry_id, index)
             for order in [*dead, *(put_off.get((position, index)) or put_off.get((position, -1), ()))]:
-                yield _letter(order, position, index, row, run)
+                yield _letter(order, position, message_id, messages, number, *content)
         yield from lost
 
 
@@ -147,52 +191,45 @@ def _index_of(left: Left) -> int:
     return -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
 
 
-def _letter(order: Order, position: int, index: int, row: dict, run: Run) -> Letter | Left:
+def _letter(
+    order: Order,
+    position: int,
+    message_id: MessageId,
+    messages: pa.Table,
+    number: int,
+    key: str | None,
+    size: int | None,
+    properties: list[tuple[str, str]] | None,
+) -> Letter | Left:
+    index = message_id.batch_index()
     try:
-        message_id = MessageId(order.fact["partition"], run.ledger_id, row["entry_id"], index)
-        return Letter(order, position, index, _letter_row(order, row, message_id))
+        said = _properties(order, dict(properties or []), message_id)
     except Exception as error:
         raise_of_root(error)
         return order.left(error, position, position, index)
+    return Letter(order, position, index, messages, number, key, size or 0, said)
 
 
-def _letter_row(order: Order, row: dict, message_id: MessageId) -> dict:
-    """The letter of a message: its row with other properties, by itself, and due when it was put off to."""
-    fact, asked = order.fact, order.asked
-    if asked is None:
-        deliver_at, producer_name = None, f"{fact['topic']}-{fact['subscription']}-DLQ"
-        properties = dead_letter_properties(
-            dict(row["properties"] or []),
-            topic=fact["topic"],
-            subscription=fact["subscription"],
-            message_id=str(message_id),
-            cause=CAUSE_REDELIVERED,
-            attempts=fact["redelivery_count"],
-        )
-    else:
-        deliver_at, producer_name, properties = asked.deliver_at_ms, asked.producer_name, asked.properties
-    return dict(
-        row,
-        batch_index=None,
-        batch_size=1,
-        deliver_at_time=None if deliver_at is None else deliver_at * 1000,
-        producer_name=producer_name,
-        sequence_id=None,
-        properties=list(properties.items()),
+def _properties(order: Order, properties: dict[str, str], message_id: MessageId) -> list[tuple[str, str]]:
+    """What the letter of a message says: what was asked for, or why the message died."""
+    if order.asked is not None:
+        return list(order.asked.properties.items())
+    said = dead_letter_properties(
+        properties,
+        topic=order.fact["topic"],
+        subscription=order.fact["subscription"],
+        message_id=str(message_id),
+        cause=CAUSE_REDELIVERED,
+        attempts=order.fact["redelivery_count"],
     )
+    return list(said.items())
 
 
-def _counted(rows: pa.Table) -> pa.Table:
-    """*rows* with instants in microseconds."""
-    return rows.cast(
-        pa.schema(
-            [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in rows.schema]
-        )
-    )
-
-
-def _python_rows(tables: Iterable[pa.Table]) -> Iterator[dict]:
-    """Rows as dicts."""
-    for table in tables:
-        for batch in table.to_batches(max_chunksize=1000):
-            yield from batch.to_pylist()
+def _python_rows(tables: Iterable[pa.Table]) -> Iterator[tuple]:
+    """Of each row its table, its number in that, position, entry id, batch index, key, bytes of payload, and
+    properties. Payloads stay where they are."""
+    for messages in tables:
+        names = ("position", "entry_id", "batch_index", "partition_key")
+        columns = [*map(messages.column, names), pc.binary_length(messages["payload"]), messages["properties"]]
+        numbers = range(messages.num_rows)
+        yield from zip(repeat(messages), numbers, *(column.to_pylist() for column in columns))

@@ -26,19 +26,19 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.projections.letter_orders import Order, orders_of, raise_of_root
-from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters_of
+from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters_of, rows_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.cursor_ledger import CursorKey, uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
-from pulsar_spark.table_specs import MESSAGES
 
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 
 
+@uncollected()
 def write_letters(
     bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
 ) -> list[Request]:
@@ -169,13 +169,13 @@ class _Commits:
     def _take(self, letter: Letter) -> None:
         if self._written:
             self._written -= 1
-            self._router.partition(letter.row["partition_key"], len(letter.order.partitions))
+            self._place(letter)
             return
         if not self._is_open:
             self._leave([letter])
             return
         self._commit.append(letter)
-        self._size += len(letter.row["payload"] or b"")
+        self._size += letter.size
         if len(self._commit) == LETTERS_A_COMMIT or self._size >= BYTES_A_COMMIT:
             self._append()
 
@@ -185,14 +185,26 @@ class _Commits:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
         try:
-            self._table.append_once(
-                MESSAGES.rows(_placed(commit, self._router, self._identity, self._now)), app_id, self._round
-            )
+            rows = rows_of(commit, self._identity, self._now, self._places(commit))
+            self._table.append_once(rows, app_id, self._round)
         except Exception as error:
             raise_of_root(error)
             if not self._is_there(app_id):
                 self._blame(commit, error)
         self._commit, self._size, self._number = [], 0, self._number + 1
+
+    def _places(self, letters: list[Letter]) -> list[tuple[int, int]]:
+        """Partition and entry id of each letter of a commit."""
+        places, entries = [], Counter()
+        for partition in map(self._place, letters):
+            places.append((partition, entries[partition]))
+            entries[partition] += 1
+        return places
+
+    def _place(self, letter: Letter) -> int:
+        """The partition of the next letter in line: that of its key, or the next in turn."""
+        partitions = letter.order.partitions
+        return partitions[self._router.partition(letter.key, len(partitions))]
 
     def _is_there(self, app_id: str) -> bool:
         """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it
@@ -231,21 +243,8 @@ class _Commits:
 def _unwritable(letter: Letter) -> Exception | None:
     """What is wrong with this one letter, if anything."""
     try:
-        MESSAGES.rows([letter.row])
+        rows_of([letter], "", 0, [(0, 0)])
     except Exception as error:
         raise_of_root(error)
         return error
     return None
-
-
-def _placed(letters: list[Letter], router: RoundRobinRouter, identity: str, now: int) -> list[dict]:
-    """The rows of a publish commit: each letter in the partition of its key, or the next in turn."""
-    rows, entries = [], Counter()
-    for letter in letters:
-        partitions = letter.order.partitions
-        partition = partitions[router.partition(letter.row["partition_key"], len(partitions))]
-        rows.append(
-            dict(letter.row, publish_id=identity, entry_id=entries[partition], partition=partition, publish_time=now)
-        )
-        entries[partition] += 1
-    return rows

@@ -1,11 +1,11 @@
-"""Dealing out: who gets which stretch of the candidates, on cursors of one plan."""
+"""The whole plan, on cursors of one frame: who gets which stretch of the candidates, and what becomes of consumers."""
 
 import pyarrow as pa
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.transforms.round import plan_round
-from pulsar_spark.transforms.round_inputs import SCHEMA, STATE_SCHEMA
+from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
 
 NOW, ROUND = 1_000, 7
 
@@ -26,6 +26,7 @@ def cursor(
         max_redeliver_count=most,
         left=list(left),
         redelivered=list(redelivered),
+        read_position=4,
         round=ROUND,
         now=NOW,
     )
@@ -39,7 +40,6 @@ def turns(number: int, **permits: int) -> list[dict]:
             kind="consumer",
             first=ordinal,
             last=ordinal,
-            ordinal=ordinal,
             consumer_id=name,
             lap=lap,
             peers=len(names),
@@ -75,13 +75,26 @@ def state(
     ack_set=None,
     batch_size=None,
 ) -> tuple:
-    return (number, first, last, status, consumer_id, delivery_round, count, due, ack_set, batch_size)
+    return (number, "range", first, last, status, consumer_id, delivery_round, count, due, ack_set, batch_size) + (
+        (None,) * 4
+    )
 
 
 def given(
     number: int, first: int, last: int, consumer_id: str, count: int = 0, batch_size: int = 1, ack_set=None
 ) -> tuple:
     return state(number, first, last, "pending", consumer_id, ROUND, count, None, ack_set, batch_size)
+
+
+def consumer(number: int, consumer_id: str, permits: int, delivered: int, again: int = 0, blocked: bool = False):
+    nothing = dict.fromkeys(RESULT.names)
+    said = dict(permits=permits, is_blocked=blocked, delivered=delivered, redelivered=again)
+    return tuple((nothing | dict(cursor=number, kind="consumer", consumer_id=consumer_id) | said).values())
+
+
+def whole(number: int, delivered: int, again: int = 0, blocked: bool = False):
+    said = dict(is_blocked=blocked, delivered=delivered, redelivered=again)
+    return tuple((dict.fromkeys(RESULT.names) | dict(cursor=number, kind="cursor") | said).values())
 
 
 def test_candidates_are_dealt_out_over_consumers_in_line(spark):
@@ -127,6 +140,13 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
     planned = plan_round(spark.createDataFrame(pa.Table.from_pylist(inputs, schema=SCHEMA)))
     expected = spark.createDataFrame(
         [
+            *(whole(1, 70, 4), consumer(1, "a", 0, 60, 4), consumer(1, "b", 0, 10)),
+            *(whole(2, 3, 2), consumer(2, "a", 0, 3, 2)),
+            *(whole(3, 10, 10), consumer(3, "a", -4, 5, 5), consumer(3, "b", -4, 5, 5)),
+            *(whole(4, 3, 2, blocked=True), consumer(4, "a", 47, 3, 2)),
+            *(whole(5, 2, 2), consumer(5, "a", 0, 2, 2)),
+            *(whole(6, 2, 2), consumer(6, "a", 0, 2, 2)),
+            *(whole(7, 1, 1), consumer(7, "a", 0, 1, 1)),
             given(1, 0, 34, "a"),
             given(1, 35, 44, "b"),
             given(1, 45, 69, "a"),
@@ -146,6 +166,6 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             state(7, 0, 0, "dead", "a", 3, 2, None, None, 1),
             given(7, 1, 1, "a", 1),
         ],
-        from_arrow_schema(STATE_SCHEMA),
+        from_arrow_schema(RESULT),
     )
     assert_df_equality(planned, expected, ignore_row_order=True, ignore_nullable=True)

@@ -1,0 +1,125 @@
+"""One dealt out over the other (design 4, step 7): candidates end to end, turns end to end, both from zero.
+
+Where a turn covers a stretch of candidates, the consumer gets it. So a round hands out millions of entries at the price
+of a few ranges.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pulsar_spark.transforms.acknowledge import ATTRIBUTES, LIMITS, TURNS
+
+UNTOUCHED, DEALT, FACTS = 0, 1, 2
+"""Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, at counts of entries;
+and what is said of consumers and of the cursor, beside both."""
+
+_NAMES = ("stretch", "taker", "fact")
+
+
+def deal_out(lined_up: DataFrame) -> DataFrame:
+    """Hand the candidates to the turns that cover them. One row per cursor and range of the new state, in no order, not
+    merged, with the messages that were given out with it (``given``) and those of them met before (``given_again``);
+    and one for each consumer and the cursor, with nothing but a ``fact``."""
+    cut = _sweep(_points(lined_up))
+    is_taken = F.col("taken_by").isNotNull()
+    is_dealt = F.col("axis") == DEALT
+    first = F.when(is_dealt, F.col("first") + F.col("at") - F.col("before")).otherwise(F.col("first"))
+    last = F.when(is_dealt, F.col("first") + F.col("until") - 1 - F.col("before")).otherwise(F.col("last"))
+    dealt = cut.where(F.col("fact").isNotNull() | is_taken | (F.col("status") != "unread")).select(
+        "cursor",
+        "fact",
+        first.alias("first"),
+        last.alias("last"),
+        F.when(is_taken, F.lit("pending")).otherwise(F.col("status")).alias("status"),
+        F.when(is_taken, F.col("taken_by")).otherwise(F.col("consumer_id")).alias("consumer_id"),
+        F.when(is_taken, F.col("round")).otherwise(F.col("delivery_round")).alias("delivery_round"),
+        "redelivery_count",
+        F.when(~is_taken, F.col("due_time")).alias("due_time"),
+        "ack_set",
+        "batch_size",
+        F.when(is_taken, F.col("weight")).alias("weight"),
+        "read_position",
+    )
+    return dealt.select(
+        "*",
+        _messages(F.col("last") + 1 - F.col("first")).alias("given"),
+        _messages(F.least(F.col("last") + 1, "read_position") - F.col("first")).alias("given_again"),
+    )
+
+
+def _points(lined_up: DataFrame) -> DataFrame:
+    """Where stretches and turns begin and end; a segment that is not on offer, and a fact, is one point."""
+    turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
+    nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
+    held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", "limits.read_position")
+    stretch, nothing = F.struct(held.alias("held")), F.struct(F.when(F.lit(False), held).alias("held"))
+    fact = F.struct("turn.consumer_id", "turn.permits", "is_blocked", _limit().alias("limit"), _unacked().alias("out"))
+    nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}
+
+    def point(axis: int, at: Column, *, begins: bool, **says: Column) -> Column:
+        said = [says.get(name, null).alias(name) for name, null in nulls.items()]
+        return F.struct(F.lit(axis).alias("axis"), at.alias("at"), F.lit(begins).alias("begins"), *said)
+
+    takes = [
+        point(DEALT, F.col("from_entry"), begins=True, taker=turn),
+        point(DEALT, F.col("to_entry"), begins=False, taker=nobody),
+    ]
+    behind = F.col("before") + F.col("offered")
+    offers = [
+        point(DEALT, F.col("before"), begins=True, stretch=stretch),
+        point(DEALT, behind, begins=False, stretch=nothing),
+    ]
+    is_turn, takes_some = F.col("axis") == TURNS, F.col("from_entry") < F.col("to_entry")
+    says_fact = (F.col("axis") == LIMITS) | (is_turn & (F.col("turn.lap") == 0))
+    told = point(FACTS, F.col("first"), begins=True, fact=fact)
+    points = (
+        F.when(says_fact & is_turn & takes_some, F.array(told, *takes))
+        .when(says_fact, F.array(told))
+        .when(is_turn & takes_some, F.array(*takes))
+        .when(is_turn, F.array())
+        .when(F.col("offered") > 0, F.array(*offers))
+        .otherwise(F.array(point(UNTOUCHED, F.col("first"), begins=True, stretch=stretch)))
+    )
+    return lined_up.select("cursor", F.inline(points))
+
+
+def _messages(entries: Column) -> Column:
+    """Messages of so many of a range's entries, if it was given out; 0 for none."""
+    return F.coalesce(F.greatest(entries, F.lit(0)) * F.col("weight"), F.lit(0))
+
+
+def _limit() -> Column:
+    return F.when(F.col("axis") == TURNS, F.col("turn.limit")).otherwise(F.col("limits.limit"))
+
+
+def _unacked() -> Column:
+    return F.when(F.col("axis") == TURNS, F.col("unacked_here")).otherwise(F.col("unacked"))
+
+
+def _sweep(points: DataFrame) -> DataFrame:
+    """What is open at each point, and up to where.
+
+    Both axes lie end to end, so where one stretch or turn ends another begins; at such a place the end sorts first, and
+    what is open behind it is what began last.
+    """
+    by_count = Window.partitionBy("cursor", "axis").orderBy("at", "begins")
+    so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    swept = points.select(
+        "cursor",
+        "axis",
+        "at",
+        F.lead("at").over(by_count).alias("until"),
+        F.last("stretch", ignorenulls=True).over(so_far).alias("stretch"),
+        F.last("taker", ignorenulls=True).over(so_far).alias("taker"),
+        "fact",
+    )
+    is_stretch = (F.col("until") > F.col("at")) & F.col("stretch.held").isNotNull()
+    return swept.where((F.col("axis") != DEALT) | is_stretch).select(
+        "cursor",
+        "axis",
+        "at",
+        "until",
+        "fact",
+        "stretch.held.*",
+        F.when(F.col("axis") == DEALT, F.col("taker.consumer_id")).alias("taken_by"),
+    )

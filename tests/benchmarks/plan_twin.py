@@ -1,0 +1,73 @@
+"""The shipped plan beside its twin in plain Python: from which size on Spark earns its keep.
+
+Both are given the same rows, as Arrow, and give the same outcome: half of the ranges of a cursor are given back, and
+they are delivered again. The twin (tests.plain_planner) goes position by position; ranges are one entry long, so it has
+no more to do than the plan.
+"""
+
+import time
+from collections.abc import Iterator
+
+from pulsar_spark.broker.work import Rows, Work
+from pulsar_spark.protocol.cursor import PENDING, Range
+from tests.benchmarks.bench import Bench, in_turns
+from tests.benchmarks.figures import SECONDS, Budget, Figure
+from tests.plain_planner import PlainPlanner
+
+FAMILY = "plan"
+RANGES = (10, 1_000, 100_000)
+BUDGET_FROM = 10_000
+SECONDS_A_ROW = 25e-6
+NOW = 10**15
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    for ranges in RANGES[: bench.few(2, 3)]:
+        bench.say(f"the plan and its twin, {ranges:,} ranges")
+        work = _work(ranges)
+        rows = work.rows.num_rows
+        repeats = 3 if ranges >= BUDGET_FROM else 20
+        shipped, twin = in_turns(repeats, _timed(bench.planner, work), _timed(PlainPlanner(), work), warm_up=3)
+        yield Figure(
+            FAMILY,
+            f"plan: {ranges:,} ranges, {rows:,} rows",
+            SECONDS,
+            shipped,
+            other="its twin in plain Python",
+            other_runs=twin,
+            budget=Budget(rows * SECONDS_A_ROW) if ranges >= BUDGET_FROM else None,
+        )
+
+
+def _timed(planner, work: Work):
+    def run() -> float:
+        began = time.perf_counter()
+        planner.run(work)
+        return time.perf_counter() - began
+
+    return run
+
+
+def _work(ranges: int) -> Work:
+    """One Shared cursor with so many ranges pending at a consumer, every second of which is given back."""
+    rows = Rows()
+    no_limit = dict(limit=0, unacked_elsewhere=0, is_blocked=False, permits=10**9)
+    now = dict(round=7, now=NOW, wall=NOW, read_position=ranges)
+    rows.add(
+        "cursor",
+        0,
+        first=0,
+        last=0,
+        is_single_active=False,
+        max_redeliver_count=0,
+        left=[],
+        redelivered=[],
+        **no_limit,
+        **now,
+    )
+    held = [Range(at, at, PENDING, "c", 3 + at % 2, 0, None, None, 1) for at in range(ranges)]
+    rows.extend("range", 0, held)
+    rows.extend("return", 0, [(at, at, "c", NOW - 5) for at in range(0, ranges, 2)])
+    for lap in (0, 1):
+        rows.add("consumer", 0, first=lap, last=lap, consumer_id="c", lap=lap, peers=1, **no_limit)
+    return Work(rows.table(), [None], [])
