@@ -12,7 +12,8 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.condition import rewriting_commits
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
-from pulsar_spark.storage.published import Missing, find_missing
+from pulsar_spark.storage.lost import find_missing
+from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.topics import Topic
 
 
@@ -34,7 +35,7 @@ def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
     for partition, ledgers in sorted(ledgers_of_topic(layout, topic.topic_id).items()) if commits else ():
         for run in ledgers.runs:
             behind = bisect_right(commits, run.ledger_id)
-            missing = find_missing(topic.path, partition, run) if behind < len(commits) else None
+            missing = find_missing(topic.path, run) if behind < len(commits) else None
             if missing is not None and not missing.is_lost:
                 found += _deleted_of(partition, run, missing, commits[behind])
     return found

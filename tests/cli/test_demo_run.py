@@ -15,7 +15,7 @@ from pulsar_spark.demo.account import Account
 from pulsar_spark.errors import NotConnected
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.topics import create_topic
-from tests.client.fake_broker import FakeBroker
+from tests.plain_broker import PlainBroker
 
 ROWS = 1_000
 
@@ -86,7 +86,7 @@ def test_a_consumer_waits_for_the_broker_without_a_word(root, layout, caplog):
     with caplog.at_level(logging.INFO, "pulsar_spark.client"):
         thread.start()
         assert not mine.poll(0.3) and BundleLease(layout, "").holder() is None
-        with FakeBroker(root):
+        with PlainBroker(root):
             assert mine.poll(30) and mine.recv() == consumers.READY
             mine.send("stop")
             thread.join(30)
