@@ -4,6 +4,7 @@ Only a test that asks for ``spark`` starts a JVM; it is marked ``spark`` by that
 Java.
 """
 
+import logging
 import os
 from datetime import datetime, timedelta, timezone
 
@@ -40,6 +41,12 @@ class Clock:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "spark: needs a JVM (set by itself for tests that use the spark fixture)")
+
+
+def pytest_unconfigure():
+    """A client that a failed test left open is closed when Python ends, and says so where pytest's streams are no
+    more: the run's last line stays pytest's own."""
+    logging.raiseExceptions = False
 
 
 def pytest_collection_modifyitems(items):
