@@ -10,13 +10,19 @@ that pays, because a compiled plan takes a sixth of the time a row. The first ex
 seconds, so it is run once in the background before it is needed; a round that comes sooner is interpreted. Each of the
 two has a session of its own, since Spark takes that choice from the session. Inputs beyond the largest of
 :data:`LENGTHS` get a plan of their own.
+
+Cursors know nothing of each other, so from :data:`HALVED_FROM` rows on a compiled plan's work is cut into two halves of
+whole cursors, planned side by side by two such plans (on two cores 180,000 rows take 0.7 s instead of 1.1 s; 18,000
+take 0.21 s either way, and one plan of two partitions would have an exchange, which keeps its first result).
 """
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -35,6 +41,9 @@ END_SECONDS = 20.0
 COMPILED_FROM = 500
 """Rows from which on a compiled plan is quicker than an interpreted one."""
 
+HALVED_FROM = 100_000
+"""Rows from which on two plans side by side are quicker than one."""
+
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
 log = logging.getLogger(__name__)
@@ -47,6 +56,7 @@ class Planner:
         self.folder = folder
         self._interpreted = _Mode(spark, folder / "interpreted", _INTERPRETED)
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
+        self._beside = _Mode(spark, folder / "beside", _COMPILED)
         self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
 
     def run(self, work: Work) -> list[Outcome]:
@@ -57,7 +67,16 @@ class Planner:
                 mode = self._compiled
             else:
                 self.compile_soon()
+        if mode is self._compiled and work.rows.num_rows >= HALVED_FROM and len(work.cursors) > 1:
+            return self._run_halves(work)
         return outcomes(mode.run(work.rows), len(work.cursors))
+
+    def _run_halves(self, work: Work) -> list[Outcome]:
+        cut = _middle(work)
+        halves = [work.only(range(cut)), work.only(range(cut, len(work.cursors)))]
+        with ThreadPoolExecutor(len(halves)) as threads:
+            found = list(threads.map(_Mode.run, (self._compiled, self._beside), (half.rows for half in halves)))
+        return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
         """Build and run the smallest prepared plan, so that the first round need not."""
@@ -120,6 +139,12 @@ class _Mode:
 def _of(spark: SparkSession) -> dict[str, str]:
     """What a sibling session does not inherit and a plan of one partition asks for."""
     return {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+
+
+def _middle(work: Work) -> int:
+    """The number of the cursor at which a second half of about as many rows begins; neither half is empty."""
+    rows = np.cumsum(np.bincount(work.rows["cursor"].to_numpy(), minlength=len(work.cursors)))
+    return min(int(np.searchsorted(rows, rows[-1] / 2)) + 1, len(work.cursors) - 1)
 
 
 @uncollected()
