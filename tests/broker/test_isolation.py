@@ -14,6 +14,7 @@ from pulsar_spark.broker.acknowledgements import Acknowledgements
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.work import Work
 from pulsar_spark.errors import BrokerFenced, CorruptState
+from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.broker.hostile import HEALTHY, ILL, SICK, WELL, HostileRoot, request
 from tests.plain_planner import PlainPlanner
 
@@ -314,7 +315,7 @@ def test_a_plan_that_fails_because_spark_is_gone_is_nobodys(failure, is_gone):
         raise failure
 
     with pytest.raises(type(failure) if is_gone else isolation.PlannerFailed):
-        isolation.plan_isolated(plan, Work())
+        isolation.plan_isolated(plan, Work(SCHEMA.empty_table(), [], []))
 
 
 def test_of_requests_that_are_set_aside_only_the_latest_are_kept(hostile, monkeypatch, caplog):
