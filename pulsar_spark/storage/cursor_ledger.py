@@ -233,7 +233,7 @@ def _rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns:
 def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
     """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
     them and the file is gone."""
-    of_kinds = None if kinds is None else pc.field("kind").isin(sorted(kinds))
+    of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
     try:
         if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
             rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
