@@ -95,8 +95,8 @@ class Desk:
             )
 
     def check_ack_set(self, cursor: Cursor, position: int, ack_set: list[int]) -> None:
-        """Refuse one longer than the entry's batch needs, before anything is computed with it: that takes time in the
-        square of its length."""
+        """Refuse one longer than the entry's batch needs: it is not of this entry, and how long it is would be up to
+        whoever writes requests."""
         size = self.bundle.batch_size(cursor, position)
         if len(ack_set) > -(-size // ack_sets.WORD_BITS):
             raise InvalidMessage(

@@ -191,7 +191,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, wall: int) -> bool:
     topic = bundle.topics.get(cursor.topic)
     if topic is None:
         return False
-    if cursor.consumers and not cursor.is_single_active and not _may_take(bundle, cursor):
+    if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
         return False
     replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
     return replays or (
@@ -200,7 +200,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, wall: int) -> bool:
     )
 
 
-def _may_take(bundle: Bundle, cursor: Cursor) -> bool:
+def _may_take(cursor: Cursor) -> bool:
     """Is any consumer with permits not held back by its unacknowledged messages?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
 

@@ -4,7 +4,7 @@ Rule (semantics 3.3): 64-bit words, low bit first, a set bit = not yet acknowled
 are signed, as Java's ``long`` and Arrow's ``int64`` are, so bit 63 alone is the smallest number there is. The empty
 tuple is "nothing left": the entry is acknowledged. No ack set at all (None, in tables null) is "the whole entry", which
 these functions do not take: start from :func:`full`. Each takes time in proportion to the words it is given, however
-many; :func:`fits` says whether they are as many as an entry can have.
+many.
 """
 
 from collections.abc import Iterable
@@ -37,17 +37,6 @@ def of_indexes(indexes: Iterable[int]) -> AckSet:
         words.extend([0] * (word + 1 - len(words)))
         words[word] |= 1 << bit
     return tuple(_signed(word) for word in words)
-
-
-def fits(words: Iterable[int], batch_size: int) -> bool:
-    """Whether an entry of so many messages can have this set: no bit beyond the last message, and no more words than
-    that takes. Looks at so many words only.
-
-    >>> fits((5,), 3), fits((9,), 3), fits((7, 0), 3), fits((-1, 1), 65), fits((), 1)
-    (True, False, False, True, True)
-    """
-    words = list(islice(words, -(-batch_size // WORD_BITS) + 1))
-    return len(words) * WORD_BITS < batch_size + WORD_BITS and _to_bits(words).bit_length() <= batch_size
 
 
 def of_bits(bits: int) -> AckSet:
@@ -92,15 +81,6 @@ def clear(words: Iterable[int], index: int) -> AckSet:
     ((5,), ())
     """
     return _to_words(_to_bits(words) & ~(1 << index))
-
-
-def clear_up_to(words: Iterable[int], index: int) -> AckSet:
-    """*words* with messages 0..*index* acknowledged, as a cumulative acknowledgement does.
-
-    >>> clear_up_to(full(4), 1)
-    (12,)
-    """
-    return _to_words(_to_bits(words) >> (index + 1) << (index + 1))
 
 
 def intersect(kept: Iterable[int], given: Iterable[int]) -> AckSet:

@@ -68,19 +68,6 @@ def seek_position(position: int, *, first: int, end: int) -> int:
     return max(min(position, end), first)
 
 
-def united(ranges: Iterable[Range]) -> list[Range]:
-    """*ranges* (by position), those that adjoin and agree as one.
-
-    >>> ranges = [Range(1, 2, "acknowledged"), Range(3, 3, "acknowledged"), Range(5, 5, "acknowledged")]
-    >>> [(held.first, held.last) for held in united(ranges)]
-    [(1, 3), (5, 5)]
-    """
-    found: list[Range] = []
-    for held in ranges:
-        _add(found, held)
-    return found
-
-
 def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range]) -> list[Range]:
     """*ranges* with *new* ones (all by position) in the place of those with these *numbers*; what adjoins and agrees is
     one. What stays is taken over in slices, and looked at where new ranges meet it.

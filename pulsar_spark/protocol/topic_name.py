@@ -28,11 +28,6 @@ class TopicName(NamedTuple):
         return f"{SCHEME}://{self.tenant}/{self.namespace}/{self.local_name}"
 
     @property
-    def namespace_name(self) -> str:
-        """``tenant/namespace``."""
-        return f"{self.tenant}/{self.namespace}"
-
-    @property
     def partition_index(self) -> int:
         """N of a ``-partition-N`` suffix, -1 without one."""
         found = _PARTITION.fullmatch(self.local_name)

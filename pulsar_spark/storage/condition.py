@@ -126,11 +126,6 @@ def rewriting_commits(layout: Layout, topic: Topic) -> list[int]:
     return sorted(set(notes.filter(pc.is_null(notes["path"]))["ledger_id"].to_pylist()))
 
 
-def foreign_paths(layout: Layout, topic: Topic) -> set[str]:
-    """Files of rows that are no publish, as far as a broker has followed the topic."""
-    return {path for path in _notes(layout, topic)["path"].to_pylist() if path}
-
-
 def count_deleted(
     layout: Layout, topic: Topic, condition: Condition, firsts: dict[int, int], stored: dict[int, int]
 ) -> dict[int, int]:

@@ -140,12 +140,3 @@ HISTORY = TableSpec(
         )
     ),
 )
-
-
-def view_lines() -> str:
-    """One line a view, for a command line's help.
-
-    >>> view_lines().splitlines()[0]
-    'cursors: one row is where a subscription stands on one topic partition'
-    """
-    return "\n".join(f"{view.name}: one row is {view.row}" for view in (*VIEWS, HISTORY))

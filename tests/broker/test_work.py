@@ -10,7 +10,7 @@ from pulsar_spark.broker.concerned import effective_returns
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.work import Rows, Work
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range, spliced, united
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range, spliced
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE
 
@@ -73,7 +73,7 @@ def test_of_each_entry_the_last_return_by_its_holder_counts(returns, effective):
 )
 def test_effective_returns_are_those_of_each_position_by_itself(drawn, holders):
     returns = [(first, first + more, consumer, due) for first, more, consumer, due in drawn]
-    planned = united(held(at, at, holder) for at, holder in enumerate(holders) if holder != "-")
+    planned = spliced([], [], (held(at, at, holder) for at, holder in enumerate(holders) if holder != "-"))
     expected = {}
     for first, last, consumer, due in returns:
         expected |= {at: (consumer, due) for at in range(first, min(last + 1, 12)) if holders[at] == consumer}
@@ -86,9 +86,9 @@ def test_effective_returns_are_those_of_each_position_by_itself(drawn, holders):
 
 @given(st.lists(st.sampled_from("ab-"), min_size=12, max_size=12), st.data())
 def test_what_is_spliced_is_what_merging_everything_gives(holders, data):
-    ranges = united(held(at, at, holder) for at, holder in enumerate(holders) if holder != "-")
+    ranges = spliced([], [], (held(at, at, holder) for at, holder in enumerate(holders) if holder != "-"))
     numbers = sorted(data.draw(st.sets(st.sampled_from(range(len(ranges))))) if ranges else [])
     kept = [each for number, each in enumerate(ranges) if number not in numbers]
     free = [at for at in POSITIONS if not any(each.first <= at <= each.last for each in kept)]
     new = [held(at, at, data.draw(st.sampled_from("abc"))) for at in free if data.draw(st.booleans())]
-    assert spliced(ranges, numbers, new) == united(merge(kept, new))
+    assert spliced(ranges, numbers, new) == spliced([], [], merge(kept, new))

@@ -22,8 +22,8 @@ def test_clearing_every_index_empties_the_set(size):
     assert ack_set.count(kept) == size
     for index in range(size):
         assert ack_set.first_unacked(kept) == index
-        assert ack_set.clear_up_to(ack_set.full(size), index) == ack_set.clear(kept, index)
         kept = ack_set.clear(kept, index)
+        assert kept == ack_set.of_indexes(range(index + 1, size))
     assert kept == ()
 
 
@@ -49,24 +49,6 @@ def test_a_cumulative_set_replaces_only_when_its_first_index_is_larger(kept, giv
     assert ack_set.replaced_by_cumulative(of(kept), of(given)) == of(left)
 
 
-@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 127, 128, 129, 1000])
-def test_a_set_fits_an_entry_of_its_size_and_no_smaller_one(size):
-    for words in (ack_set.full(size), ack_set.of_indexes([size - 1])):
-        assert ack_set.fits(words, size)
-        assert not ack_set.fits(words, size - 1)
-        assert ack_set.fits([*words, 0], size) is False
-    assert ack_set.fits((), size)
-    assert not ack_set.fits([0] * 100_000, size)
-
-
-def test_what_fits_is_told_without_looking_at_all_words():
-    def endless():
-        while True:
-            yield 1
-
-    assert not ack_set.fits(endless(), 100)
-
-
 def test_sets_of_a_hundred_thousand_words():
     """Each function goes over the words once: where one would go over all of them for each word, this test would take
     minutes."""
@@ -78,6 +60,5 @@ def test_sets_of_a_hundred_thousand_words():
     assert ack_set.of_indexes(range(0, size, 64)) == tuple([1] * 100_001)
     assert ack_set.first_unacked([0] * 100_000 + [4]) == size + 1
     assert ack_set.has(words, size - 1) and not ack_set.has(words, size)
-    assert ack_set.clear_up_to(words, size - 2) == tuple([0] * 100_000 + [1])
     assert ack_set.clear(words, size - 1) == words[:-1]
     assert ack_set.replaced_by_cumulative(words, words) == words
