@@ -104,10 +104,10 @@ def test_an_arrow_that_points_down_is_seen(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
     (tmp_path / "transforms" / "__init__.py").touch()
     ways = (
-        "import pulsar_spark.transforms.dispatch",
-        "from pulsar_spark.transforms import dispatch",
+        "import pulsar_spark.transforms.round",
+        "from pulsar_spark.transforms import round",
         "from pulsar_spark import transforms",
-        "def f():\n    from ..transforms.dispatch import assign",
+        "def f():\n    from ..transforms.round import plan_round",
     )
     for number, way in enumerate(ways):
         path = tmp_path / "storage" / f"way{number}.py"

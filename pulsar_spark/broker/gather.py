@@ -18,7 +18,7 @@ from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range, skip_unacked
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
-from pulsar_spark.storage.cursor_ledger import uncollected
+from pulsar_spark.storage.python_rows import uncollected
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""

@@ -4,7 +4,7 @@ idle subscriptions.
 It runs within a round, between the requests and the plan, and only notes acknowledgements and unsubscribes, as a
 request would; so a crash repeats or loses nothing. When a topic was looked at last is kept in memory: a broker that
 starts looks at once. A topic above its quota is looked at every second, so that its producers are not held longer than
-need be. Rules: semantics 3.29-3.31 (see protocol.policies).
+need be. Rules: semantics 3.29-3.31 (see protocol.expiry).
 """
 
 from collections import Counter, defaultdict

@@ -29,8 +29,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.storage.cursor_ledger import uncollected
 from pulsar_spark.storage.padded import replace_padded, to_parquet
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round import plan_round
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 

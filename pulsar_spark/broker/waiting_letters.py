@@ -5,7 +5,7 @@ A letter waits because its topic cannot be made or written (a name too long for 
 place) or because its message cannot be read. The round that declared it stays as it is, and so does everybody else's
 letter. A row of kind ``waiting_letter`` names messages and cause; it is part of the state, in snapshots too. Without a
 due time it is being tried by the letters behind the very round it stands in, so that whoever starts after a crash tries
-just the same ones under the same transactions (see letters), and each is written once.
+just the same ones under the same transactions (see projections.letters), and each is written once.
 
 What became of a try is said in the next round. Whose messages were deleted or trimmed before gets no letter; how many
 is counted by subscription, in rows of kind ``letterless``. Intervals are ours; Pulsar's client redelivers a message

@@ -30,7 +30,8 @@ from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
-from pulsar_spark.storage.cursor_ledger import CursorKey, uncollected
+from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
 
