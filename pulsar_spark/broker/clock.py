@@ -16,7 +16,7 @@ own clock goes on from where it was, and every round's row keeps both, so that a
 
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
@@ -46,6 +46,11 @@ def steady_micros() -> int:
 def to_micros(instant: datetime) -> int:
     """Microseconds since 1970 of an aware datetime."""
     return round(instant.timestamp() * 1_000_000)
+
+
+def from_micros(micros: int) -> datetime:
+    """The instant so many microseconds after 1970, in UTC."""
+    return datetime.fromtimestamp(micros / 1_000_000, timezone.utc)
 
 
 class BundleClock:

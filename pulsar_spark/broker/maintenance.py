@@ -8,9 +8,9 @@ need be. Rules: semantics 3.29-3.31 (see protocol.expiry).
 """
 
 from collections import Counter, defaultdict
-from datetime import datetime, timezone
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
@@ -109,7 +109,7 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
 
 
 def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
-    ledgers, instant = state.ledgers(cursor.key.partition), _instant(dead_before)
+    ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
     last = last_published_before(state.topic.path, ledgers, instant)
     if last <= cursor.mark_delete:
         return
@@ -148,7 +148,7 @@ def _check_quota(
         return False
     ledgers = state.ledgers(partition)
     too_old = (
-        last_published_before(state.topic.path, ledgers, _instant(draft.wall - seconds * SECOND)) if seconds else -1
+        last_published_before(state.topic.path, ledgers, from_micros(draft.wall - seconds * SECOND)) if seconds else -1
     )
     stored = runs_behind(ledgers, slowest) if size else []
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
@@ -176,7 +176,3 @@ def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:
         )
         for run in runs
     ]
-
-
-def _instant(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / SECOND, timezone.utc)

@@ -4,8 +4,8 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 """
 
 from collections.abc import Collection
-from datetime import datetime, timezone
 
+from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
@@ -244,4 +244,4 @@ class Members(Desk):
 
 
 def _shown(instant: int) -> str:
-    return datetime.fromtimestamp(instant / 1_000_000, timezone.utc).isoformat(timespec="seconds")
+    return from_micros(instant).isoformat(timespec="seconds")

@@ -3,8 +3,9 @@
 Rules: semantics 3.26-3.29.
 """
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
+from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import reset_row
@@ -25,9 +26,7 @@ class Moves(Desk):
         cursor, state = self.cursor_of(request), self.topic_of(request)
         end = state.end_position(cursor.key.partition)
         if "publish_time_ms" in request.properties:
-            instant = datetime.fromtimestamp(
-                number_of(request, "publish_time_ms", least=0, most=LATEST_MS) / 1000, timezone.utc
-            )
+            instant = from_micros(1000 * number_of(request, "publish_time_ms", least=0, most=LATEST_MS))
             target = first_published_at(state.topic.path, state.ledgers(cursor.key.partition), instant)
         else:
             wanted = request.properties.get("position", "")
@@ -66,7 +65,7 @@ class Moves(Desk):
 
     def expire(self, request: Request) -> None:
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        oldest = datetime.fromtimestamp(self.draft.wall / 1_000_000, timezone.utc) - timedelta(
+        oldest = from_micros(self.draft.wall) - timedelta(
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
         self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
