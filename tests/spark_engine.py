@@ -226,9 +226,7 @@ class SparkEngine:
             for run in state.ledgers(partition).runs
             if run.ledger_id == ledger_id and 0 <= entry_id - run.first_entry_id < run.entries
         )
-        return Letter(
-            partition, run.first_position + entry_id - run.first_entry_id, batch_index, int(row["properties"][ATTEMPTS])
-        )
+        return Letter(partition, entry_id + run.to_position, batch_index, int(row["properties"][ATTEMPTS]))
 
     def subscriptions(self, topic: str) -> list[str]:
         return sorted({key.subscription for key in self.latest.cursors if key.topic_id == self.topic_ids[topic]})

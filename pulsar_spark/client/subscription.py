@@ -236,7 +236,7 @@ class PartitionSubscription:
     def _pass_over(self, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
         """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to
         nobody again."""
-        offset, wanted = run.first_position - run.first_entry_id, delivery.unacked_bits
+        wanted = delivery.unacked_bits
         parts = {entry: [index for index in indexes if wanted >> index & 1] for entry, indexes in missing.parts.items()}
         messages = sum(last - first + 1 for first, last in missing.whole) * wanted.bit_count() + sum(
             map(len, parts.values())
@@ -251,11 +251,14 @@ class PartitionSubscription:
             yield lost_error(self.topic.path, run, missing)
             return
         self._channel.submit(
-            [self.row("ack", first=first + offset, last=last + offset) for first, last in missing.whole]
+            [
+                self.row("ack", first=first + run.to_position, last=last + run.to_position)
+                for first, last in missing.whole
+            ]
         )
         for entry, indexes in parts.items():
             for index in indexes:
-                self.tracker.acknowledge(entry + offset, index, wanted)
+                self.tracker.acknowledge(entry + run.to_position, index, wanted)
         self._flow(permits)
 
     def hand_out(self, message: Message) -> bool:

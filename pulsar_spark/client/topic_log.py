@@ -93,7 +93,7 @@ def last_message_id(topic: Topic, partition: int) -> MessageId:
         files = published_files(topic.path, log.commit(version), topic.partitions)
         runs = [file.as_run(version) for file in files if file.partition == partition]
         for run in sorted(runs, key=lambda run: -run.first_entry_id):
-            last = run._replace(first_entry_id=run.first_entry_id + run.entries - 1, entries=1)
+            last = run._replace(first_entry_id=run.last_entry_id, entries=1)
             for part in (last, run):  # the rest of the file where the last entry was deleted
                 blocks = list(EntryReader().rows_of(topic.path, part, columns=[]))
                 if blocks:

@@ -39,7 +39,7 @@ def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange
             if missing is None:
                 continue
             positions = [  # of a batch some of which was deleted, the others are there
-                (first + run.first_position - run.first_entry_id, last + run.first_position - run.first_entry_id)
+                (first + run.to_position, last + run.to_position)
                 for first, last in (missing.entries if missing.is_lost else missing.whole)
             ]
             gone += positions

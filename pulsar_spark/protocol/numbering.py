@@ -48,6 +48,15 @@ class Run(NamedTuple):
     def last_position(self) -> int:
         return self.first_position + self.entries - 1
 
+    @property
+    def last_entry_id(self) -> int:
+        return self.first_entry_id + self.entries - 1
+
+    @property
+    def to_position(self) -> int:
+        """What an entry id of the run and its position differ by: position = entry id + this."""
+        return self.first_position - self.first_entry_id
+
     def part(self, first: int, last: int) -> "Run":
         """The entries of the run at positions *first*..*last*, as a run."""
         if first <= self.first_position and last >= self.last_position:
@@ -87,11 +96,14 @@ class PublishedFile(NamedTuple):
     has_chunks: bool
     has_keys: bool
 
+    @property
+    def entries(self) -> int:
+        return self.last_entry_id - self.first_entry_id + 1
+
     def as_run(self, ledger_id: int) -> Run:
         """Its entries as a run that nobody has numbered, of publish commit *ledger_id*; of batch size 0 where their
         batches differ."""
-        entries = self.last_entry_id - self.first_entry_id + 1
-        return self.run(ledger_id, NO_POSITION, self.first_entry_id, entries, self.batch_size or 0)
+        return self.run(ledger_id, NO_POSITION, self.first_entry_id, self.entries, self.batch_size or 0)
 
     def run(self, ledger_id: int, first_position: int, first_entry_id: int, entries: int, batch_size: int) -> Run:
         """Some of its entries as a run."""
@@ -123,7 +135,7 @@ def number_files(
         runs = numbered.setdefault(file.partition, [])
         position = runs[-1].last_position + 1 if runs else ends.get(file.partition, 0)
         entry_id = file.first_entry_id
-        if runs and entry_id < runs[-1].first_entry_id + runs[-1].entries:
+        if runs and entry_id <= runs[-1].last_entry_id:
             raise NotAPublish(f"file {file.path!r}: entry {entry_id} is in another file too")
         for batch_size, entries in _batches(file, batch_sizes):
             runs.append(file.run(ledger_id, position, entry_id, entries, batch_size))
@@ -132,13 +144,12 @@ def number_files(
 
 
 def _batches(file: PublishedFile, batch_sizes: Mapping[str, list[int]]) -> list[tuple[int, int]]:
-    entries = file.last_entry_id - file.first_entry_id + 1
     if file.path in batch_sizes:
         batches = [(size, len(list(same))) for size, same in groupby(batch_sizes[file.path])]
     else:
-        batches = [(file.batch_size or 0, entries)]
+        batches = [(file.batch_size or 0, file.entries)]
     is_whole = (
-        sum(count for _, count in batches) == entries and sum(size * count for size, count in batches) == file.rows
+        sum(count for _, count in batches) == file.entries and sum(size * count for size, count in batches) == file.rows
     )
     if not is_whole or any(size < 1 for size, _ in batches):
         raise NotAPublish(

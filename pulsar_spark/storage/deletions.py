@@ -42,12 +42,11 @@ def deletions_of(layout: Layout, topic: Topic) -> list[DeletedEntries]:
 
 
 def _deleted_of(partition: int, run: Run, missing: Missing, version: int) -> list[DeletedEntries]:
-    to_position = run.first_position - run.first_entry_id
     found = [DeletedEntries(partition, first, last, None, version) for first, last in missing.whole]
     for entry_id, indexes in missing.parts.items():
         left = ack_sets.of_indexes(set(range(run.batch_size)) - set(indexes))
         found.append(DeletedEntries(partition, entry_id, entry_id, left, version))
     return [
-        each._replace(first=each.first + to_position, last=each.last + to_position)
+        each._replace(first=each.first + run.to_position, last=each.last + run.to_position)
         for each in sorted(found, key=lambda each: each.first)
     ]

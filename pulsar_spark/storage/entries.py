@@ -159,9 +159,9 @@ def _entries_of(table, run: Run, columns: Sequence[str]) -> pa.Table:
 
 def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
     if spans is None:
-        return EntryIds.between(run.first_entry_id, run.first_entry_id + run.entries - 1)
-    firsts, lasts = np.array(list(spans), np.int64).reshape(-1, 2).T + (run.first_entry_id - run.first_position)
-    return EntryIds(firsts, lasts).cut(run.first_entry_id, run.first_entry_id + run.entries - 1)
+        return EntryIds.between(run.first_entry_id, run.last_entry_id)
+    firsts, lasts = np.array(list(spans), np.int64).reshape(-1, 2).T - run.to_position
+    return EntryIds(firsts, lasts).cut(run.first_entry_id, run.last_entry_id)
 
 
 def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
@@ -174,7 +174,7 @@ def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], p
     present.add(entry_ids, block.column("batch_index"))
     if run.first_position == NO_POSITION:
         return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))
-    return block.append_column("position", pa.array(entry_ids + (run.first_position - run.first_entry_id)))
+    return block.append_column("position", pa.array(entry_ids + run.to_position))
 
 
 def _check(wanted: EntryIds, present: Present, search: _Search) -> Missing | None:

@@ -64,8 +64,8 @@ class LedgerIndex:
                 index = known.index_of_entry(ledger_id, entry_id)
                 if index >= 0:
                     run = known[index]
-                    if run.ledger_id == ledger_id and entry_id < run.first_entry_id + run.entries:
-                        return run.first_position + entry_id - run.first_entry_id, run.batch_size
+                    if run.ledger_id == ledger_id and entry_id <= run.last_entry_id:
+                        return entry_id + run.to_position, run.batch_size
                 if not is_refreshed:
                     self._refresh()
         return None

@@ -266,9 +266,8 @@ def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
     have been."""
     for rows in EntryReader().read(table, run, columns=["publish_time"]):
         if isinstance(rows, Missing):
-            to_position = run.first_position - run.first_entry_id
             for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
-                yield entry_id + to_position, run.max_publish_time
+                yield entry_id + run.to_position, run.max_publish_time
             continue
         for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
             if published is not None:

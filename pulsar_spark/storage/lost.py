@@ -69,12 +69,11 @@ def _lost_of(topic: Topic, partition: int, run: Run) -> list[LostEntries]:
     missing = _missing(topic.path, run, None)
     if missing is None or not missing.is_lost:
         return []
-    to_position = run.first_position - run.first_entry_id
     return [
         LostEntries(
             partition,
-            first + to_position,
-            last + to_position,
+            first + run.to_position,
+            last + run.to_position,
             run.ledger_id,
             first,
             last,

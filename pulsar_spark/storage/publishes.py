@@ -58,10 +58,7 @@ def published_files(table: Path, commit: Commit, partitions: int | None = None) 
     is_publish = (
         None not in files
         and len({file.publish_id for file in files}) == 1
-        and all(
-            file.batch_size is None or file.batch_size * (file.last_entry_id - file.first_entry_id + 1) == file.rows
-            for file in files
-        )
+        and all(file.batch_size is None or file.batch_size * file.entries == file.rows for file in files)
     )
     return files if is_publish and _are_partitions(files, partitions) else []
 
@@ -159,7 +156,7 @@ def _number(value: object, name: str, most: int) -> int:
 def _entry_batch_sizes(table: Path, file: PublishedFile, ledger_id: int) -> list[int]:
     """Messages of each entry, in order. Of entries that were deleted or lost before they were numbered, and whose file
     is gone, only the sum is known: the first of them stands for what is left over."""
-    names, entries = ["entry_id", "batch_size"], file.last_entry_id - file.first_entry_id + 1
+    names, entries = ["entry_id", "batch_size"], file.entries
     try:
         sizes = _sizes(read_file(table, file.path, MESSAGES.schema, names))
     except READ_ERRORS as error:

@@ -71,7 +71,7 @@ def pieces_of(held: PositionRange, runs: Iterable[Run]) -> list[Piece]:
             run.ledger_id,
             run.publish_id,
             run.first_entry_id,
-            run.first_entry_id + run.entries - 1,
+            run.last_entry_id,
             run.first_position,
             held.redelivery_count,
             held.ack_set,

@@ -171,9 +171,9 @@ def _lost(state: TopicState, run: Run, ordered: list[Order], found: list) -> Ite
     """What is left of orders because messages of the run are lost, in order of position and index."""
     for missing in found:
         if isinstance(missing, Missing) and missing.is_lost:
-            error, to_position = lost_error(state.topic.path, run, missing), run.first_position - run.first_entry_id
+            error = lost_error(state.topic.path, run, missing)
             for first, last in missing.entries:
-                for left in _left(first + to_position, last + to_position, ordered, error):
+                for left in _left(first + run.to_position, last + run.to_position, ordered, error):
                     indexes = missing.parts.get(first)
                     yield from [left] if indexes is None else _parts_of(left, indexes)
 
