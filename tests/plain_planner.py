@@ -5,6 +5,7 @@ It does what the transforms do, from the same rows, but an entry at a time and w
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
@@ -20,6 +21,15 @@ class PlainPlanner:
     def run(self, work: Work) -> list[Outcome]:
         rows = work.rows.to_pylist()
         return [_plan([row for row in rows if row["cursor"] == number]) for number in range(len(work.cursors))]
+
+
+def by_position(ranges: Iterable[Range]) -> dict[int, Range]:
+    """What is said of each position, however ranges are cut."""
+    return {
+        position: held._replace(first=position, last=position)
+        for held in ranges
+        for position in range(held.first, held.last + 1)
+    }
 
 
 def _plan(rows: list[dict]) -> Outcome:

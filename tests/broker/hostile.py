@@ -142,7 +142,7 @@ class HostileRoot:
 
 
 def commit_file(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"
+    return TableLog(table).file(version)
 
 
 def data_files(table: Path, version: int) -> list[Path]:

@@ -19,11 +19,6 @@ from tests.requests import On
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def hostile(tmp_path) -> HostileRoot:
-    return HostileRoot(tmp_path / "root")
-
-
 def without(row: dict, **columns) -> dict:
     return row | columns
 

@@ -13,11 +13,6 @@ from tests.broker.fuzzing import CONTENTS, STATISTICS, Damage
 from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 
 
-@pytest.fixture
-def hostile(tmp_path) -> HostileRoot:
-    return HostileRoot(tmp_path / "root")
-
-
 def stopped(hostile: HostileRoot) -> str | None:
     """What the latest rounds say stops the sick topic."""
     return read_latest(hostile.layout).policies.get((SICK, TOPIC_STOPPED))

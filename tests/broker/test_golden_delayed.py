@@ -14,7 +14,7 @@ import pytest
 
 from pulsar_spark.broker.work import Work
 from pulsar_spark.transforms.round_inputs import SCHEMA
-from tests.plain_planner import PlainPlanner
+from tests.plain_planner import PlainPlanner, by_position
 from tests.protocol.golden import cases, named
 from tests.requests import On
 from tests.spark_engine import new_engine, planner_of
@@ -84,12 +84,4 @@ def test_spark_picks_what_its_twin_picks(spark, tmp_path, monkeypatch):
     rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(planned) for row in cursor_rows]
     work = Work(pa.Table.from_pylist(rows, schema=SCHEMA), [None] * len(planned), [])
     for outcome, (_, expected) in zip(planner_of(spark).run(work), planned, strict=True):
-        assert _by_position(outcome.ranges) == _by_position(expected)
-
-
-def _by_position(ranges) -> dict:
-    return {
-        position: held._replace(first=position, last=position)
-        for held in ranges
-        for position in range(held.first, held.last + 1)
-    }
+        assert by_position(outcome.ranges) == by_position(expected)

@@ -25,11 +25,6 @@ class Bug(Exception):
     """Nobody expects it."""
 
 
-@pytest.fixture
-def hostile(tmp_path) -> HostileRoot:
-    return HostileRoot(tmp_path / "root")
-
-
 def fails_when(
     function: Callable, is_ill: Callable[..., bool], failure: Callable[[], Exception] = lambda: Bug("no reason at all")
 ) -> Callable:

@@ -9,16 +9,8 @@ from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.journal import Journal
 from tests.frames.plain import Seconds
 from tests.requests import On
-from tests.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = new_engine(None, tmp_path / "root")
-    engine.create_topic(TOPIC)
-    return engine
 
 
 @pytest.fixture

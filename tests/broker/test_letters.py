@@ -18,7 +18,7 @@ from pulsar_spark.table_specs import MESSAGES
 from tests.crashes import Crash
 from tests.model_cursor import Letter
 from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 GRAVES = "persistent://public/default/graves"
@@ -29,13 +29,6 @@ def deadly_rounds(engine: SparkEngine) -> None:
     """Play until the next return of entry 0 kills it; entry 1 is acknowledged."""
     engine.round([ON.subscribe("A", max_redeliver_count=1), ON.flow("A", 99)], 1)
     engine.round([ON.negative_ack("A", 0), ON.ack(1)], 2)
-
-
-@pytest.fixture
-def engine(tmp_path) -> SparkEngine:
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def test_a_letter_keeps_the_message_and_says_what_became_of_it(engine):

@@ -18,18 +18,11 @@ from pulsar_spark.storage.topics import delete_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.model import Model
 from tests.requests import On, request
-from tests.spark_engine import SparkEngine, new_engine
+from tests.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON, SLOW = On(TOPIC), On(TOPIC, subscription="slow")
 FILES = 10
-
-
-@pytest.fixture
-def engine(tmp_path) -> SparkEngine:
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def fill(engine: SparkEngine, now_ms: int) -> int:

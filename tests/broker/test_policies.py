@@ -11,7 +11,7 @@ from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import read_topic
 from tests.requests import On, request
-from tests.spark_engine import SparkEngine, new_engine
+from tests.spark_engine import SparkEngine
 
 TOPIC, NAMESPACE = "persistent://public/default/t", "public/default"
 ON = On(TOPIC)
@@ -21,13 +21,6 @@ LIMIT = "max_consumers_per_subscription"
 def of_namespace(name: str, **value: str) -> dict:
     """Set the namespace's policy to ``value=``, or remove it."""
     return request("policy", client="admin", properties={"namespace": NAMESPACE, "name": name, **value})
-
-
-@pytest.fixture
-def engine(tmp_path) -> SparkEngine:
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def applies(engine: SparkEngine) -> int:

@@ -8,17 +8,9 @@ from pulsar_spark.broker.projections.behind_rounds import Projection
 from pulsar_spark.storage.log import TableLog
 from tests.crashes import Crash
 from tests.requests import On
-from tests.spark_engine import new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC, -1, "s")
-
-
-@pytest.fixture
-def engine(tmp_path):
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def test_it_is_given_its_kinds_of_rows_behind_each_commit_and_again_at_a_start(engine, monkeypatch):

@@ -3,20 +3,10 @@
 Against semantics 3.22-3.25, where a restart forgets counts, deadlines, permits, parts of batches (0.20, 0.23).
 """
 
-import pytest
-
 from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
-
-
-@pytest.fixture
-def engine(tmp_path) -> SparkEngine:
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def delivered(result: dict) -> list[tuple]:

@@ -1,20 +1,11 @@
 """What a round knows of entries that were never handed out."""
 
-import pytest
-
 from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread
 from tests.requests import On
-from tests.spark_engine import SparkEngine, new_engine
+from tests.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
-
-
-@pytest.fixture
-def engine(tmp_path) -> SparkEngine:
-    engine = new_engine(None, tmp_path)
-    engine.create_topic(TOPIC)
-    return engine
 
 
 def unread(engine: SparkEngine, subscription: str, first: int, last: int) -> list[tuple]:

@@ -20,11 +20,10 @@ from hypothesis import strategies as st
 from pulsar_spark.broker import rounds, state
 from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.duel import Duel
 from tests.differential.strategies import histories
-from tests.plain_planner import PlainPlanner
+from tests.plain_planner import PlainPlanner, by_position
 from tests.spark_engine import planner_of
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
@@ -94,14 +93,6 @@ def test_spark_plans_what_its_twin_plans(spark, close_borders):
         found = planner_of(spark).run(Work(table, [None] * len(several), []))
         for (cursor_rows, expected), outcome in zip(several, found, strict=True):
             said = [{name: value for name, value in row.items() if value is not None} for row in cursor_rows]
-            assert _by_position(outcome.ranges) == _by_position(expected.ranges), said
+            assert by_position(outcome.ranges) == by_position(expected.ranges), said
             assert sorted(outcome.consumers) == sorted(expected.consumers), said
             assert outcome[1:4] == expected[1:4], said
-
-
-def _by_position(ranges: list[Range]) -> dict[int, Range]:
-    return {
-        position: held._replace(first=position, last=position)
-        for held in ranges
-        for position in range(held.first, held.last + 1)
-    }

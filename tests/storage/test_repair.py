@@ -18,6 +18,7 @@ from pulsar_spark.storage.ledgers import read_ledgers
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.scan import dataset_of
+from tests.broker.hostile import commit_file
 from tests.broker.test_disk import TOPIC, ask, publish
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -49,10 +50,6 @@ def tables(engine) -> dict:
         "ledgers": engine.layout.broker_table("ledgers"),
         TOPIC: engine.layout.topic(engine.rounds.bundle.topic(TOPIC).topic.name),
     }
-
-
-def commit_file(path, version):
-    return path / "_delta_log" / f"{version:020d}.json"
 
 
 def cut(text: str) -> list[str]:

@@ -1,35 +1,15 @@
 """The whole plan, on cursors of one frame: who gets which stretch of the candidates, and what becomes of consumers."""
 
-import pyarrow as pa
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.transforms.round import plan_round
-from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
+from pulsar_spark.transforms.round_inputs import RESULT
+from tests.transforms.rows import NOW, ROUND, held, inputs, limits, unread
 
-NOW, ROUND = 1_000, 7
 
-
-def cursor(
-    number: int, *, permits: int, limit: int = 0, is_single_active: bool = False, most: int = 0, left=(), redelivered=()
-) -> dict:
-    return dict(
-        cursor=number,
-        kind="cursor",
-        first=0,
-        last=0,
-        is_single_active=is_single_active,
-        limit=limit,
-        unacked_elsewhere=0,
-        is_blocked=False,
-        permits=permits,
-        max_redeliver_count=most,
-        left=list(left),
-        redelivered=list(redelivered),
-        read_position=4,
-        round=ROUND,
-        now=NOW,
-    )
+def cursor(number: int, *, permits: int, most: int = 0, **columns) -> dict:
+    return limits(number, permits=permits, max_redeliver_count=most, read_position=4, **columns)
 
 
 def turns(number: int, **permits: int) -> list[dict]:
@@ -50,17 +30,6 @@ def turns(number: int, **permits: int) -> list[dict]:
         )
         for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)
     ]
-
-
-def held(number: int, first: int, last: int, status: str, **columns) -> dict:
-    return dict(
-        dict(cursor=number, kind="range", first=first, last=last, status=status, batch_size=1, redelivery_count=0),
-        **columns,
-    )
-
-
-def unread(number: int, first: int, last: int, batch_size: int = 1, due_time: int | None = None) -> dict:
-    return dict(cursor=number, kind="unread", first=first, last=last, batch_size=batch_size, due_time=due_time)
 
 
 def state(
@@ -99,7 +68,7 @@ def whole(number: int, delivered: int, again: int = 0, blocked: bool = False):
 
 def test_candidates_are_dealt_out_over_consumers_in_line(spark):
     """Each stretch of candidates stays one of its own: whoever stores ranges unites those that adjoin and agree."""
-    inputs = [
+    rows = [
         # 1: a fair share each, then what is left of each one's permits
         cursor(1, permits=70),
         *turns(1, a=60, b=10),
@@ -137,7 +106,7 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
         held(7, 0, 0, "pending", consumer_id="a", delivery_round=3, redelivery_count=1),
         held(7, 1, 1, "pending", consumer_id="a", delivery_round=3),
     ]
-    planned = plan_round(spark.createDataFrame(pa.Table.from_pylist(inputs, schema=SCHEMA)))
+    planned = plan_round(inputs(spark, *rows))
     expected = spark.createDataFrame(
         [
             *(whole(1, 70, 4), consumer(1, "a", 0, 60, 4), consumer(1, "b", 0, 10)),
