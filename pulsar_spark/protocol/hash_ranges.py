@@ -10,9 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE
-
-MAX_HASH = 0x7FFFFFFF
+from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, MAX_HASH
 
 
 class Axis(NamedTuple):

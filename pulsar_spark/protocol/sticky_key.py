@@ -1,10 +1,10 @@
-"""Keys and their hashes: the sticky key of an entry, its slot, and the hashes that producers route by.
+"""Keys and their hashes: the sticky key of an entry, and the hashes that producers route by.
 
 Rules: semantics 2.21-2.23 and 0.1. A sticky key is the ordering key if there is one, even an empty one, else the
 partition key (decoded where it was sent as base64), else the bytes ``NONE_KEY``. Its hash is Murmur3 (x86, 32 bits,
-seed 0) with the sign bit cleared, its slot the hash modulo 65536. Java and C++ clients have hashes of their own for
-routing: Java's ``String.hashCode`` and Boost's ``hash<std::string>``; the last depends on Boost's version, this is the
-64-bit one that the wheels of the ``pulsar`` package are built with.
+seed 0) with the sign bit cleared; where that lies among the ranges of consumers is said by protocol.hash_ranges. Java
+and C++ clients have hashes of their own for routing: Java's ``String.hashCode`` and Boost's ``hash<std::string>``; the
+last depends on Boost's version, this is the 64-bit one that the wheels of the ``pulsar`` package are built with.
 """
 
 import base64
@@ -15,7 +15,9 @@ import mmh3
 NONE_KEY = b"NONE_KEY"
 DEFAULT_RANGE_SIZE = 65536
 
-_POSITIVE = 0x7FFFFFFF
+MAX_HASH = 0x7FFFFFFF
+"""The highest hash of a key, whatever hashes it: 31 bits."""
+
 _UINT32 = 0xFFFFFFFF
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 _BOOST_STEP = 0x9E3779B97F4A7C15
@@ -28,16 +30,7 @@ def sticky_key_hash(key: bytes) -> int:
     >>> sticky_key_hash(b"Order-3459134")
     964695987
     """
-    return mmh3.hash(key, 0, signed=False) & _POSITIVE
-
-
-def slot(hash_code: int, range_size: int = DEFAULT_RANGE_SIZE) -> int:
-    """The place of a hash in the hash range of Key_Shared.
-
-    >>> slot(sticky_key_hash(b"Order-3459134"))
-    6067
-    """
-    return hash_code % range_size
+    return mmh3.hash(key, 0, signed=False) & MAX_HASH
 
 
 def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, is_base64: bool = False) -> bytes:
@@ -68,7 +61,7 @@ def java_string_hash(key: str) -> int:
     code, units = 0, key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & _UINT32
-    return code & _POSITIVE
+    return code & MAX_HASH
 
 
 def boost_hash(key: bytes) -> int:
@@ -85,7 +78,7 @@ def boost_hash(key: bytes) -> int:
     for start in range(0, len(key) - len(key) % 8 + 1, 8):
         step = (step + _BOOST_STEP) & _UINT64
         mixed ^= _folded_product(int.from_bytes(key[start : start + 8], "little") + step)
-    return _folded_product(mixed + step) & _POSITIVE
+    return _folded_product(mixed + step) & MAX_HASH
 
 
 def _folded_product(value: int) -> int:
