@@ -2,6 +2,7 @@
 programs."""
 
 import contextlib
+import datetime
 import functools
 import json
 import signal
@@ -17,9 +18,9 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli.signals import exit_code
 from pulsar_spark.errors import PulsarSparkError
 
-Root = Annotated[
-    str, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
-]
+_ROOT = typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
+Root = Annotated[str, _ROOT]
+RootOrNone = Annotated[str | None, _ROOT]
 Topic = Annotated[
     str, typer.Argument(help="'topic', 'tenant/namespace/topic' or 'persistent://tenant/namespace/topic'.")
 ]
@@ -31,6 +32,12 @@ ASKS_BROKER = "waiting for the broker's answer"
 
 progress_console = Console(stderr=True)
 """Progress goes to standard error, so that standard output holds only what was asked for."""
+
+
+def named_time(text: str) -> datetime.datetime:
+    """The time *text* names in ISO 8601, in UTC where it names no zone; ValueError where it names none."""
+    found = datetime.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
 
 def service_url(root: str) -> str:

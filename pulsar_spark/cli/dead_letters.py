@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, print_json, print_table, shows_work, working
+from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
 
@@ -227,10 +227,9 @@ def parse_time(option: str, text: str | None) -> datetime.datetime | None:
     if text is None:
         return None
     try:
-        found = datetime.datetime.fromisoformat(text)
+        return named_time(text)
     except ValueError:
         raise InvalidConfiguration(f"{option} {text!r}: give a time such as 2026-01-31T12:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
 
 def _seconds(time: datetime.datetime | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, admin, print_json
+from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
 from pulsar_spark.storage.log import TableLog
@@ -22,9 +22,7 @@ broker_app = typer.Typer(invoke_without_command=True)
 @broker_app.callback()
 def broker(
     context: typer.Context,
-    root: Annotated[
-        str | None, typer.Option("--root", envvar="PULSAR_SPARK_ROOT", show_envvar=True, help="Folder of the tables.")
-    ] = None,
+    root: RootOrNone = None,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,

@@ -13,6 +13,7 @@ from pulsar_spark.cli.common import (
     TimeoutSeconds,
     Topic,
     admin,
+    named_time,
     print_json,
     print_table,
     shows_work,
@@ -146,9 +147,8 @@ def parse_target(text: str) -> str | int | datetime.datetime:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        found = datetime.datetime.fromisoformat(text)
+        return named_time(text)
     except ValueError:
         raise InvalidConfiguration(
             f"--to {text!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a time such as 2026-01-31T12:00:00Z"
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
