@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 
-from pulsar_spark.client.arguments import check_type, given, public_call
+from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
 from pulsar_spark.link import interrupts
@@ -63,8 +64,7 @@ class Reader:
         """Go on after the message (at it with ``start_message_id_inclusive``), or with the first published at or after
         a time in ms."""
         self._check_open()
-        if isinstance(messageid, bool) or not isinstance(messageid, (MessageId, int)):
-            raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(messageid)}")
+        check_target(messageid)
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
                 messageid = last_message_id(self._topic, self._partitions[0])

@@ -18,10 +18,15 @@ from pulsar_spark.storage.log import TableLog
 _POLL_SECONDS = 0.02
 
 
-def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
-    """Move the consumer's cursors and wait for the broker to have done it."""
+def check_target(target: object) -> None:
+    """ValueError for what is no place to go on from."""
     if isinstance(target, bool) or not isinstance(target, (MessageId, int)):
         raise ValueError(f"argument messageid: MessageId or a time in ms expected, not {given(target)}")
+
+
+def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
+    """Move the consumer's cursors and wait for the broker to have done it."""
+    check_target(target)
     subscriptions, deadline = consumer._subscriptions, time.monotonic() + consumer._client._timeout
     if isinstance(target, int):
         rows = [subscription.seek_row({"publish_time_ms": str(target)}, None) for subscription in subscriptions]
