@@ -9,6 +9,8 @@ from pulsar_spark.errors import MessageTooBig
 from pulsar_spark.schema import Schema
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+"""Bytes of payload a message may have (maxMessageSize)."""
+
 _MAX_MS = (1 << 63) // 1000 - 1
 _MAX_LONG = (1 << 63) - 1
 

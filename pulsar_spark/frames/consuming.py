@@ -27,8 +27,9 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtrac
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
-from pulsar_spark.frames.rewinding import ORDERED_TYPES, Rewinding
+from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import is_running
@@ -81,7 +82,7 @@ class Consuming:
         self._error: BaseException | None = None
         self._backoff, self._progress = Backoff(clock), Progress(self._who(), clock)
         self._rewinding: Rewinding | None = None
-        if options.subscription_type in ORDERED_TYPES:
+        if options.subscription_type in SINGLE_ACTIVE:
             self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
         self._ended, self._stopping = threading.Event(), threading.Event()
         self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None

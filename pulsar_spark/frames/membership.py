@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, PulsarSparkError
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError, named
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, IMPLEMENTED_TYPES, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, SUBSCRIPTION_TYPES, refusal
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -35,10 +35,9 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
 def served_type(value: object) -> str:
     """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
     name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
-    if name not in IMPLEMENTED_TYPES:
-        raise OperationNotSupported(
-            f"subscription type {name!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}"
-        )
+    if refused := refusal(name, present=None, consumers=(), most=0):
+        error, words = refused
+        raise named(error)(words)
     return name
 
 

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.table_specs import MESSAGES
 
-MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 REFUSED = "pulsar_spark refuses:"
 """Marks the text of an error raised inside a Spark task, so that the driver can say it without the stack trace."""
 

@@ -32,8 +32,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
+from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
-from pulsar_spark.frames.message_columns import MAX_MESSAGE_SIZE, REFUSED, message_columns, spark_type
+from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
 from pulsar_spark.frames.routing_columns import checked_scheme, partition_column
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id

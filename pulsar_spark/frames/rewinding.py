@@ -21,7 +21,6 @@ from pulsar_spark.storage.slices import PositionRange
 
 PATIENCE_SECONDS = 5.0
 """How long after it is due, and from look to look, it is not asked what became of a give-back."""
-ORDERED_TYPES = ("Exclusive", "Failover")
 
 
 @dataclass

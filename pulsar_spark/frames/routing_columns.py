@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.membership import one_of
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.routing import HashingScheme, key_hash
 
@@ -20,10 +20,7 @@ _JAVA_HASH = "cast(reflect('java.util.Objects', 'hashCode', {}) as int)"
 
 def checked_scheme(scheme: HashingScheme | str) -> HashingScheme:
     """The scheme by name; :class:`InvalidConfiguration` for another text."""
-    name = getattr(scheme, "name", scheme)
-    if name not in HashingScheme.__members__:
-        raise InvalidConfiguration(f"hashing scheme {name!r} is unknown: give one of {list(HashingScheme.__members__)}")
-    return HashingScheme[name]
+    return HashingScheme[one_of("hashing scheme", scheme, tuple(HashingScheme.__members__))]
 
 
 def partition_column(columns: set[str], partitions: list[int], scheme: HashingScheme) -> Column:
