@@ -4,8 +4,10 @@ broker stops.
 **Who decides what.** Control facts are few, and pure rules of ``protocol`` decide them on the driver: each row of this
 table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies
 it, and the pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is
-acknowledged (3.15-3.20), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18, 4.7) and
-given to whom (2.14-2.17). The driver stores what the plan says and computes none of it again.
+acknowledged (3.11, 3.12, 3.16), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18,
+4.7) and given to whom of those in line (2.15-2.17). The driver stores what the plan says and computes none of it again.
+One entry fact comes to the plan decided: what is left of a batch depends on the order of requests, so
+``acknowledgements`` asks ``protocol.ack_set`` as it reads them (3.20).
 
 | control fact | semantics | decided in | by the rule |
 |---|---|---|---|
@@ -14,11 +16,13 @@ given to whom (2.14-2.17). The driver stores what the plan says and computes non
 | who may end a subscription | 2.1 | members.Members.unsubscribe | membership.unsubscribe_refusal |
 | cumulative acknowledgement | 2.5 | acknowledgements.Acknowledgements.check_cumulative | membership.allows_cumulative |
 | who is active | 2.7-2.10 | members.Members._choose_active | failover.active_consumer |
+| in which order consumers are served | 2.14, 0.28 | gather._Gathering._add_turns | shared.turns |
 | when a consumer that takes over receives | 2.11 | members.Members._choose_active | failover.takeover_pause_ms |
 | until when a silent client is waited for | 2.2 | bundle.Bundle.renew_lease | membership.lease_end |
 | which lease a consumer has after a restart | 2.2 | load_bundle._load_cursor | membership.lease_ms_of |
 | whose lease ended | 2.2 | members.Members.end_leases | membership.ended_leases |
 | where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
+| up to where mark-delete runs | 3.17 | state.Cursor._advance_mark_delete | cursor.take_acknowledged |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
 | which values a policy takes | ours | requests.Intake._policy | policies.check_policy |

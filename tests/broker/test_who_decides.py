@@ -14,7 +14,7 @@ import pytest
 import pulsar_spark.broker
 
 PACKAGE = Path(pulsar_spark.broker.__file__).parents[1]
-WHOLE_MODULES = ("expiry", "failover", "membership", "unacked_limit")
+WHOLE_MODULES = ("expiry", "failover", "membership", "shared", "unacked_limit")
 """Modules of ``protocol`` that hold nothing but control rules: what broker or plan ask of them is in the table."""
 
 
@@ -39,7 +39,7 @@ def rules() -> list[Rule]:
 def importers() -> dict[str, set[str]]:
     """The modules of ``broker`` and ``transforms`` that import each name of ``protocol``, other than for its type."""
     found = defaultdict(set)
-    for path in sorted([*PACKAGE.glob("broker/*.py"), *PACKAGE.glob("transforms/*.py")]):
+    for path in sorted([*PACKAGE.glob("broker/**/*.py"), *PACKAGE.glob("transforms/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pulsar_spark.protocol."):
                 for alias in node.names:
