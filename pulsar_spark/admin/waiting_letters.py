@@ -3,7 +3,7 @@ is requests to it."""
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
+from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import WaitingKey, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -69,11 +69,7 @@ class WaitingLetters:
 
 def _shown(key: WaitingKey, row: dict) -> dict:
     said = dict(row["properties"] or [])
-    target = (
-        said.get("letter_topic")
-        or said.get("dead_letter_topic")
-        or dead_letter_topic(row["topic"], row["subscription"])
-    )
+    target = said.get("letter_topic") or dead_letters_to(said, row["topic"], row["subscription"])
     return {
         "letter": str(key),
         "topic": row["topic"],

@@ -15,7 +15,7 @@ from pulsar_spark.errors import TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
-from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letter_topic
+from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letters_to
 from pulsar_spark.protocol.membership import (
     DEFAULT_LEASE_MS,
     MOST_LEASE_MS,
@@ -124,7 +124,7 @@ class Members(Desk):
         if "dead_letter_topic" in policy and parse_topic_name(policy["dead_letter_topic"]).partition_index >= 0:
             resolve_topic(self.bundle.layout, policy["dead_letter_topic"])
         if int(policy.get("max_redeliver_count", 0)):
-            name = policy.get("dead_letter_topic") or dead_letter_topic(request.topic, request.subscription)
+            name = dead_letters_to(policy, request.topic, request.subscription)
             check_letter_topic(
                 self.bundle.layout,
                 name,

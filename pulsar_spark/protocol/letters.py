@@ -119,6 +119,16 @@ def dead_letter_topic(topic: str, subscription: str) -> str:
     return f"{topic}-{subscription}{DEAD_LETTER_SUFFIX}"
 
 
+def dead_letters_to(policy: Mapping[str, str], topic: str, subscription: str) -> str:
+    """Where the dead letters of a subscription go: to the topic its dead letter *policy* names, else to its own.
+
+    >>> topic = "persistent://public/default/orders"
+    >>> [dead_letters_to(policy, topic, "s")[28:] for policy in ({"dead_letter_topic": topic}, {})]
+    ['orders', 'orders-s-DLQ']
+    """
+    return policy.get("dead_letter_topic") or dead_letter_topic(topic, subscription)
+
+
 def retry_letter_topic(topic: str, subscription: str) -> str:
     """Name of the retry letter topic of a subscription.
 

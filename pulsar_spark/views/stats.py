@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.letters import dead_letter_topic, letters_in
+from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
@@ -206,9 +206,7 @@ class Observation:
 
     def dead_letters(self, cursor: dict) -> int:
         """Messages in the dead letter topic of a cursor's subscription."""
-        name = dict(cursor["properties"] or []).get("dead_letter_topic") or dead_letter_topic(
-            cursor["topic"], cursor["subscription"]
-        )
+        name = dead_letters_to(dict(cursor["properties"] or []), cursor["topic"], cursor["subscription"])
         try:
             return sum(stored.messages for stored in read_stored(read_topic(self.layout, name)).values())
         except (TopicNotFound, NotARoot, InvalidTopicName):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.errors import InvalidTopicName
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import ReconsumeLater, dead_letter_topic, letters_in, reconsume_later_of
+from pulsar_spark.protocol.letters import ReconsumeLater, dead_letters_to, letters_in, reconsume_later_of
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -120,11 +120,7 @@ def _said(fact: dict) -> tuple[str, str | None, ReconsumeLater | None, frozenset
     """Topic, initial subscription, request and batch indexes of a row."""
     said = dict(fact["properties"] or [])
     asked = reconsume_later_of(said) if fact.get("request_id") else None
-    name = (
-        asked.letter_topic
-        if asked
-        else said.get("dead_letter_topic") or dead_letter_topic(fact["topic"], fact["subscription"])
-    )
+    name = asked.letter_topic if asked else dead_letters_to(said, fact["topic"], fact["subscription"])
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
     return name, said.get("initial_subscription_name"), asked, batch_indexes
 
