@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.slices import PositionRange
 
 ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
@@ -174,13 +175,5 @@ def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[Posi
     >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
     [(0, 1), (5, 6)]
     """
-    left, at = [], held.first
-    for first, last in sorted(holes):
-        if first > at:
-            left.append(held._replace(first=at, last=min(first - 1, held.last)))
-        at = max(at, last + 1)
-        if at > held.last:
-            break
-    if at <= held.last:
-        left.append(held._replace(first=at))
-    return [part for part in left if part.first <= part.last]
+    gaps = Positions(sorted(holes)).gaps(held.first, held.last)
+    return [held._replace(first=first, last=last) for first, last in gaps]
