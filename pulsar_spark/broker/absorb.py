@@ -16,7 +16,6 @@ from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range, spliced
-from pulsar_spark.storage.python_rows import uncollected
 
 
 class RoundRows:
@@ -34,7 +33,6 @@ class RoundRows:
         self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
 
 
-@uncollected()
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
     """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
     *limit* is the broker's own of unacknowledged messages, 0 for none."""
