@@ -6,7 +6,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.facts import (
     PageRows,
     cursor_row,
-    dead_letter_row,
+    dead_letter_rows,
     page_row,
     removed_consumer_row,
     removed_page_row,
@@ -67,7 +67,7 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 def _absorb_cursor(asked: CursorDraft, concerned: Concerned, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
-    rows.facts += [dead_letter_row(cursor, held) for held in outcome.ranges if held.status == DEAD]
+    rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(concerned.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
     ranges = spliced(concerned.ranges, concerned.numbers, ranges)

@@ -143,19 +143,21 @@ def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -
     return dict(kind="policy", topic=owner, topic_id=topic_id, properties=[(name, value)], is_removed=value is None)
 
 
-def dead_letter_row(cursor: Cursor, held: Range) -> dict:
+def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
     """One row per range of entries that died: from it the dead letters are written."""
-    return dict(
-        _of(cursor, "letter"),
-        status=DEAD_LETTER,
-        first=held.first,
-        last=held.last,
-        consumer_id=held.consumer_id,
-        redelivery_count=held.redelivery_count,
-        ack_set=held.ack_set,
-        batch_size=held.batch_size,
-        properties=list(cursor.dead_letters.items()),
-    )
+    same = dict(_of(cursor, "letter"), status=DEAD_LETTER, properties=list(cursor.dead_letters.items()))
+    return [
+        dict(
+            same,
+            first=held.first,
+            last=held.last,
+            consumer_id=held.consumer_id,
+            redelivery_count=held.redelivery_count,
+            ack_set=held.ack_set,
+            batch_size=held.batch_size,
+        )
+        for held in dead
+    ]
 
 
 def put_off_letter_row(
