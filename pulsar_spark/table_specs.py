@@ -44,10 +44,18 @@ class TableSpec(NamedTuple):
 
     def rows(self, rows: list[dict]) -> pa.Table:
         """*rows* as an Arrow table of this spec; a missing key is null, an unknown one is an error."""
-        unknown = {key for row in rows for key in row} - {column.name for column in self.columns}
-        if unknown:
+        known, schema = set().union(*rows), self.schema
+        if unknown := known - set(schema.names):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
-        return pa.Table.from_pylist(rows, schema=self.schema)
+        return pa.Table.from_arrays(
+            [
+                pa.array([row.get(field.name) for row in rows], field.type)
+                if field.name in known
+                else pa.nulls(len(rows), field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
 
 
 MESSAGES = TableSpec(

@@ -6,7 +6,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.facts import (
     PageRows,
     cursor_row,
-    dead_letter_row,
+    dead_letter_rows,
     page_row,
     removed_consumer_row,
     removed_page_row,
@@ -16,7 +16,6 @@ from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range, spliced
-from pulsar_spark.storage.python_rows import uncollected
 
 
 class RoundRows:
@@ -34,7 +33,6 @@ class RoundRows:
         self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
 
 
-@uncollected()
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
     """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
     *limit* is the broker's own of unacknowledged messages, 0 for none."""
@@ -69,7 +67,7 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 def _absorb_cursor(asked: CursorDraft, concerned: Concerned, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
-    rows.facts += [dead_letter_row(cursor, held) for held in outcome.ranges if held.status == DEAD]
+    rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(concerned.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
     ranges = spliced(concerned.ranges, concerned.numbers, ranges)

@@ -116,7 +116,10 @@ class RoundDraft:
     refusals: list[Refusal] = field(default_factory=list)
 
     def of(self, cursor: Cursor) -> CursorDraft:
-        return self.cursors.setdefault(cursor.key, CursorDraft(cursor))
+        draft = self.cursors.get(cursor.key)
+        if draft is None:
+            draft = self.cursors[cursor.key] = CursorDraft(cursor)
+        return draft
 
     def reply(
         self, request: Request, key: CursorKey | None = None, *, error: str | None = None, text: str | None = None

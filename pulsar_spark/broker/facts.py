@@ -7,8 +7,9 @@ those in force.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +20,6 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
-from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -143,19 +143,21 @@ def policy_row(owner: str, topic_id: str | None, name: str, value: str | None) -
     return dict(kind="policy", topic=owner, topic_id=topic_id, properties=[(name, value)], is_removed=value is None)
 
 
-def dead_letter_row(cursor: Cursor, held: Range) -> dict:
+def dead_letter_rows(cursor: Cursor, dead: Iterable[Range]) -> list[dict]:
     """One row per range of entries that died: from it the dead letters are written."""
-    return dict(
-        _of(cursor, "letter"),
-        status=DEAD_LETTER,
-        first=held.first,
-        last=held.last,
-        consumer_id=held.consumer_id,
-        redelivery_count=held.redelivery_count,
-        ack_set=held.ack_set,
-        batch_size=held.batch_size,
-        properties=list(cursor.dead_letters.items()),
-    )
+    same = dict(_of(cursor, "letter"), status=DEAD_LETTER, properties=list(cursor.dead_letters.items()))
+    return [
+        dict(
+            same,
+            first=held.first,
+            last=held.last,
+            consumer_id=held.consumer_id,
+            redelivery_count=held.redelivery_count,
+            ack_set=held.ack_set,
+            batch_size=held.batch_size,
+        )
+        for held in dead
+    ]
 
 
 def put_off_letter_row(
@@ -219,14 +221,13 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
-@uncollected()
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
     """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*."""
     table = CURSOR_LEDGER.rows([dict(fact, round=round_number) for fact in facts])
     pages = [page for page in pages if page.ranges]
     if not pages:
         return table
-    ranges = list(chain.from_iterable(page.ranges for page in pages))
+    ranges = dict(zip(Range._fields, zip(*(zip(*page.ranges) for page in pages))))
     counts = [len(page.ranges) for page in pages]
     of_pages = {
         "topic": [page.topic for page in pages],
@@ -235,13 +236,13 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     same = {"round": round_number, "kind": "range"}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in Range._fields:
-            return pa.array(list(map(attrgetter(field.name), ranges)), field.type)
+        if field.name in ranges:
+            return pa.array(list(chain.from_iterable(ranges[field.name])), field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
         if field.name in of_pages:
             return _repeated(of_pages[field.name], counts, field.type)
-        return _repeated([same.get(field.name)], [len(ranges)], field.type)
+        return _repeated([same.get(field.name)], [sum(counts)], field.type)
 
     return pa.concat_tables(
         [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
@@ -258,8 +259,14 @@ def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.Chun
     slices = []
     for value, same in groupby(zip(values, counts), key=itemgetter(0)):
         left = sum(count for _, count in same)
-        block = pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
+        block = _nulls(kind) if value is None else pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
         while left:
             slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
             left -= len(slices[-1])
     return pa.chunked_array(slices, kind)
+
+
+@cache
+def _nulls(kind: pa.DataType) -> pa.Array:
+    """A block of nulls: most columns of a range are, in every round, and making them anew takes as long as the rest."""
+    return pa.nulls(_BLOCK_ROWS, kind)

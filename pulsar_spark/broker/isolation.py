@@ -8,9 +8,9 @@ itself, and those that fail alone are the broken ones. Refusals and a bundle tha
 what the machine lacks, or Spark that is gone, is no unit's fault (:func:`is_fault`): these pass through as they are.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import TracebackType
 from typing import NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -83,17 +83,21 @@ class PlannerFailed(Exception):
     """Not even nothing can be planned: it is no request's and no subscription's fault."""
 
 
-@contextlib.contextmanager
-def isolated(unit: Unit) -> Iterator[None]:
-    """Pin an exception that was not raised on purpose on *unit*; the innermost unit is to blame."""
-    try:
-        yield
-    except (InvalidRequest, BrokerFenced, Broken):
-        raise
-    except Exception as cause:  # whatever it is: it is logged with its traceback and recorded
-        if is_fault(cause):
-            raise
-        raise Broken([(unit, cause)]) from cause
+class isolated:
+    """A context that pins an exception that was not raised on purpose on *unit*; the innermost unit is to blame. No
+    generator, because every request is taken in one."""
+
+    def __init__(self, unit: Unit):
+        self._unit = unit
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, cause: BaseException | None, trace: TracebackType | None) -> None:
+        if not isinstance(cause, Exception) or isinstance(cause, (InvalidRequest, BrokerFenced, Broken)):
+            return
+        if not is_fault(cause):  # whatever it is: it is logged with its traceback and recorded
+            raise Broken([(self._unit, cause)]) from cause
 
 
 def plan_isolated(plan: Callable, work) -> list:

@@ -35,6 +35,7 @@ from pulsar_spark.broker.set_aside import set_aside
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.set_aside import SetAside
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS
@@ -69,6 +70,7 @@ class Rounds:
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
 
+    @uncollected()
     def take_over(self) -> None:
         """Commit a round that says the bundle is this broker's from now on; first write what a crash may have left
         unwritten."""
@@ -87,6 +89,7 @@ class Rounds:
             ),
         )
 
+    @uncollected()
     def run(self, requests: list[Request], requests_version: int, unreadable: Sequence[SetAside] = ()) -> RoundResult:
         """One round over *requests*, the last of which was committed at *requests_version*, and over what has come due
         or been published.

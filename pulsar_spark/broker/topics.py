@@ -42,7 +42,10 @@ class TopicState:
     checked_at: int | None = None
 
     def ledgers(self, partition: int) -> PartitionLedgers:
-        return self.partitions.setdefault(partition, PartitionLedgers())
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = PartitionLedgers()
+        return found
 
     @property
     def last_ledger_id(self) -> int:

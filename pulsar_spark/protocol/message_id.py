@@ -103,7 +103,8 @@ class MessageId:
         return MessageId(**fields).of_topic(topic)
 
     def __str__(self) -> str:
-        return f"({self.ledger_id()},{self.entry_id()},{self.partition()},{self.batch_index()})"
+        ledger_id, entry_id, batch_index, partition = self._place
+        return f"({ledger_id},{entry_id},{partition},{batch_index})"
 
     def __repr__(self) -> str:
         return (

@@ -14,7 +14,7 @@ _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """No garbage collection inside: making millions of ranges, none of which is garbage, takes twice as long with
-    it."""
+    it; a round of a hundred thousand requests a tenth longer."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -49,8 +49,8 @@ class Topic(NamedTuple):
     partitions: int
 
     @property
-    def partition_indexes(self) -> list[int]:
-        return list(range(self.partitions)) if self.partitions else [-1]
+    def partition_indexes(self) -> range:
+        return range(self.partitions) if self.partitions else range(-1, 0)
 
 
 def prepare_root(layout: Layout) -> None:
@@ -175,7 +175,7 @@ def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -
         if not create:
             raise
         topic = find_or_create_topic(layout, name) or read_topic(layout, name)
-    return topic, topic.partition_indexes
+    return topic, list(topic.partition_indexes)
 
 
 def check_letter_topic(layout: Layout, name: str, *, what: str, subscription: str, remedy: str) -> None:

@@ -146,9 +146,11 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
             while ahead and ahead[0].fact["first"] <= position:
                 here.append(ahead.popleft())
             here = [order for order in here if order.fact["last"] >= position]
-            dead = [order for order in here if order.names(index)]
+            asking = [order for order in here if order.names(index)]
+            if put_off:
+                asking += put_off.get((position, index)) or put_off.get((position, -1), ())
             message_id = MessageId(partition, run.ledger_id, entry_id, index)
-            for order in [*dead, *(put_off.get((position, index)) or put_off.get((position, -1), ()))]:
+            for order in asking:
                 yield _letter(order, position, message_id, messages, number, *content)
         yield from lost
 

@@ -31,7 +31,6 @@ from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, is_committed
 
@@ -39,7 +38,6 @@ LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
 
 
-@uncollected()
 def write_letters(
     bundle: Bundle, round_number: int, now: Instant, facts: Iterable[dict], *, is_again: bool = False
 ) -> list[Request]:
