@@ -61,10 +61,19 @@ def test_a_program_imports_and_calls_what_there_is(program):
             names |= {each.asname or each.name: getattr(import_module(node.module), each.name) for each in node.names}
         elif isinstance(node, ast.Import):
             names |= {each.asname or each.name: import_module(each.name) for each in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (called := _named(node.func, names)) is not None:
-            given = [None] * len(node.args)
-            inspect.signature(called).bind(*given, **{each.arg: None for each in node.keywords})
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert [ast.unparse(call) for call in calls if not _fits(call, _named(call.func, names))] == []
+
+
+def _fits(call: ast.Call, called) -> bool:
+    """Does what is called take these arguments? What is not known takes any."""
+    if called is None:
+        return True
+    try:
+        inspect.signature(called).bind(*[None] * len(call.args), **{each.arg: None for each in call.keywords})
+    except TypeError:
+        return False
+    return True
 
 
 def _named(node: ast.expr, names: dict):
