@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pulsar_spark.broker.drafts import Refusal, RoundResult
 
 LINE_SECONDS = 60.0
+MOST_NAMED = 10
+"""Consumers a line names, at most."""
 MOST_REFUSALS = 20
 """Lines about refusals a minute, at most; the others are counted."""
 log = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ class Journal:
         self._since = clock()
         self._counts, self._seconds = Counter(), []
         self._refused: Counter = Counter()
+        self._waited_since: float | None = None
 
     def note(self, result: RoundResult, seconds: float) -> None:
         """A round that took so many seconds; one that committed nothing counts only for what it refused."""
@@ -38,13 +41,27 @@ class Journal:
                 delivered=result.delivered_messages, acknowledged=result.acknowledged_entries, letters=result.letters
             )
 
+    def note_waiting(self, names: Callable[[], list[str]]) -> None:
+        """Nothing is left to do for a broker that is to end then, but consumers are connected: who they are, once a
+        minute."""
+        now = self._clock()
+        if self._waited_since is None or now - self._waited_since >= LINE_SECONDS:
+            self._waited_since, found = now, names()
+            log.info(
+                "nothing is left to do; the broker ends when the %d consumers that are connected close, or their "
+                "leases end: %s%s",
+                len(found),
+                ", ".join(found[:MOST_NAMED]),
+                ", ..." if len(found) > MOST_NAMED else "",
+            )
+
     def look(self) -> None:
         """Write the line of the minute, if one is over."""
         if self._clock() - self._since >= LINE_SECONDS:
             self.end_minute()
 
     def end_minute(self) -> None:
-        """Write what was not written yet, and begin anew."""
+        """Write what was not written yet, and begin the next."""
         seconds, counts, elapsed = sorted(self._seconds), self._counts, self._clock() - self._since
         suppressed = {key: count - 1 for key, count in self._refused.items() if count > 1}
         self._since, self._counts, self._seconds, self._refused = self._clock(), Counter(), [], Counter()

@@ -212,11 +212,25 @@ class Broker:
             self._batch.release()
         bundle = self.rounds.bundle
         if not moved:
-            if self._available_now and not any(cursor.consumers for cursor in bundle.cursors.values()):
-                self._stopping.set()
+            if self._available_now:
+                self._end_or_wait()
             return None
         requests = next((each.to_version for each in moved if each.log == REQUESTS.name), bundle.requests_version)
         return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self.now() // 1000})
+
+    def _end_or_wait(self) -> None:
+        """Nothing is left to do: end where nobody is connected, and say who is where somebody is."""
+        cursors = self.rounds.bundle.cursors
+        if any(cursor.consumers for cursor in cursors.values()):
+            self._journal.note_waiting(
+                lambda: [
+                    f"{consumer.name!r} on {key.subscription!r} of {cursor.topic}"
+                    for key, cursor in cursors.items()
+                    for consumer in cursor.consumers.values()
+                ]
+            )
+        else:
+            self._stopping.set()
 
     def _moved(self) -> list[Moved]:
         bundle, asked = self.rounds.bundle, self._requests_log

@@ -30,7 +30,7 @@ def trim(
     ] = None,
 ):
     """Remove what every subscription has acknowledged and retention does not keep."""
-    _print(upkeep.trim(Layout(root), topic, namespace, before=before, dry_run=dry_run), as_json)
+    _print(upkeep.trim(Layout(root), topic, namespace, before=before, dry_run=dry_run), as_json, dry_run)
 
 
 @app.command()
@@ -39,7 +39,7 @@ def optimize(
     root: Root, topic: Topic = None, namespace: Namespace = None, dry_run: DryRun = False, as_json: Json = False
 ):
     """Join small files to larger ones."""
-    _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json)
+    _print(upkeep.optimize(Layout(root), topic, namespace, dry_run=dry_run), as_json, dry_run)
 
 
 @app.command()
@@ -55,7 +55,7 @@ def vacuum(
     ] = upkeep.DEFAULT_VACUUM_HOURS,
 ):
     """Delete files that no table names any more."""
-    _print(upkeep.vacuum(Layout(root), topic, namespace, hours=hours, dry_run=dry_run), as_json)
+    _print(upkeep.vacuum(Layout(root), topic, namespace, hours=hours, dry_run=dry_run), as_json, dry_run)
 
 
 @app.command()
@@ -65,8 +65,10 @@ def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_
     _print(upkeep.checkpoint(Layout(root), topic, namespace), as_json)
 
 
-def _print(rows: list[dict], as_json: bool) -> None:
+def _print(rows: list[dict], as_json: bool, dry_run: bool = False) -> None:
     if as_json:
         print_json(rows)
-    else:
-        print_table([name for row in rows[:1] for name in row], [list(row.values()) for row in rows])
+        return
+    print_table([name for row in rows[:1] for name in row], [list(row.values()) for row in rows])
+    if dry_run:
+        typer.echo("dry run: nothing was changed")

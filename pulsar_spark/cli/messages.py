@@ -236,4 +236,5 @@ def _progress() -> Progress:
         TimeElapsedColumn(),
         console=progress_console,
         transient=True,
+        disable=not progress_console.is_terminal,
     )

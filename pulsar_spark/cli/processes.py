@@ -10,6 +10,7 @@ import typer
 from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -81,8 +82,8 @@ def status(root: Root, as_json: Json = False):
     """Say which broker serves the root. Exit code 0: one does; 3: none, also where there is no root yet; 1: the folder
     is something else, or cannot be read."""
     asked = admin(root)
-    is_root = asked.layout.root.is_file() or TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
-    found = asked.broker_status() if is_root else None
+    is_root = TableLog(asked.layout.broker_table(CURSOR_LEDGER.name)).latest() >= 0
+    found = asked.broker_status() if is_root or _is_something_else(asked.layout) else None
     if as_json:
         print_json(found or {})
     elif found:
@@ -94,6 +95,12 @@ def status(root: Root, as_json: Json = False):
         typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
     if found is None:
         raise typer.Exit(NO_BROKER)
+
+
+def _is_something_else(layout: Layout) -> bool:
+    """Is there a file, or a folder with other things in it, where a root would be?"""
+    root = layout.root
+    return root.is_file() or (root.is_dir() and any(root.iterdir()) and not layout.bundle_folder().is_dir())
 
 
 def demo(

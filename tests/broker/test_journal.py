@@ -35,6 +35,23 @@ def counts(result: RoundResult) -> tuple:
     )
 
 
+def test_who_is_waited_for_is_said_once_a_minute(caplog):
+    clock, asked = Seconds(), []
+
+    def names():
+        asked.append(clock())
+        return [f"'{number}' on 's' of {TOPIC}" for number in range(12)]
+
+    journal = Journal(clock)
+    with caplog.at_level(logging.INFO, "pulsar_spark.broker"):
+        for _ in range(130):
+            journal.note_waiting(names)
+            clock.advance(1)
+    first, *others = [record.getMessage() for record in caplog.records]
+    assert "the 12 consumers that are connected" in first and first.endswith(f"'9' on 's' of {TOPIC}, ...")
+    assert others == [first] * 2 and asked == [1000.0, 1060.0, 1120.0]
+
+
 def test_a_round_says_what_it_did(engine, results):
     on = On(TOPIC)
     engine.publish(TOPIC, -1, [1] * 10)

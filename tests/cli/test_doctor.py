@@ -90,8 +90,9 @@ def test_broker_status_has_an_exit_code(run, layout):
 def test_a_root_that_is_not_there_yet_has_no_broker(tmp_path, root):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("something else")
+    (tmp_path / "other" / "things").mkdir(parents=True)
     Layout(tmp_path / "begun").broker_table("cursor_ledger").mkdir(parents=True)
-    for name, code in {"nowhere": 3, "empty": 3, "begun": 3, "root": 3, "file": 1}.items():
+    for name, code in {"nowhere": 3, "empty": 3, "begun": 3, "root": 3, "file": 1, "other": 1}.items():
         done = CliRunner().invoke(app, ["broker", "status", "--root", str(tmp_path / name)])
         assert done.exit_code == code, name
         assert code == 1 or "no broker serves" in done.stdout

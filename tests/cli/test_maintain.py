@@ -49,6 +49,8 @@ def test_trim(engine):
         {"topic": TOPIC, "first_position": 2, "files": 1, "kept_by": "subscription s"},
     )
     assert files(engine) == 3
+    shown = run("maintain", "trim", TOPIC, "--dry-run", root=engine.layout.root).stdout
+    assert shown.endswith("dry run: nothing was changed\n")
     assert [row["topic"] for row in say(engine, "trim")] == [TOPIC, f"{OTHER}-partition-0", f"{OTHER}-partition-1"]
     assert files(engine) == 2
     assert [row["files"] for row in say(engine, "trim", "--namespace", "public/default")] == [0]

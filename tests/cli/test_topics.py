@@ -40,6 +40,7 @@ def test_more_lines_than_a_producer_holds_at_once_are_published(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"key-{number}:line\n" for number in range(25_000)))
     done = run("produce", "orders", "--file", str(lines), "--key-separator", ":", "--json", root=tmp_path / "root")
+    assert done.stderr == ""
     assert json.loads(done.stdout)["produced"] == 25_000
     assert json.loads(run("topics", "partitions", "orders", "--json", root=tmp_path / "root").stdout) == [
         {"partition": -1, "messages": 25_000}
