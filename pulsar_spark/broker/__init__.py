@@ -5,7 +5,7 @@ broker stops.
 table is one rule, where in ``semantics`` it stands (0.x and "ours" are decisions of ours), the one place that applies
 it, and the pure rule it asks. Entry facts are decided by the plan, ``transforms``, and by it alone: what is
 acknowledged (3.11, 3.12, 3.16), given back (4.15, 4.16, 4.21), dead (4.26, 4.27), due (5.1-5.4), offered first (2.18,
-4.7) and given to whom of those in line (2.15-2.17), and who is blocked by it (4.4, 4.5). The driver stores what the plan
+4.7), given to whom of those in line (2.15-2.17), and who is blocked by it (4.4, 4.5). The driver stores what the plan
 says and computes none of it again. Three entry facts lie beside the plan, each for a reason: what is left of a batch
 depends on the order of requests, so ``acknowledgements`` asks ``protocol.ack_set`` as it reads them (3.20); mark-delete
 runs over ranges that a round need not plan, so the cursor's state moves it (3.17); a request for redelivery unblocks

@@ -1,7 +1,7 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
+from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.concerned import Concerned
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.facts import (
     PageRows,
@@ -37,9 +37,9 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
     """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
     *limit* is the broker's own of unacknowledged messages, 0 for none."""
     rows = RoundRows(draft.facts)
-    for asked, concerned, outcome in zip(work.cursors, work.concerned, planned, strict=True):
+    for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
-            _absorb_cursor(asked, concerned, outcome, rows)
+            _absorb_cursor(asked, affected, outcome, rows)
     if limit:
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
@@ -65,15 +65,15 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
         draft.of(cursor).is_changed = True
 
 
-def _absorb_cursor(asked: CursorDraft, concerned: Concerned, outcome: Outcome, rows: RoundRows) -> None:
+def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
     rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
-    rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(concerned.planned)
+    rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
-    ranges = spliced(concerned.ranges, concerned.numbers, ranges)
-    if ranges != concerned.ranges:
+    ranges = spliced(affected.ranges, affected.numbers, ranges)
+    if ranges != affected.ranges:
         asked.is_changed = True
-        rows.add_pages(cursor, *cursor.replace(concerned.pages, ranges))
+        rows.add_pages(cursor, *cursor.replace(affected.pages, ranges))
         cursor.advance_read_position()
     _store(asked, outcome)
 

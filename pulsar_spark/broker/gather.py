@@ -1,15 +1,15 @@
 """From drafts to the rows a round is planned from, and to which pages it rewrites.
 
 A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and
-there is something to give. Which of its ranges are planned is said in ``concerned``.
+there is something to give. Which of its ranges are planned is said in ``affected``.
 """
 
 from collections import Counter
 from typing import NamedTuple
 
+from pulsar_spark.broker.affected import affected_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
-from pulsar_spark.broker.concerned import concerned_ranges, effective_returns, has_replays, is_due
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -42,7 +42,7 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
         if not bundle.is_set_aside(cursor):
             with isolated(of_cursor(cursor)):
                 gathering.look_at(cursor)
-    return Work(gathering.rows.table(), gathering.cursors, gathering.concerned)
+    return Work(gathering.rows.table(), gathering.cursors, gathering.affected)
 
 
 class _Gathering:
@@ -50,7 +50,7 @@ class _Gathering:
 
     def __init__(self, bundle: Bundle, draft: RoundDraft):
         self.bundle, self.draft = bundle, draft
-        self.rows, self.cursors, self.concerned = Rows(), [], []
+        self.rows, self.cursors, self.affected = Rows(), [], []
 
     def look_at(self, cursor: Cursor) -> None:
         """Add the rows of *cursor* if it has work."""
@@ -69,14 +69,14 @@ class _Gathering:
         permits = sum(consumer.permits for consumer in takers)
         most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
         unread = _unread_runs(self.bundle, asked, most)
-        concerned = concerned_ranges(
+        affected = affected_ranges(
             asked,
             now=now,
             wall=self.draft.wall,
             permits=permits,
             unread=(unread[0].first, unread[-1].last) if unread else None,
         )
-        planned = concerned.planned
+        planned = affected.planned
         number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor, planned)
         self._add_limits(number, asked, permits, elsewhere)
         self.rows.extend("range", number, planned)
@@ -84,7 +84,7 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
         self._add_turns(number, asked, takers, planned, elsewhere)
         self.cursors.append(asked)
-        self.concerned.append(concerned)
+        self.affected.append(affected)
 
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0

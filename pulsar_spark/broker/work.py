@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.broker.concerned import Concerned
+from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.transforms.round_inputs import KINDS, SCHEMA
@@ -58,7 +58,7 @@ class Work(NamedTuple):
 
     rows: pa.Table
     cursors: list[CursorDraft]
-    concerned: list[Concerned]
+    affected: list[Affected]
 
     def __bool__(self) -> bool:
         return bool(self.cursors)
@@ -70,7 +70,7 @@ class Work(NamedTuple):
         return Work(
             self.rows.set_column(0, SCHEMA.field("cursor"), places).filter(is_in),
             [self.cursors[number] for number in numbers],
-            [self.concerned[number] for number in numbers],
+            [self.affected[number] for number in numbers],
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_spark.broker.concerned import effective_returns
+from pulsar_spark.broker.affected import effective_returns
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.work import Rows, Work
@@ -44,7 +44,7 @@ def test_the_work_of_some_cursors_is_numbered_afresh():
         rows.extend("ack", cursor, [(cursor, cursor)])
     work = Work(rows.table(), ["a", "b", "c"], ["x", "y", "z"])
     some = work.only((2, 0))
-    assert (some.cursors, some.concerned) == (["c", "a"], ["z", "x"])
+    assert (some.cursors, some.affected) == (["c", "a"], ["z", "x"])
     assert sorted(zip(some.rows["cursor"].to_pylist(), some.rows["first"].to_pylist())) == [(0, 2), (1, 0)]
     nothing = work.only(())
     assert not nothing and nothing.rows.num_rows == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import state as state_module
-from pulsar_spark.broker.concerned import concerned_ranges
+from pulsar_spark.broker.affected import affected_ranges
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
@@ -41,51 +41,51 @@ def asked(monkeypatch) -> CursorDraft:
     return CursorDraft(cursor)
 
 
-def concerned(
+def affected(
     asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None
 ) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages."""
-    found = concerned_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
+    found = affected_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
     assert found.ranges == inside
     return [each.first for each in found.planned], found.pages
 
 
 def test_nothing_asked_concerns_no_range(asked):
-    assert concerned(asked) == ([], {0, 2})
+    assert affected(asked) == ([], {0, 2})
 
 
 def test_acknowledgements_and_returns_concern_what_they_hit(asked):
     asked.acks = Positions([(2, 3), (11, 12)])
     asked.returns = [(7, 9, "a", 0)]
     asked.ack_sets = {16: (1,)}
-    assert concerned(asked) == ([2, 8, 12, 16], {0, 1, 2})
+    assert affected(asked) == ([2, 8, 12, 16], {0, 1, 2})
 
 
 def test_what_is_due_comes_back(asked):
-    assert concerned(asked, now=49) == ([], {0, 2})
-    assert concerned(asked, now=50) == ([4], {0, 2})
+    assert affected(asked, now=49) == ([], {0, 2})
+    assert affected(asked, now=50) == ([4], {0, 2})
 
 
 def test_a_consumer_that_left_gives_back_all_it_held(asked):
     asked.left = {"b"}
-    assert concerned(asked) == ([2, 12], {0, 2})
+    assert affected(asked) == ([2, 12], {0, 2})
 
 
 def test_replays_are_offered_while_there_are_permits(asked):
-    assert concerned(asked, permits=5) == ([6], {0, 1, 2})
-    assert concerned(asked, now=90, permits=5) == ([4, 6, 8], {0, 1, 2})
+    assert affected(asked, permits=5) == ([6], {0, 1, 2})
+    assert affected(asked, now=90, permits=5) == ([4, 6, 8], {0, 1, 2})
 
 
 def test_a_return_on_a_failover_subscription_brings_everything_back(asked):
     asked.cursor.subscription_type = "Failover"
     asked.returns = [(0, 0, "a", 0)]
-    assert concerned(asked) == ([0, 2, 4, 12, 14, 16], {0, 2})
+    assert affected(asked) == ([0, 2, 4, 12, 14, 16], {0, 2})
 
 
 def test_what_lies_ahead_of_the_read_position_concerns_unread_entries(asked):
-    assert concerned(asked, unread=(15, 30)) == ([16], {0, 2})
-    assert concerned(asked, unread=(5, 30)) == ([6, 8, 10, 12, 14, 16], {0, 1, 2})
+    assert affected(asked, unread=(15, 30)) == ([16], {0, 2})
+    assert affected(asked, unread=(5, 30)) == ([6, 8, 10, 12, 14, 16], {0, 1, 2})
 
 
 def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypatch):
@@ -96,7 +96,7 @@ def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypat
     held_back = ((0, 50), (2, 40), (4, 99), (6, 10), (8, None), (10, 40))
     cursor.replace(set(), [replay(position, due) for position, due in held_back])
     asked = CursorDraft(cursor)
-    assert [concerned(asked, now=50, permits=permits)[0] for permits in range(7)] == [
+    assert [affected(asked, now=50, permits=permits)[0] for permits in range(7)] == [
         [],
         [8],
         [6, 8],
@@ -106,4 +106,4 @@ def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypat
         [0, 2, 6, 8, 10],
     ]
     cursor.subscription_type = "Exclusive"
-    assert concerned(asked, now=50, permits=2)[0] == [0, 2]
+    assert affected(asked, now=50, permits=2)[0] == [0, 2]

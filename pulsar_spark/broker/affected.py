@@ -22,7 +22,7 @@ from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.protocol.cursor import PENDING, Range
 
 
-class Concerned(NamedTuple):
+class Affected(NamedTuple):
     """Indexes of the pages that are rewritten, their ranges by position, and the numbers, ascending, of those ranges
     that are planned; the others stay."""
 
@@ -35,14 +35,14 @@ class Concerned(NamedTuple):
         return [self.ranges[number] for number in self.numbers]
 
 
-def concerned_ranges(
+def affected_ranges(
     asked: CursorDraft, *, now: int, wall: int, permits: int, unread: tuple[int, int] | None
-) -> Concerned:
+) -> Affected:
     """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
     so many messages, of the *unread* positions last."""
     pages = asked.cursor.pages
     if not pages:
-        return Concerned(set(), [], [])
+        return Affected(set(), [], [])
     chosen: dict[int, set[int]] = {0: set(), len(pages) - 1: set()}
     for index, numbers in _overlapping(pages, _spans(asked, unread)):
         chosen.setdefault(index, set()).update(numbers)
@@ -61,7 +61,7 @@ def concerned_ranges(
         before = len(ranges)
         ranges += pages[index].ranges
         planned += [before + number for number in sorted(chosen[index])]
-    return Concerned(set(chosen), ranges, planned)
+    return Affected(set(chosen), ranges, planned)
 
 
 def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tuple[int, int, str, int]]:
