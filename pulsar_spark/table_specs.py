@@ -161,7 +161,7 @@ CURSOR_LEDGER = TableSpec(
                 "reply, set_aside",
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created anew starts clean"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created again starts clean"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
             (

@@ -107,7 +107,7 @@ class Model:
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
 
     def restart(self, now_ms: int) -> None:
-        """Another broker takes over: it knows all that was committed, hears of every client anew, and looks after
+        """Another broker takes over: it knows all that was committed, hears of every client again, and looks after
         backlogs at once."""
         for cursor in self.cursors.values():
             for consumer in cursor.consumers.values():

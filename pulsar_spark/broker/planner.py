@@ -1,7 +1,7 @@
 """Executing the plan of a round, small or large.
 
 A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
-opens the file anew at each execution, because the plan holds only its path and its length, and the length never changes
+opens the file again at each execution, because the plan holds only its path and its length, and the length never changes
 (see storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one partition
 without exchange and broadcast, which keep their first result.
 

@@ -9,7 +9,7 @@ do, or after :data:`PATIENCE_SECONDS` that there is nothing, which costs Spark n
 An offset is what a round has seen: the version of ``requests`` and the machine's clock, with the round's number and
 that of the answer, which makes each offset another one. It is there for people and listeners, who see from which
 version to which a micro-batch went; nothing is ever read again from it, because the broker's own truth says what is
-consumed (design 3.4, rule 3) and the checkpoint is made anew at each start.
+consumed (design 3.4, rule 3) and the checkpoint is made again at each start.
 """
 
 import contextlib

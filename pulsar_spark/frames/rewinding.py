@@ -6,7 +6,7 @@ dropped has used permits, and without permits nothing comes again: they are aske
 before, or the rest of the topic would come and be dropped too.
 
 What was given back need not come again: somebody may skip it, or it dies. Of the dead the consumer knows; where others
-are acknowledged the cursor says so, some seconds after they were due, and the consumer begins anew. On Shared
+are acknowledged the cursor says so, some seconds after they were due, and the consumer begins again. On Shared
 subscriptions there is no order, and nothing of this.
 """
 
@@ -46,7 +46,7 @@ class Rewinding:
         return bool(self._awaited)
 
     def forget(self) -> None:
-        """The consumer begins anew: everything it held comes again."""
+        """The consumer begins again: everything it held comes again."""
         self._awaited.clear()
 
     def given_back(self, held: PositionRange, delay_ms: int) -> None:

@@ -29,7 +29,7 @@ class RequestWriter:
         try:
             return self._table.append(REQUESTS.rows(rows), self._wait)
         except FileNotFoundError as gone:
-            raise ConnectError(f"{self.path!r} was deleted or made anew: open a new client") from gone
+            raise ConnectError(f"{self.path!r} was deleted or made again: open a new client") from gone
 
     def _wait(self, unclear: Exception) -> None:
         if self._is_ending() or not self._table.exists():

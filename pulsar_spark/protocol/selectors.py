@@ -1,6 +1,6 @@
 """Who owns which sticky-key hashes: Pulsar's selectors of Key_Shared, as values.
 
-A selector is made anew by each join and leave; :meth:`~Selector.owned` gives its ranges as rows. Rules: semantics
+A selector is made again by each join and leave; :meth:`~Selector.owned` gives its ranges as rows. Rules: semantics
 2.24-2.30 and 0.2-0.4, 0.11 (HashRangeAutoSplitStickyKeyConsumerSelector, ConsistentHashingStickyKeyConsumerSelector and
 HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them in PIP-379).
 

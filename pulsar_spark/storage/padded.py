@@ -1,6 +1,6 @@
 """Parquet files of a length given beforehand.
 
-A plan that was built once knows its file by path and length, and opens it anew at each execution; so the file may be
+A plan that was built once knows its file by path and length, and opens it again at each execution; so the file may be
 replaced by another of the same length. What is missing to it goes between the data and the footer, where readers do not
 look: the footer is found from the end, the data by the footer's offsets.
 Source: the Parquet format, "File Format".

@@ -37,7 +37,7 @@ class SureAppend:
     def append(self, rows: pa.Table, wait: Callable[[Exception], None]) -> int:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
-        anew."""
+        again."""
         while True:
             try:
                 version = self._table.append(rows)

@@ -304,7 +304,7 @@ class AppendTable:
             return
         definition = read_definition(self.path)
         if definition.table_id != self.definition.table_id:
-            raise FileNotFoundError(f"table {self.path!r} was deleted and made anew since it was opened")
+            raise FileNotFoundError(f"table {self.path!r} was deleted and made again since it was opened")
         self.definition, self._life = definition, now
 
 

@@ -74,7 +74,7 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
 
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:
-    """The facts of cursors that are there, from after their last removal: a cursor made anew starts without any."""
+    """The facts of cursors that are there, from after their last removal: a cursor made again starts without any."""
     removed = (
         rows.filter((F.col("kind") == "cursor") & F.col("is_removed"))
         .groupBy(*_CURSOR)
@@ -90,7 +90,7 @@ def _is_there(column: str) -> Column:
 
 
 def _latest(rows: DataFrame, kind: str) -> DataFrame:
-    """The row of the latest round of each key of a kind, unless it is removed there. What is removed and made anew in
+    """The row of the latest round of each key of a kind, unless it is removed there. What is removed and made again in
     one round is there."""
     others = [name for name in rows.columns if name not in KEYS[kind]]
     newest = (

@@ -252,7 +252,7 @@ def subscriptions(engine: SparkEngine, topic: str = TOPIC) -> list[tuple[int, st
 
 
 def test_a_consumer_of_one_partition_keeps_its_subscription_on_all(engine):
-    """Where the cursor of a partition was missing, a consumer that comes back would begin anew there and miss its
+    """Where the cursor of a partition was missing, a consumer that comes back would begin again there and miss its
     backlog (3.31)."""
     topic = "persistent://public/default/p"
     engine.create_topic(topic, 2)

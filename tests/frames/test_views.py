@@ -47,7 +47,7 @@ ROUNDS = {
         {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True},
     ],
-    # One cursor goes, and is made anew; a topic goes; a page goes.
+    # One cursor goes, and is made again; a topic goes; a page goes.
     3: [
         {"kind": "round"},
         {**OTHER, "kind": "cursor", "is_removed": True},

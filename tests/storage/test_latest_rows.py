@@ -34,7 +34,7 @@ def test_every_kind_of_the_table_has_a_key_or_counts_in_its_round_alone():
 
 @pytest.fixture
 def layout(tmp_path):
-    """A root on which much was made, changed, removed, and made anew."""
+    """A root on which much was made, changed, removed, and made again."""
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     engine.create_topic(OTHER)

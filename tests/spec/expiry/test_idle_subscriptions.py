@@ -1,5 +1,5 @@
 """Subscriptions that nobody consumes are deleted after a while. In these cases their state is shown, or that another of
-that name begins anew."""
+that name begins again."""
 
 import pytest
 

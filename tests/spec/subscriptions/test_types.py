@@ -107,7 +107,7 @@ CASES = [
         "unsubscribe needs to be alone",
         source="PersistentSubscription.doUnsubscribe",
         says="""
-        A subscription that others use is not removed, unless by force. Whoever subscribes next starts anew.""",
+        A subscription that others use is not removed, unless by force. Whoever subscribes next starts again.""",
         table="""
         | s | publish | requests                                         | delivered | refused                                    |
         | 0 | 1*2     | A subscribe Shared; A flow 9; B subscribe Shared | A 0-1     |                                            |
