@@ -268,5 +268,6 @@ def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.Chun
 
 @cache
 def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the rest."""
+    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
+    rest."""
     return pa.nulls(_BLOCK_ROWS, kind)

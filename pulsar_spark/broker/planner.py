@@ -1,9 +1,9 @@
 """Executing the plan of a round, small or large.
 
 A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
-opens the file again at each execution, because the plan holds only its path and its length, and the length never changes
-(see storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one partition
-without exchange and broadcast, which keep their first result.
+opens the file again at each execution, because the plan holds only its path and its length, and the length never
+changes (see storage.padded). So a round costs no analysis, optimisation or planning. That holds for plans in one
+partition without exchange and broadcast, which keep their first result.
 
 Small rounds are interpreted: generating code costs 0.1 s a round, whatever the rows. From :data:`COMPILED_FROM` rows on
 that pays, because a compiled plan takes a sixth of the time a row. The first execution of a compiled plan takes some

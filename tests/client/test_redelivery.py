@@ -184,8 +184,8 @@ def test_a_timeout_with_a_backoff_waits_that_much_longer(client, broker):
 
 
 def test_on_exclusive_everything_behind_what_comes_back_is_dropped_and_comes_again(client, broker):
-    """The queue holds m3..m5 when m1 comes back: they are delivered again behind it, and the permits of the dropped ones
-    are given again."""
+    """The queue holds m3..m5 when m1 comes back: they are delivered again behind it, and the permits of the dropped
+    ones are given again."""
     send(client, "t", *(f"m{number}" for number in range(6)))
     consumer = client.subscribe("t", "s", receiver_queue_size=10, negative_ack_redelivery_delay_ms=100, **EARLIEST)
     messages = [consumer.receive(5000) for _ in range(3)]
