@@ -32,7 +32,7 @@ class PlainPlans(PlainPlanner):
     def warm_up(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def compile_soon(self) -> None:
+    def compile_soon(self, after_seconds: float = 0.0) -> None:
         """There is nothing to compile."""
 
     def end(self) -> None:

@@ -38,6 +38,8 @@ LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
 """Bytes of the files that prepared plans read."""
 
 END_SECONDS = 20.0
+COMPILE_AFTER_SECONDS = 15.0
+"""How long after its start a broker prepares the compiled plan, unless a round needs it before."""
 COMPILED_FROM = 500
 """Rows from which on a compiled plan is quicker than an interpreted one."""
 
@@ -58,6 +60,7 @@ class Planner:
         self._compiled = _Mode(spark, folder / "compiled", _COMPILED)
         self._beside = _Mode(spark, folder / "beside", _COMPILED)
         self._is_compiled, self._is_compiling = threading.Event(), threading.Lock()
+        self._is_ending = threading.Event()
 
     def run(self, work: Work) -> list[Outcome]:
         """What becomes of each cursor of *work*."""
@@ -82,13 +85,20 @@ class Planner:
         """Build and run the smallest prepared plan, so that the first round need not."""
         self._interpreted.run(SCHEMA.empty_table())
 
-    def compile_soon(self) -> None:
-        """Prepare the compiled plan in the background, unless that is under way."""
+    def compile_soon(self, after_seconds: float = 0.0) -> None:
+        """Prepare the compiled plan in the background, unless that is under way. *after_seconds* leave the processor to
+        the first rounds of a broker that starts: two cores compile and serve at once half as quickly."""
+
+        def compile_later() -> None:
+            if not self._is_ending.wait(after_seconds) and not self._is_compiled.is_set():
+                self.compile()
+
         if not self._is_compiling.locked():
-            threading.Thread(target=self.compile, name="pulsar-spark-compile", daemon=True).start()
+            threading.Thread(target=compile_later, name="pulsar-spark-compile", daemon=True).start()
 
     def end(self) -> None:
         """Return when nothing is prepared in the background any more: its folder may go."""
+        self._is_ending.set()
         if self._is_compiling.acquire(timeout=END_SECONDS):
             self._is_compiling.release()
 

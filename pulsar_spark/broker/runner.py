@@ -37,7 +37,7 @@ from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.patience import Patience, Waits
-from pulsar_spark.broker.planner import Planner
+from pulsar_spark.broker.planner import COMPILE_AFTER_SECONDS, Planner
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.broker.same_process import replace_former
@@ -133,7 +133,7 @@ class Broker:
                 is_up = self._patiently(lambda: migrate_at_start(self.layout, self.broker_id))
                 if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
-                    self._planner.compile_soon()
+                    self._planner.compile_soon(COMPILE_AFTER_SECONDS)
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
         except BaseException:
