@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.intervals import to_segments
-from pulsar_spark.transforms.round_inputs import RANGE_KEY, STATE
+from pulsar_spark.transforms.round_inputs import KINDS, RANGE_KEY, STATE
 
 ENTRIES, TURNS, LIMITS = 0, 1, 2
 """What a row is about, as its ``axis`` says: positions, a place in the line of consumers, or the cursor as a whole."""
@@ -21,20 +21,8 @@ KEYS = (*RANGE_KEY, "axis")
 ATTRIBUTES = STATE[2:]
 """Columns of a range beside its positions."""
 
-LIMIT_COLUMNS = (
-    "is_single_active",
-    "limit",
-    "unacked_elsewhere",
-    "is_blocked",
-    "permits",
-    "max_redeliver_count",
-    "left",
-    "redelivered",
-    "read_position",
-    "round",
-    "now",
-)
-TURN_COLUMNS = ("consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked")
+LIMIT_COLUMNS = tuple(name for name in KINDS["cursor"] if name not in ("first", "last", "wall"))
+TURN_COLUMNS = tuple(name for name in KINDS["consumer"] if name not in ("first", "last"))
 
 
 def fold_requests(inputs: DataFrame) -> DataFrame:
