@@ -26,6 +26,8 @@ class RoundRows:
         self.pages: list[PageRows] = []
         self.acknowledged = 0
         """Entries that were not acknowledged before, without the dead ones."""
+        self.delivered = 0
+        """Messages given out."""
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
@@ -68,6 +70,7 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
     rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
+    rows.delivered += outcome.delivered
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
     ranges = spliced(affected.ranges, affected.numbers, ranges)

@@ -45,6 +45,15 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     return Work(gathering.rows.table(), gathering.cursors, gathering.affected)
 
 
+def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
+    """Would :func:`gather_work` find any?"""
+    return any(
+        _takes_part(bundle, draft, cursor, _takers(cursor, draft.now))
+        for cursor in bundle.cursors.values()
+        if not bundle.is_set_aside(cursor)
+    )
+
+
 class _Gathering:
     """The rows of a round, cursor by cursor."""
 
@@ -54,14 +63,8 @@ class _Gathering:
 
     def look_at(self, cursor: Cursor) -> None:
         """Add the rows of *cursor* if it has work."""
-        now, asked = self.draft.now, self.draft.cursors.get(cursor.key)
-        takers = _takers(cursor, now)
-        has_returns = any(page.has_returns(now) for page in cursor.pages)
-        if (
-            (asked and asked.has_work)
-            or has_returns
-            or (takers and _has_candidates(self.bundle, cursor, self.draft.wall))
-        ):
+        takers = _takers(cursor, self.draft.now)
+        if _takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
 
     def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
@@ -185,6 +188,15 @@ def _takers(cursor: Cursor, now: int) -> list[Consumer]:
         active = cursor.consumers.get(cursor.active_id)
         return [active] if active and active.permits > 0 else []
     return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
+
+
+def _takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: list[Consumer]) -> bool:
+    asked = draft.cursors.get(cursor.key)
+    return (
+        (asked is not None and asked.has_work)
+        or any(page.has_returns(draft.now) for page in cursor.pages)
+        or (bool(takers) and _has_candidates(bundle, cursor, draft.wall))
+    )
 
 
 def _has_candidates(bundle: Bundle, cursor: Cursor, wall: int) -> bool:

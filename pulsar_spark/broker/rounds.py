@@ -24,7 +24,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
-from pulsar_spark.broker.gather import gather_work, next_dues
+from pulsar_spark.broker.gather import gather_work, has_work, next_dues
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
@@ -135,7 +135,6 @@ class Rounds:
         for state in moved:
             draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
-        delivered_before = sum(cursor.msg_out_counter for cursor in bundle.cursors.values())
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
@@ -154,14 +153,13 @@ class Rounds:
         self._append(draft, table)
         bundle.requests_version = consumed
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
-        delivered = sum(cursor.msg_out_counter for cursor in bundle.cursors.values()) - delivered_before
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
-        return RoundResult(True, delivered, rows.acknowledged, entries, tuple(draft.refusals))
+        return RoundResult(True, rows.delivered, rows.acknowledged, entries, tuple(draft.refusals))
 
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""
         now = self.bundle.now
-        return bool(self._waiting or gather_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall)))
+        return bool(self._waiting) or has_work(self.bundle, RoundDraft(self.bundle.round + 1, now.own, now.wall))
 
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
