@@ -30,7 +30,7 @@ def there(table: SureAppend) -> list[str]:
 def test_a_try_that_raised_before_or_behind_its_commit_counts_once(table, write, after):
     others, waits = AppendTable(table.path), []
     others.append(rows("other"))
-    with faults(FULL, first=write, after=after) as disk:
+    with faults(FULL, first=write, after=after, threads={"MainThread"}) as disk:
         version = table.append(rows("b", "a"), waits.append)
     assert (version, there(table)) == (2, ["a", "b", "other"])
     assert [str(failure) for failure in waits] in ([], ["[Errno 28] No space left on device"])
