@@ -7,11 +7,18 @@ there is something to give. Which of its ranges are planned is said in ``affecte
 from collections import Counter
 from typing import NamedTuple
 
-from pulsar_spark.broker.affected import affected_ranges, effective_returns, has_replays, is_due, offered_ranges
+from pulsar_spark.broker import keyed
+from pulsar_spark.broker.affected import (
+    Affected,
+    affected_ranges,
+    effective_returns,
+    has_replays,
+    is_due,
+    offered_ranges,
+)
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker import keyed
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -141,9 +148,7 @@ class _Gathering:
             wall=self.draft.wall,
         )
 
-    def _add_requests(
-        self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None
-    ) -> None:
+    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None) -> None:
         cursor, passed = asked.cursor, asked.cursor.mark_delete
         acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
         self.rows.extend("ack", number, acks)

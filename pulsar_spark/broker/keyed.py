@@ -315,13 +315,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
 
 
 _NEVER = np.iinfo(np.int64).max
-_NOTHING_OUT = (
-    _NO_POSITIONS,
-    np.empty(0, np.int32),
-    np.empty(0, bool),
-    _NO_POSITIONS,
-    np.empty(0, object),
-)
+_NOTHING_OUT = (_NO_POSITIONS, np.empty(0, np.int32), np.empty(0, bool), _NO_POSITIONS, np.empty(0, object))
 
 
 def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.ndarray, ...]:
