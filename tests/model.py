@@ -14,7 +14,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
-from tests.model_keys import KEY_SHARED, POLICIES, Key, hash_ranges_of, look_ahead_limit, new_key_shared
+from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
 
 
 class Reply(NamedTuple):
@@ -46,7 +46,7 @@ class Model:
             "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
             "max_consumers_per_subscription": max_consumers_per_subscription,
             "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms,
-            **POLICIES,
+            **DEFAULTS,
         }
         self.broker_limit, self.is_broker_blocked = max_unacked_messages_per_broker, False
         self.policies: dict[str, dict[str, str]] = {}
@@ -466,7 +466,7 @@ class Model:
 
     def _policy(self, request: dict, properties: dict) -> None:
         try:
-            properties["name"] in POLICIES or check_policy(properties["name"], properties.get("value"))
+            check_policy(properties["name"], properties.get("value"))
         except InvalidConfiguration as refused:
             raise Refused("InvalidConfiguration") from refused
         owner = request.get("topic") or properties["namespace"]

@@ -10,26 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsar_spark.protocol import membership
 from pulsar_spark.protocol.hash_ranges import OwnedRange, owner
+from pulsar_spark.protocol.policies import POLICIES
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Selector, Sticky
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
 
 KEY_SHARED = "KeyShared"
 AUTO_SPLIT, STICKY = "AUTO_SPLIT", "STICKY"
 
-IS_SERVED = KEY_SHARED in getattr(membership, "IMPLEMENTED_TYPES", membership.SUBSCRIPTION_TYPES)
-"""Does the broker serve it yet?"""
-
-POLICIES = {
-    "subscription_key_shared_use_consistent_hashing": 1,
-    "subscription_key_shared_consistent_hashing_replica_points": 100,
-    "subscription_key_shared_one_owner_per_point": 0,
-    "subscription_key_shared_use_classic_persistent_implementation": 0,
-    "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": 2_000,
-    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
-}
-"""The policies of Key_Shared and their defaults."""
+PREFIXES = ("subscription_key_shared_", "key_shared_")
+DEFAULTS = {name: value for name, value in POLICIES.items() if name.startswith(PREFIXES)}
+"""The policies of Key_Shared."""
 
 
 class Key(NamedTuple):

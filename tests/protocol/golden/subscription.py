@@ -8,7 +8,6 @@ is each one's own choice (semantics 0.28). Chunks come with a later release.
 """
 
 from pulsar_spark.protocol import ack_set
-from tests.model_keys import IS_SERVED
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import Player
 from tests.requests import On
@@ -40,8 +39,8 @@ DEVIATIONS: dict[str, tuple[frozenset, str]] = {
 so that none stays here for nothing."""
 
 
-TYPES = {"Key_Shared": "KeyShared" if IS_SERVED else "Failover"}
-"""As the client's enumeration writes it; another type than Shared while the broker does not serve it."""
+TYPES = {"Key_Shared": "KeyShared"}
+"""As the client's enumeration writes it."""
 
 
 def options_of(settings: dict) -> dict:
