@@ -177,13 +177,11 @@ class Keyed:
         return takes
 
     def _what_waits(self) -> Waits:
-        cursor = self._cursor
-        if cursor.recently_joined:
-            return RecentlyJoined(
-                {self._owners.number(consumer_id): limit for consumer_id, limit in cursor.recently_joined.items()}
-            )
-        if cursor.allows_out_of_order or self._bundle.policy(cursor.topic, CLASSIC):
+        rules, joined = self._cursor.key_shared, self._cursor.recently_joined
+        if rules is None or rules.allows_out_of_order:
             return NothingWaits()
+        if rules.is_classic:
+            return RecentlyJoined({self._owners.number(consumer_id): limit for consumer_id, limit in joined.items()})
         return DrainingHashes(self._out())
 
     def _out(self) -> Out:
@@ -251,9 +249,6 @@ class Keyed:
         return [Unread(*row) for row in zip(*(column.tolist() for column in columns), names)]
 
 
-CLASSIC = "subscription_key_shared_use_classic_persistent_implementation"
-
-
 @lru_cache(maxsize=4096)
 def owners_of(selector: Selector) -> Owners:
     """The owners of all hashes; selectors are values, so they are made once for each."""
@@ -287,9 +282,9 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.changes,
         cursor.selector,
         tuple(cursor.recently_joined.items()),
-        cursor.allows_out_of_order,
+        cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
-        *(bundle.policy(cursor.topic, name) for name in (*LOOK_AHEAD, CLASSIC)),
+        *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
 
 
