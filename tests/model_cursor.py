@@ -324,21 +324,20 @@ class Cursor:
         return met
 
     def waits(self, position: int, now_ms: int) -> bool:
-        """Has the entry to wait for others of its hash, or for a consumer that may have it? Later entries wait for one
-        that was negatively acknowledged and whose time has not come; those who hold a hash that has moved are waited
-        for, or, by the rule of 3.2.3, a newcomer waits for what is behind its place."""
-        owner, hash_code = self.keys.owner_of(self.hashes[position]), self.hashes[position]
+        """Has the entry to wait for others of its hash, or for a consumer that may have it? Who holds a hash that has
+        moved is waited for, and later entries wait for one that was negatively acknowledged and is not due yet (0.22);
+        by the rule of 3.2.3 newcomers wait for what was out before the first of them came, and nobody else does."""
+        hash_code = self.hashes[position]
+        owner = self.keys.owner_of(hash_code)
         if owner is None:
             return True
         if self.keys.allows_out_of_order:
             return False
-        of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
-        if any(at < position and held.due_ms is not None for at, held in of_hash):
-            return True
         if self.keys.is_classic:
             joined = self.keys.recently_joined
             return owner in joined and position >= next(iter(joined.values()))
-        return any(held.consumer_id != owner for _, held in of_hash)
+        of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
+        return any(held.consumer_id != owner or (at < position and held.due_ms is not None) for at, held in of_hash)
 
     def _due_replay(self, now_ms: int) -> list[int]:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
