@@ -245,8 +245,8 @@ class Keyed:
         lasts = positions[np.append(starts[1:], len(positions)) - 1]
         of_run = known.take(stretches[starts])
         names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
-        columns = (positions[starts], lasts, of_run["batch_size"], of_run["due_time"])
-        return [Unread(*row) for row in zip(*(column.tolist() for column in columns), names)]
+        sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
+        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
 
 
 @lru_cache(maxsize=4096)
