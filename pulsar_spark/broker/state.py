@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -46,6 +48,8 @@ class Page:
     def __init__(self, first: int, ranges: list[Range]):
         self.first, self.ranges = first, ranges
         self.unacked = Counter()
+        self.out: tuple | None = None
+        """What a Key_Shared round has found out about its pending entries (see keyed)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
         for held in ranges:
@@ -63,6 +67,11 @@ class Page:
         """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
         waited for."""
         return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """The first positions of its ranges and the last ones, as they were when the page was made."""
+        return np.array([(held.first, held.last) for held in self.ranges], np.int64).reshape(-1, 2).T
 
     def number_of(self, first: int) -> int:
         """Which range begins at position *first*."""
@@ -91,6 +100,10 @@ class Cursor:
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.unacked = Counter()
         self.pages: list[Page] = []
+        self.changes = 0
+        """Counts up with each change of its ranges."""
+        self.looked_in_vain: tuple | None = None
+        """How things stood when a Key_Shared round found nothing to hand out (see keyed)."""
 
     @property
     def is_single_active(self) -> bool:
@@ -130,6 +143,7 @@ class Cursor:
     def clear(self) -> list[int]:
         """Drop all ranges; the pages dropped."""
         dropped = [page.first for page in self.pages]
+        self.changes += 1
         self.pages, self.unacked = [], Counter()
         return dropped
 
@@ -139,6 +153,7 @@ class Cursor:
         *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
         gone.
         """
+        self.changes += 1
         before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
         for page in before:

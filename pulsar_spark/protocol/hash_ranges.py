@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, MAX_HASH
 
 
@@ -62,6 +64,47 @@ def owner(ranges: Sequence[OwnedRange], axis: Axis, hash_code: int) -> str | Non
             return ranges[index].consumer_id
         index -= 1
     return None
+
+
+NOBODY = -1
+"""The number of no consumer."""
+
+
+class Owners:
+    """Who owns which hash, for very many hashes at once: :func:`owner`, vectorised.
+
+    >>> owners = Owners([OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)], SLOTS)
+    >>> owners.consumers, owners.of(np.array([9, 10, 20, 21])).tolist()
+    (['a', 'b', 'c'], [0, -1, 1, 2])
+    """
+
+    def __init__(self, ranges: Iterable[OwnedRange], axis: Axis):
+        self.axis = axis
+        self.consumers: list[str] = []
+        """Ids, by number."""
+        self._numbers: dict[str, int] = {}
+        shares: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for owned in ranges:
+            number = self._numbers.setdefault(owned.consumer_id, len(self._numbers))
+            shares[owned.sharers, owned.share].append((owned.start, owned.end, number))
+        self.consumers = list(self._numbers)
+        self._shares = [(*share, np.array(sorted(held), np.int64).T) for share, held in shares.items()]
+
+    def number(self, consumer_id: str | None) -> int:
+        """The number of a consumer; of one that owns nothing :data:`NOBODY`."""
+        return self._numbers.get(consumer_id, NOBODY)
+
+    def of(self, hashes: np.ndarray) -> np.ndarray:
+        """The number of each hash's owner."""
+        places = hashes.astype(np.int64) % self.axis.size + self.axis.start
+        found = np.full(len(hashes), NOBODY)
+        for sharers, share, (starts, ends, numbers) in self._shares:
+            at = np.searchsorted(starts, places, "right") - 1
+            is_in = (at >= 0) & (places <= ends[at])
+            if sharers > 1:
+                is_in &= hashes % sharers == share
+            found[is_in] = numbers[at[is_in]]
+        return found
 
 
 def joined_ranges(ranges: Iterable[OwnedRange]) -> list[OwnedRange]:

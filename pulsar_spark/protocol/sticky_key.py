@@ -34,8 +34,8 @@ def sticky_key_hash(key: bytes) -> int:
 
 
 def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, is_base64: bool = False) -> bytes:
-    """The bytes Key_Shared hashes; *is_base64* says that *partition_key* is text for bytes. Bad base64 counts as no
-    key.
+    """The bytes Key_Shared hashes; *is_base64* says that *partition_key* is text for bytes, whose padding may be left
+    out, as Java's decoder has it. Bad base64 counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -46,8 +46,9 @@ def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, 
         return NONE_KEY
     if not is_base64:
         return partition_key.encode("utf-8")
+    padding = "" if "=" in partition_key else "=" * (-len(partition_key) % 4)
     try:
-        return base64.b64decode(partition_key, validate=True)
+        return base64.b64decode(partition_key + padding, validate=True)
     except (binascii.Error, ValueError):
         return NONE_KEY
 

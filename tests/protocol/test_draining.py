@@ -1,0 +1,63 @@
+"""Which hashes wait: draining ones, those of an entry that is to come back, and the rule of 3.2.3."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsar_spark.protocol.draining import (
+    DrainingHashes,
+    NothingWaits,
+    Out,
+    RecentlyJoined,
+    caught_up,
+    look_ahead_limit,
+)
+
+OUT = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.booleans()), max_size=12)
+ENTRIES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20)), max_size=12)
+
+
+def out_of(rows: list[tuple[int, int, bool]]) -> Out:
+    hashes, positions, elsewhere = zip(*rows) if rows else ((), (), ())
+    return Out(np.array(hashes, np.int32), np.array(positions, np.int64), np.array(elsewhere, bool))
+
+
+def held(waits, entries: list[tuple[int, int]], owners: list[int] | None = None, *, is_new: bool = True) -> list[bool]:
+    hashes, positions = (np.array([entry[at] for entry in entries], np.int64) for at in (0, 1))
+    return waits.held(positions, hashes, np.array(owners or [0] * len(entries)), is_new=is_new).tolist()
+
+
+@given(OUT, ENTRIES)
+def test_a_hash_waits_while_another_has_it_and_behind_an_entry_that_is_to_come_back(out, entries):
+    expected = [
+        any(hashed == wanted and (is_elsewhere or at < position) for hashed, at, is_elsewhere in out)
+        for wanted, position in entries
+    ]
+    assert held(DrainingHashes(out_of(out)), entries) == expected
+
+
+@given(ENTRIES)
+def test_where_order_was_given_up_nothing_waits(entries):
+    assert not any(held(NothingWaits(), entries))
+
+
+def test_who_joined_lately_gets_what_is_new_below_its_limit_and_all_get_again_what_is_below_the_smallest():
+    waits, entries = RecentlyJoined({1: 10, 2: 5}), [(0, 4), (0, 5), (0, 9), (0, 10), (0, 11)]
+    assert held(waits, entries, [1] * 5) == [False, False, False, True, True]
+    assert held(waits, entries, [2] * 5) == [False, True, True, True, True]
+    assert held(waits, entries, [0] * 5) == [False] * 5
+    assert held(waits, entries, [0] * 5, is_new=False) == [False, True, True, True, True]
+    assert held(RecentlyJoined({}), entries, is_new=False) == [False] * 5
+
+
+def test_limits_end_from_the_oldest_on():
+    joined = {"a": 3, "b": 9, "c": 1}
+    assert [caught_up(joined, mark_delete) for mark_delete in (1, 2, 8)] == [[], ["a"], ["a", "b", "c"]]
+
+
+def test_the_smaller_of_both_limits_holds_and_zero_is_none():
+    limits = [
+        look_ahead_limit(per_consumer=one, per_subscription=all_of_them, consumers="ab")
+        for one, all_of_them in [(2, 10), (9, 10), (0, 10), (2, 0), (0, 0)]
+    ]
+    assert limits == [4, 10, 10, 4, 0]
