@@ -219,7 +219,12 @@ CURSOR_LEDGER = TableSpec(
             ),
             ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
             ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
-            ("read_position", pa.int64(), "cursor: first position never delivered"),
+            (
+                "read_position",
+                pa.int64(),
+                "cursor: first position never delivered; consumer: what it was as the consumer joined a KeyShared "
+                "subscription, while it is one of those recently joined (classic implementation only), else null",
+            ),
             (
                 "subscription_type",
                 pa.string(),
@@ -301,8 +306,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "properties",
                 PROPERTIES,
-                "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the "
-                "request says",
+                "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
+                "consumers are connected; letter: the dead letter policy, or what the request says",
             ),
             (
                 "lane",

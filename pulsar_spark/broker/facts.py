@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
@@ -76,6 +77,7 @@ def removed_topic_row(state: "TopicState") -> dict:
 
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
+    rules = cursor.key_shared.properties() if cursor.key_shared else {}
     return dict(
         _of(cursor, "cursor"),
         mark_delete_position=cursor.mark_delete,
@@ -83,7 +85,9 @@ def cursor_row(cursor: Cursor) -> dict:
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
         status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
-        properties=list(cursor.dead_letters.items()),
+        properties=[*cursor.dead_letters.items(), *rules.items()],
+        key_shared_mode=cursor.key_shared_mode,
+        allow_out_of_order_delivery=cursor.allows_out_of_order or None,
         join_order=cursor.joined,
         due_time=cursor.reads_after or None,
         round_time=cursor.last_active,
@@ -112,7 +116,9 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) 
         join_order=consumer.join_order,
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=list(consumer.properties.items()),
+        properties=[*consumer.properties.items(), *kept_properties(cursor.selector, consumer.consumer_id).items()],
+        hash_ranges=_hash_ranges(cursor, consumer) if cursor.selector else None,
+        read_position=cursor.recently_joined.get(consumer.consumer_id),
     )
 
 
@@ -247,6 +253,10 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     return pa.concat_tables(
         [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
     )
+
+
+def _hash_ranges(cursor: Cursor, consumer: Consumer) -> list[dict]:
+    return [{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
 
 
 def _of(cursor: Cursor, kind: str) -> dict:

@@ -16,7 +16,10 @@ from itertools import pairwise
 import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
-from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.key_shared import KeySharedRules
+from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
+from pulsar_spark.protocol.selectors import Selector
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
 MAX_PAGE_RANGES = 1000
@@ -83,7 +86,11 @@ class Page:
 
 
 class Cursor:
-    """A subscription on one partition."""
+    """A subscription on one partition.
+
+    On Key_Shared, while consumers are connected, ``key_shared`` are the rules the first of them fixed, ``selector``
+    says who owns which hashes, and ``recently_joined`` who came of late and at which read position, in that order
+    (semantics 2.32; empty unless the classic implementation is used)."""
 
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
@@ -97,6 +104,9 @@ class Cursor:
         self.is_blocked = self.is_blocked_by_broker = False
         self.dead_letters: dict[str, str] = {}
         self.joined = 0
+        self.key_shared: KeySharedRules | None = None
+        self.recently_joined: dict[str, int] = {}
+        self.selector: Selector | None = None
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.unacked = Counter()
         self.pages: list[Page] = []
@@ -110,9 +120,48 @@ class Cursor:
         return self.subscription_type in SINGLE_ACTIVE
 
     @property
+    def is_key_shared(self) -> bool:
+        return self.subscription_type == KEY_SHARED
+
+    @property
+    def key_shared_mode(self) -> str | None:
+        """AUTO_SPLIT or STICKY; None unless Key_Shared with consumers."""
+        return self.key_shared.mode if self.key_shared else None
+
+    @property
+    def allows_out_of_order(self) -> bool:
+        """May entries of one key overtake each other? Only where the first consumer of a Key_Shared subscription asked
+        for it."""
+        return self.key_shared is not None and self.key_shared.allows_out_of_order
+
+    @property
+    def selector(self) -> Selector | None:
+        """Who owns which hashes; None unless Key_Shared with consumers."""
+        return self._selector
+
+    @selector.setter
+    def selector(self, selector: Selector | None) -> None:
+        self._selector = selector
+        self.__dict__.pop("owned", None)
+        self.__dict__.pop("hash_ranges", None)
+
+    @cached_property
+    def owned(self) -> list[OwnedRange]:
+        """Who owns which hashes, in order of start; nothing without a selector."""
+        return self.selector.owned() if self.selector else []
+
+    @cached_property
+    def hash_ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """The same by consumer, as (start, end): hashes that consumers share are listed with each of them."""
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for owned in self.owned:
+            ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
+        return ranges
+
+    @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too
-        large for them (DataFrame consumers)."""
+        """Do limits of unacknowledged messages hold? Only on Shared and Key_Shared, and not for consumers that take
+        deliveries too large for them (DataFrame consumers)."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property

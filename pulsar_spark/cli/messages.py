@@ -17,8 +17,8 @@ from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json,
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Timeout, UnknownError
-from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
+from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
+from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5
@@ -148,7 +148,7 @@ def consume(
         int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")
     ] = 1,
     subscription_type: Annotated[
-        str, typer.Option("--subscription-type", "-t", help=f"{', '.join(IMPLEMENTED_TYPES)}.")
+        str, typer.Option("--subscription-type", "-t", help=f"{', '.join(SUBSCRIPTION_TYPES)}.")
     ] = "Exclusive",
     position: Annotated[
         str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")
@@ -167,7 +167,7 @@ def consume(
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
     set_up_logging(log_level, log_format)
-    consumer_type = _served_type(subscription_type)
+    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
     received = size = 0
     with ExitStack() as stack:
@@ -208,15 +208,6 @@ def _receive(
         except Timeout:
             if timeout is not None and time.monotonic() - quiet_since >= timeout:
                 return
-
-
-def _served_type(text: str) -> "pulsar_spark.ConsumerType":
-    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", text, IMPLEMENTED_TYPES)
-    if consumer_type.name not in IMPLEMENTED_TYPES:
-        raise OperationNotSupported(
-            f"--subscription-type {text!r} is not served: give one of {', '.join(IMPLEMENTED_TYPES)}"
-        )
-    return consumer_type
 
 
 def _member(enum, option: str, text: str, offered: Iterable[str] = ()):

@@ -5,6 +5,7 @@ Each says with ``request_properties`` what it adds to the subscribe request.
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none
 from pulsar_spark.client.enums import KeySharedMode
+from pulsar_spark.protocol.key_shared import AUTO_SPLIT, STICKY
 
 
 class ConsumerDeadLetterPolicy:
@@ -65,9 +66,9 @@ class ConsumerKeySharedPolicy:
 
     def request_properties(self) -> dict[str, str]:
         return {
-            "key_shared_mode": self.key_shared_mode.name,
+            "key_shared_mode": STICKY if self.key_shared_mode is KeySharedMode.Sticky else AUTO_SPLIT,
             "allow_out_of_order_delivery": str(self.allow_out_of_order_delivery).lower(),
-            "sticky_ranges": ",".join(f"{first}-{last}" for first, last in self.sticky_ranges),
+            "hash_ranges": ",".join(f"{first}-{last}" for first, last in self.sticky_ranges),
         }
 
 

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError, named
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, SUBSCRIPTION_TYPES, refusal
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -29,15 +29,6 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
     name = getattr(value, "name", value)
     if name not in allowed:
         raise InvalidConfiguration(f"{what} {name!r} is unknown: give one of {', '.join(allowed)}")
-    return name
-
-
-def served_type(value: object) -> str:
-    """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
-    name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
-    if refused := refusal(name, present=None, consumers=(), most=0):
-        error, words = refused
-        raise named(error)(words)
     return name
 
 
@@ -64,7 +55,7 @@ class SubscribeOptions(NamedTuple):
         is none."""
         return cls(
             check_name("subscription", subscription),
-            served_type(subscription_type),
+            one_of("subscription_type", subscription_type, SUBSCRIPTION_TYPES),
             consumer_name or uuid.uuid4().hex[:10],
             one_of("initial_position", initial_position, INITIAL_POSITIONS),
             priority_level,

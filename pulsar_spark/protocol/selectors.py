@@ -7,7 +7,6 @@ HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them 
 Consumers are told apart by id and, on a ring, named: consumers of one name stand on the same points before 4.0.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
@@ -143,9 +142,8 @@ class ConsistentHashing4:
         taken = {index for index, held in self.members if held.name == member.name}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
         ring = dict(self.ring)
-        for number in range(self.points):
-            key = f"{member.name}\0{index}\0{number}".encode()
-            ring.setdefault(self.axis.place(sticky_key_hash(key)), member.consumer_id)
+        for point in points_of_index(member.name, index, self.points, self.axis):
+            ring.setdefault(point, member.consumer_id)
         return replace(self, members=(*self.members, (index, member)), ring=tuple(sorted(ring.items())))
 
     def left(self, consumer_id: str) -> Self:
@@ -180,17 +178,25 @@ class Sticky:
                     f"consumer {member.consumer_id!r}: {start} to {end} is no hash range: it begins at 0 or later and "
                     "does not end before it begins"
                 )
-        if self.is_exact:
-            _require_apart(member, sorted(member.ranges))
-        for held in self.members:
-            for start, end in member.ranges:
-                for other_start, other_end in held.ranges:
-                    if start <= other_end and other_start <= end:
-                        raise ConsumerAssignError(
-                            f"consumer {member.consumer_id!r}: hash range {start} to {end} overlaps {other_start} to "
-                            f"{other_end} of consumer {held.consumer_id!r}: ask for ranges that nobody has"
-                        )
+        self._require_apart(member)
         return replace(self, members=(*self.members, member))
+
+    def _require_apart(self, member: Member) -> None:
+        """In order of start, the range that reaches farthest, of the newcomer's and of the others', tells whether one
+        overlaps."""
+        asked = [OwnedRange(*pair, member.consumer_id) for pair in member.ranges]
+        held = [OwnedRange(*pair, other.consumer_id) for other in self.members for pair in other.ranges]
+        farthest: dict[bool, OwnedRange] = {}
+        for each in sorted([*asked, *held]):
+            is_asked = each.consumer_id == member.consumer_id
+            for is_own, before in farthest.items():
+                if before.end >= each.start and (is_own != is_asked or (is_own and self.is_exact)):
+                    own, other = (each, before) if is_asked else (before, each)
+                    raise ConsumerAssignError(
+                        f"consumer {member.consumer_id!r}: hash range {own.start} to {own.end} overlaps {other.start} "
+                        f"to {other.end} of consumer {other.consumer_id!r}: ask for ranges that nobody has"
+                    )
+            farthest[is_asked] = max(each, farthest.get(is_asked, each), key=lambda reaching: reaching.end)
 
     def left(self, consumer_id: str) -> Self:
         return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
@@ -211,15 +217,6 @@ class Sticky:
         return joined_ranges([*single, *between])
 
 
-def _require_apart(member: Member, ranges: Sequence[tuple[int, int]]) -> None:
-    for (start, end), (next_start, next_end) in pairwise(ranges):
-        if next_start <= end:
-            raise ConsumerAssignError(
-                f"consumer {member.consumer_id!r}: its hash ranges {start} to {end} and {next_start} to {next_end} "
-                "overlap: ask for ranges that do not"
-            )
-
-
 def ring_points(name: str, points: int = POINTS) -> list[int]:
     """A consumer's points on the ring of before 4.0, in order of their numbers.
 
@@ -227,6 +224,15 @@ def ring_points(name: str, points: int = POINTS) -> list[int]:
     [1656011842, 1914695766]
     """
     return [sticky_key_hash(f"{name}\0{number}".encode()) for number in range(points)]
+
+
+def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]:
+    """A consumer's points on the ring from 4.0 on, unless somebody else has them.
+
+    >>> points_of_index("consumer1", 0, 2, SLOTS_FROM_ONE)
+    [60442, 18366]
+    """
+    return [axis.place(sticky_key_hash(f"{name}\0{index}\0{number}".encode())) for number in range(points)]
 
 
 def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:

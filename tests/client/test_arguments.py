@@ -253,18 +253,17 @@ def test_consumer_options(lonely_client, options, error):
 
 def test_what_a_consumer_tells_the_broker(client, broker):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 9), (20, 29)])
-    with pytest.raises(pulsar.OperationNotSupported, match="'KeyShared' is not served"):
-        client.subscribe(
-            "t",
-            "s",
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            consumer_name="me",
-            properties={"a": "b"},
-            priority_level=2,
-            unacked_messages_timeout_ms=10_000,
-            key_shared_policy=policy,
-            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
-        )
+    client.subscribe(
+        "t",
+        "s",
+        consumer_type=pulsar.ConsumerType.KeyShared,
+        consumer_name="me",
+        properties={"a": "b"},
+        priority_level=2,
+        unacked_messages_timeout_ms=10_000,
+        key_shared_policy=policy,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
+    )
     (asked,) = broker.asked("subscribe")
     assert (asked.topic, asked.partition, asked.subscription) == ("persistent://public/default/t", -1, "s")
     properties = dict(asked.properties)
@@ -276,9 +275,9 @@ def test_what_a_consumer_tells_the_broker(client, broker):
         "initial_position": "Latest",
         "lease_ms": "30000",
         "property.a": "b",
-        "key_shared_mode": "Sticky",
+        "key_shared_mode": "STICKY",
         "allow_out_of_order_delivery": "false",
-        "sticky_ranges": "0-9,20-29",
+        "hash_ranges": "0-9,20-29",
         "max_redeliver_count": "3",
         "dead_letter_topic": "dead",
         "initial_subscription_name": "",
