@@ -7,10 +7,11 @@ the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``
 ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none);
 ``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
 written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
-they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it or
-a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
+they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it
+or a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
 ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the table by other means than
-trimming, and ``lostMessages``, those whose file is gone. They are nested as Pulsar's; stats_table has them as rows.
+trimming, and ``lostMessages``, those whose file is gone. What only Key_Shared subscriptions have is said by key_shared.
+They are nested as Pulsar's; stats_table has them as rows.
 """
 
 import datetime
@@ -32,6 +33,7 @@ from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
+from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats
 
 STOPPED, SET_ASIDE = "stopped", "set_aside"
 _SAID_OF_ERROR = ("error", "errorKind")
@@ -154,9 +156,9 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
     numbered = latest.topics.get((topic.topic_id, partition))
     end_position = numbered["end_position"] if numbered else 0
     subscriptions = {}
-    for key, cursor in sorted(latest.cursors.items()):
+    for key in sorted(latest.cursors):
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
-            subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
+            subscriptions[key.subscription] = _subscription_stats(observed, topic, key, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
     return {
         **_error(latest, TOPIC, (topic.topic_id,)),
@@ -211,12 +213,14 @@ def _add_subscription(total: dict, subscription: dict) -> None:
     total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
     for counter in _SUMMED:
         total[counter] += subscription[counter]
+    add_key_shared(total, subscription)
     for consumer in subscription["consumers"]:
         known = total["consumers"].get(consumer["consumerId"])
         if known is None:
             total["consumers"][consumer["consumerId"]] = dict(consumer)
         else:
             known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
+            add_key_shared(known, consumer)
             known["oldestUnackedSeconds"] = _oldest(known, consumer)
             known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
 
@@ -225,10 +229,12 @@ def _oldest(*stats: dict) -> float | None:
     return max((one["oldestUnackedSeconds"] for one in stats if one["oldestUnackedSeconds"] is not None), default=None)
 
 
-def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end_position: int) -> dict:
+def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end_position: int) -> dict:
+    cursor = observed.latest.cursors[key]
     ranges = [held for page in observed.latest.pages[key].values() for held in page]
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
+    key_shared = read_key_shared(observed.layout, observed.latest, key, topic.path)
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
@@ -248,7 +254,12 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
-        "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
+        **(subscription_stats(key_shared) if key_shared else {}),
+        "consumers": [
+            _consumer_stats(observed, key, row, ranges)
+            | (consumer_stats(key_shared, row["consumer_id"]) if key_shared else {})
+            for row in consumers
+        ],
     }
 
 

@@ -27,6 +27,11 @@ STATS = TableSpec(
                 pa.string(),
                 "Exclusive, Failover, Shared or KeyShared while consumers are connected",
             ),
+            (
+                "key_shared_mode",
+                pa.string(),
+                "AUTO_SPLIT or STICKY on a KeyShared subscription with consumers, else null",
+            ),
             ("messages", pa.int64(), "topic partition: messages stored"),
             ("bytes", pa.int64(), "topic partition: bytes stored"),
             ("backlog", pa.int64(), "subscription: entries not acknowledged"),
@@ -51,6 +56,13 @@ STATS = TableSpec(
                 "subscription: messages that were deleted or trimmed before their letter was written",
             ),
             ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+            (
+                "draining_hashes",
+                pa.int64(),
+                "subscription: sticky-key hashes that wait for another consumer than their owner; consumer: those that "
+                "wait for it; null unless KeyShared",
+            ),
+            ("draining_unacked", pa.int64(), "messages delivered and not acknowledged of these hashes; null likewise"),
             (
                 "error",
                 pa.string(),
@@ -98,6 +110,7 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
                         **place,
                         **_common(sub),
                         "subscription_type": sub["type"],
+                        "key_shared_mode": sub.get("keySharedMode"),
                         "backlog": sub["msgBacklog"],
                         "delayed": sub["msgDelayed"],
                         "dead": sub["deadLetters"],
@@ -115,6 +128,7 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
                         "consumer_name": consumer["consumerName"],
                         "consumer_id": consumer["consumerId"],
                         "subscription_type": sub["type"],
+                        "key_shared_mode": sub.get("keySharedMode"),
                         "permits": consumer["availablePermits"],
                         "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
                     }
@@ -131,4 +145,6 @@ def _common(stats: dict) -> dict:
         "redelivered": stats["msgRedeliverCounter"],
         "rate_out": stats["msgRateOut"],
         "rate_redeliver": stats["msgRateRedeliver"],
+        "draining_hashes": stats.get("drainingHashesCount"),
+        "draining_unacked": stats.get("drainingHashesUnackedMessages"),
     }
