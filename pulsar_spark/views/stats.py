@@ -234,7 +234,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     ranges = [held for page in observed.latest.pages[key].values() for held in page]
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
-    key_shared = read_key_shared(observed.layout, observed.latest, key, topic.path)
+    key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
     acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),

@@ -1,12 +1,16 @@
 """Key_Shared as stats tell it: who owns which hashes, which drain and for whom they wait. Over hand-written rounds."""
 
+import json
 from datetime import timedelta
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.facts import PageRows
+from pulsar_spark.cli import app, subscriptions
+from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Owners, owner
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Member, Sticky
@@ -249,3 +253,58 @@ def test_rows_have_the_counts_and_other_types_none(layout, double):
     commit(double, topic, SPLIT, [pending(0, 7, A)], cursor={"subscription_type": "Shared"})
     found = stats(layout)
     assert not [name for one in (found, *found["consumers"]) for name in one if "rain" in name or "keyS" in name]
+
+
+def run(layout, command, *more):
+    arguments = [*command.split(), TOPIC, *more, "--root", str(layout.root)]
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, arguments, catch_exceptions=False).stdout
+
+
+def table(text):
+    """The cells of a table that was printed, a list a row."""
+    return [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines() if "│" in line]
+
+
+def test_the_command_says_who_owns_what_and_what_waits_for_whom(layout, double):
+    topic = flights(layout)
+    commit(double, topic, SPLIT, [pending(0, 4, A), pending(5, 5, A, due=1_000_000)], at=0)
+    assert table(run(layout, "subscriptions hashes", "-s", "s")) == [
+        ["-1", "b", "[0, 32768]", "50.0%"],
+        ["-1", "a", "[32769, 65536]", "50.0%"],
+        ["-1", "10", "b", "a", "2", "0", "drains"],
+        ["-1", "21", "b", "a", "1", "4", "drains"],
+        ["-1", "65546", "b", "a", "1", "3", "drains"],
+        ["-1", str(HASHES[5]), "a", "a", "1", "5", "given back, comes again at 1970-01-01T00:00:01+00:00"],
+    ]
+    found = json.loads(run(layout, "subscriptions hashes", "-s", "s", "--json"))
+    assert [(one["consumer_name"], one["range_end"]) for one in found["ranges"]] == [("b", 32_768), ("a", 65_536)]
+    assert [one["sticky_key_hash"] for one in found["draining"]] == sorted({10, 21, 65_546, HASHES[5]})
+    assert table(run(layout, "stats"))[-1] == ["s", "AUTO_SPLIT", "no", "3", "4", "1"]
+
+
+def test_many_ranges_and_hashes_are_told_in_short(layout, double, monkeypatch):
+    monkeypatch.setattr(subscriptions, "_SHOWN_HASHES", 1)
+    ring = ConsistentHashing().joined(Member(A, "a")).joined(Member(B, "b"))
+    commit(double, flights(layout), ring, [pending(0, 7, A)], at=0, rules={})
+    printed = run(layout, "subscriptions hashes", "-s", "s")
+    assert len(table(printed)) == 3 and all(" more" in row[2] for row in table(printed)[:2])
+    assert printed.splitlines()[-1] == "and 3 more: --json shows all"
+
+
+def test_a_gap_is_nobodys(layout, double):
+    sticky = Sticky(is_exact=True).joined(Member(A, "a", ((0, 16_383),)))
+    commit(double, flights(layout), sticky, [], rules={}, cursor={"key_shared_mode": "STICKY"})
+    assert table(run(layout, "subscriptions hashes", "-s", "s")) == [
+        ["-1", "a", "[0, 16383]", "25.0%"],
+        ["-1", "nobody", "[16384, 65535]", "75.0%"],
+    ]
+
+
+def test_other_subscriptions_have_no_hashes_and_a_wrong_name_is_said(layout, double):
+    commit(double, flights(layout), SPLIT, [], cursor={"subscription_type": "Shared"})
+    assert run(layout, "subscriptions hashes", "-s", "s").splitlines() == [
+        "nobody is connected",
+        "hashes that wait: none",
+    ]
+    with pytest.raises(SubscriptionNotFound, match="no subscription 'S'"):
+        Admin(f"delta:{layout.root}").hash_ranges(TOPIC, "S")
