@@ -177,13 +177,11 @@ class Keyed:
         return takes
 
     def _what_waits(self) -> Waits:
-        cursor = self._cursor
-        if cursor.recently_joined:
-            return RecentlyJoined(
-                {self._owners.number(consumer_id): limit for consumer_id, limit in cursor.recently_joined.items()}
-            )
-        if cursor.allows_out_of_order or self._bundle.policy(cursor.topic, CLASSIC):
+        rules, joined = self._cursor.key_shared, self._cursor.recently_joined
+        if rules is None or rules.allows_out_of_order:
             return NothingWaits()
+        if rules.is_classic:
+            return RecentlyJoined({self._owners.number(consumer_id): limit for consumer_id, limit in joined.items()})
         return DrainingHashes(self._out())
 
     def _out(self) -> Out:
@@ -247,11 +245,8 @@ class Keyed:
         lasts = positions[np.append(starts[1:], len(positions)) - 1]
         of_run = known.take(stretches[starts])
         names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
-        columns = (positions[starts], lasts, of_run["batch_size"], of_run["due_time"])
-        return [Unread(*row) for row in zip(*(column.tolist() for column in columns), names)]
-
-
-CLASSIC = "subscription_key_shared_use_classic_persistent_implementation"
+        sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
+        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
 
 
 @lru_cache(maxsize=4096)
@@ -287,9 +282,9 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.changes,
         cursor.selector,
         tuple(cursor.recently_joined.items()),
-        cursor.allows_out_of_order,
+        cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
-        *(bundle.policy(cursor.topic, name) for name in (*LOOK_AHEAD, CLASSIC)),
+        *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
 
 
