@@ -1,4 +1,4 @@
-"""``pulsar-spark subscriptions ...``: what does not only look (``list``, ``hashes``, ``peek``) asks the broker and waits."""
+"""``pulsar-spark subscriptions ...``: all but ``list``, ``hashes`` and ``peek`` ask the broker, and wait for it."""
 
 import datetime
 from typing import Annotated
