@@ -147,10 +147,12 @@ class ConsistentHashing4:
     def joined(self, member: Member) -> Self:
         taken = {index for index, held in self.members if held.name == member.name}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
-        ring = dict(self.ring)
+        ring = list(self.ring)
         for point in points_of_index(member.name, index, self.points, self.axis):
-            ring.setdefault(point, member.consumer_id)
-        return replace(self, members=(*self.members, (index, member)), ring=tuple(sorted(ring.items())))
+            at = bisect_left(ring, (point,))
+            if at == len(ring) or ring[at][0] != point:
+                ring.insert(at, (point, member.consumer_id))
+        return replace(self, members=(*self.members, (index, member)), ring=tuple(ring))
 
     def left(self, consumer_id: str) -> Self:
         return replace(
