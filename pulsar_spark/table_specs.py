@@ -222,8 +222,9 @@ CURSOR_LEDGER = TableSpec(
             (
                 "read_position",
                 pa.int64(),
-                "cursor: first position never delivered; consumer: what it was as the consumer joined a KeyShared "
-                "subscription, while it is one of those recently joined (classic implementation only), else null",
+                "cursor: first position never delivered; consumer: the first position behind everything that was "
+                "handed out as it joined a KeyShared subscription, while it is one of those recently joined (classic "
+                "implementation only), else null",
             ),
             (
                 "subscription_type",

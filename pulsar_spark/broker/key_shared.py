@@ -62,7 +62,7 @@ def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
     position = join_position(
         cursor.key_shared,
         others=cursor.consumers.keys() - {consumer_id},
-        read_position=cursor.read_position,
+        first_untouched=cursor.first_untouched,
         mark_delete_position=cursor.mark_delete,
     )
     if position is not None:

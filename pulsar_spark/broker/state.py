@@ -89,7 +89,7 @@ class Cursor:
     """A subscription on one partition.
 
     On Key_Shared, while consumers are connected, ``key_shared`` are the rules the first of them fixed, ``selector``
-    says who owns which hashes, and ``recently_joined`` who came of late and at which read position, in that order
+    says who owns which hashes, and ``recently_joined`` who came of late and behind which position, in that order
     (semantics 2.32; empty unless the classic implementation is used)."""
 
     def __init__(
@@ -172,6 +172,12 @@ class Cursor:
     def ranges(self) -> Iterator[Range]:
         for page in self.pages:
             yield from page.ranges
+
+    @property
+    def first_untouched(self) -> int:
+        """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
+        last = next((page.ranges[-1].last for page in reversed(self.pages) if page.ranges), -1)
+        return max(self.read_position, last + 1)
 
     def find(self, position: int) -> Range | None:
         """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""

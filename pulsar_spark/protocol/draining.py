@@ -6,8 +6,9 @@ never counted on the side (0.29). An entry that was given back and is waited for
 keeps its hash too: later entries of the hash wait until it was delivered again, earlier ones do not (0.22, against
 2.37). Where order is given up (``allow_out_of_order_delivery``, 2.35) no hash waits.
 
-The rule of 3.2.3 is there for comparison: a consumer that joined while entries were out is given nothing from the
-position on that was read up to when it joined, until mark-delete has come there (2.32-2.34).
+The rule of 3.2.3 is there for comparison: consumers that joined while entries were out are given nothing from the place
+on up to which entries had been handed out when the first of them joined, until mark-delete has come there
+(2.32-2.34).
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,19 +71,17 @@ def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class RecentlyJoined:
-    """The rule of 3.2.3: *limits* are read positions by the number of the consumer that joined then, in order of
-    joining. What was never delivered is held from its owner's limit on; what comes again, from the smallest of all."""
+    """The rule of 3.2.3: *limits* are the places behind everything that was handed out, by the number of the consumer
+    that joined then, in order of joining. These consumers, and nobody else, are given nothing from the first of these
+    places on. (Pulsar's own limit of each, for what it reads the first time, comes to the same: all entries below a
+    consumer's limit have been read before it joined.)"""
 
     def __init__(self, limits: Mapping[int, int]):
-        self._limits = limits
+        self._newcomers = np.array(sorted(limits), np.int64)
+        self._limit = next(iter(limits.values()), 0)
 
     def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
-        if not is_new:
-            return positions >= min(self._limits.values(), default=np.iinfo(np.int64).max)
-        held = np.zeros(len(positions), bool)
-        for owner, limit in self._limits.items():
-            held |= (owners == owner) & (positions >= limit)
-        return held
+        return np.isin(owners, self._newcomers) & (positions >= self._limit)
 
 
 def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]:

@@ -76,10 +76,15 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
     order = properties.get("allow_out_of_order_delivery") or "false"
     if order not in ("true", "false"):
         raise InvalidConfiguration(f"allow_out_of_order_delivery {shown(order)} is neither true nor false")
-    return KeySharedMeta(mode, order == "true", _ranges_of(properties.get("hash_ranges") or ""))
+    return KeySharedMeta(mode, order == "true", hash_ranges_of(properties.get("hash_ranges") or ""))
 
 
-def _ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+    """Ranges as a request says them, whether or not they can be given; :class:`InvalidConfiguration` for what is none.
+
+    >>> hash_ranges_of("0-9,20-29"), hash_ranges_of("")
+    (((0, 9), (20, 29)), ())
+    """
     if not text:
         return ()
     if text.count(",") >= DEFAULT_RANGE_SIZE:
@@ -170,16 +175,18 @@ def new_selector(rules: KeySharedRules) -> Selector:
 
 
 def join_position(
-    rules: KeySharedRules, *, others: Collection, read_position: int, mark_delete_position: int
+    rules: KeySharedRules, *, others: Collection, first_untouched: int, mark_delete_position: int
 ) -> int | None:
-    """The read position that a newcomer is remembered with as recently joined, None where it is not (2.32, 2.35).
+    """The position that a newcomer is remembered with as recently joined, None where it is not (2.32, 2.35): the first
+    behind everything that was handed out. Pulsar's read position is that too, and here is not: entries that have to
+    wait stay unread, and those behind them are handed out.
 
     >>> rules = KeySharedRules(use_classic_persistent_implementation=1)
-    >>> [join_position(rules, others=["a"], read_position=3, mark_delete_position=last) for last in (1, 2)]
+    >>> [join_position(rules, others=["a"], first_untouched=3, mark_delete_position=last) for last in (1, 2)]
     [3, None]
     """
     is_guarded = rules.is_classic and not rules.allows_out_of_order
-    return read_position if is_guarded and others and read_position - mark_delete_position > 1 else None
+    return first_untouched if is_guarded and others and first_untouched - mark_delete_position > 1 else None
 
 
 def still_recent(recently_joined: Mapping[str, int], consumers: Collection[str]) -> dict[str, int]:

@@ -41,13 +41,13 @@ def test_where_order_was_given_up_nothing_waits(entries):
     assert not any(held(NothingWaits(), entries))
 
 
-def test_who_joined_lately_gets_what_is_new_below_its_limit_and_all_get_again_what_is_below_the_smallest():
-    waits, entries = RecentlyJoined({1: 10, 2: 5}), [(0, 4), (0, 5), (0, 9), (0, 10), (0, 11)]
-    assert held(waits, entries, [1] * 5) == [False, False, False, True, True]
-    assert held(waits, entries, [2] * 5) == [False, True, True, True, True]
-    assert held(waits, entries, [0] * 5) == [False] * 5
-    assert held(waits, entries, [0] * 5, is_new=False) == [False, True, True, True, True]
-    assert held(RecentlyJoined({}), entries, is_new=False) == [False] * 5
+def test_who_joined_lately_gets_what_is_below_the_limit_of_the_first_of_them():
+    waits, entries = RecentlyJoined({1: 5, 2: 10}), [(0, 4), (0, 5), (0, 9), (0, 10)]
+    for is_new in (True, False):
+        assert held(waits, entries, [1] * 4, is_new=is_new) == [False, True, True, True]
+        assert held(waits, entries, [2] * 4, is_new=is_new) == [False, True, True, True]
+        assert not any(held(waits, entries, [0] * 4, is_new=is_new))
+    assert not any(held(RecentlyJoined({}), entries))
 
 
 def test_limits_end_from_the_oldest_on():
