@@ -140,7 +140,7 @@ def draining_rows(found: KeyShared) -> Iterator[dict]:
             "consumer_id": one.consumer_id,
             "is_draining": one.is_draining,
             "first": one.first,
-            "entries": one.size,
+            "entries": one.entries,
             "messages": one.messages,
             "due_time": None if one.due_time is None else datetime.fromtimestamp(one.due_time / 1_000_000, UTC),
         }
