@@ -7,12 +7,15 @@ from pulsar_spark.broker.facts import (
     PageRows,
     cursor_row,
     dead_letter_rows,
+    lane_row,
     page_row,
     removed_consumer_row,
     removed_page_row,
 )
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.key_shared import with_other_ranges
+from pulsar_spark.broker.keyed_lanes import LaneWork
+from pulsar_spark.broker.lane_form import Lane, page_of
 from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
@@ -29,6 +32,13 @@ class RoundRows:
         """Entries that were not acknowledged before, without the dead ones."""
         self.delivered = 0
         """Messages given out."""
+
+    def add_lanes(self, cursor: Cursor, changed: dict[int, Lane], gone: list[int]) -> None:
+        """The same of a cursor kept by lane."""
+        self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
+        for number, lane in changed.items():
+            self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
+            self.pages.append(PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number)))
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
@@ -47,6 +57,9 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
         _hold_back(bundle, draft, limit, rows)
     for asked in draft.cursors.values():
         cursor = asked.cursor
+        if asked.is_rewritten:
+            written = {page.page for page in rows.pages if page.key == cursor.key}
+            rows.add_pages(cursor, [page for page in cursor.pages if page.ranges and page.first not in written], [])
         if asked.dropped_pages:
             kept = {page.first for page in cursor.pages}
             rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
@@ -70,6 +83,9 @@ def _hold_back(bundle: Bundle, draft: RoundDraft, limit: int, rows: RoundRows) -
 
 def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, rows: RoundRows) -> None:
     cursor = asked.cursor
+    if isinstance(affected, LaneWork):
+        _absorb_lanes(asked, affected, outcome, rows)
+        return
     rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
     rows.delivered += outcome.delivered
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
@@ -78,6 +94,22 @@ def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, row
     if ranges != affected.ranges:
         asked.is_changed = True
         rows.add_pages(cursor, *cursor.replace(affected.pages, ranges))
+        cursor.advance_read_position()
+    _store(asked, outcome)
+
+
+def _absorb_lanes(asked: CursorDraft, work: LaneWork, outcome: Outcome, rows: RoundRows) -> None:
+    """The same of a cursor kept by lane."""
+    cursor = asked.cursor
+    rows.facts += dead_letter_rows(cursor, work.dead(outcome.ranges))
+    rows.delivered += outcome.delivered
+    rows.acknowledged += work.acknowledged(outcome.ranges)
+    before = cursor.mark_delete
+    stored = work.store(outcome.ranges, cursor.selector)
+    if stored.changed or stored.gone or work.form.base - 1 != before:
+        asked.is_changed = True
+        rows.add_lanes(cursor, *stored)
+        cursor.stored(work.form)
         cursor.advance_read_position()
     _store(asked, outcome)
 

@@ -5,13 +5,17 @@ depends on what came before (3.20); so ack sets are intersected by protocol.ack_
 4.15, 4.16, 4.21.
 """
 
-from pulsar_spark.broker.desk import Desk
+from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.membership import allows_cumulative
+
+DELIVERY_ROUND = "delivery_round"
+"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
+are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
 class Acknowledgements(Desk):
@@ -21,6 +25,11 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
+        if DELIVERY_ROUND in request.properties:
+            delivered = number_of(request, DELIVERY_ROUND, least=0)
+            consumer = self.consumer_of(request, cursor)
+            draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
+            return
         if request.ack_set is None:
             draft.acks.add(request.first, request.last)
             return

@@ -55,14 +55,16 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor. ``ack_sets`` says what is left of batches acknowledged in part, by position;
-    ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held back must
-    be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go, which hashes each
-    owned before."""
+    """What a round does to one cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
+    of the positions that a round delivered to it; ``ack_sets`` says what is left of batches acknowledged in part, by
+    position; ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held
+    back must be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go, which
+    hashes each owned before; ``is_rewritten`` that all its pages are to be written."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
     returns: list[tuple[int, int, str, int]] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
@@ -71,16 +73,26 @@ class CursorDraft:
     dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
+    is_rewritten: bool = False
     ranges_before: dict[str, list[tuple[int, int]]] | None = None
 
     @property
     def has_work(self) -> bool:
         """Must ranges be planned for what was asked?"""
-        return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered or self.has_new_limits)
+        return bool(
+            self.acks
+            or self.delivered_acks
+            or self.ack_sets
+            or self.returns
+            or self.left
+            or self.redelivered
+            or self.has_new_limits
+        )
 
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
+        self.delivered_acks = []
 
 
 class Refusal(NamedTuple):

@@ -21,6 +21,7 @@ from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
+from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_slices import delayed_unread
 from pulsar_spark.broker.work import Rows, Work
@@ -33,6 +34,9 @@ from pulsar_spark.transforms.round_inputs import STATE
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
+
+LANES_FROM, EXACT_BELOW = 4000, 1000
+"""Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
 
 
 class UnreadRun(NamedTuple):
@@ -77,15 +81,23 @@ class _Gathering:
         for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
+        if cursor.lanes and not _stays_by_lane(cursor):
+            asked = self.draft.of(cursor)
+            asked.dropped_pages += cursor.keep_exact()
+            asked.is_rewritten = asked.is_changed = True
         takers = _takers(cursor, self.draft.now)
         if _takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
 
     def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        if asked.cursor.is_key_shared:
-            self._add_keyed(asked, takers, Keyed(self.bundle, self.draft, asked, takers))
-            return
         cursor = asked.cursor
+        if cursor.lanes:
+            self._add_by_lane(asked, takers)
+            return
+        _find_delivered(asked)
+        if cursor.is_key_shared:
+            self._add_keyed(asked, takers)
+            return
         permits = sum(consumer.permits for consumer in takers)
         most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
         unread = _unread_runs(self.bundle, asked, most)
@@ -101,9 +113,15 @@ class _Gathering:
         self._add_requests(number, asked, planned)
         self.rows.extend("unread", number, unread)
 
-    def _add_keyed(self, asked: CursorDraft, takers: list[Consumer], by_key: Keyed) -> None:
-        """The same for a Key_Shared cursor, each row in its owner's line."""
+    def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        """The same for a Key_Shared cursor, each row in its owner's line; by lane where there are too many ranges."""
+        by_key, cursor = Keyed(self.bundle, self.draft, asked, takers), asked.cursor
         offered, unread = by_key.replays(), by_key.unread()
+        if len(unread) + sum(len(page.ranges) for page in cursor.pages) > LANES_FROM:
+            topic = self.bundle.topics[cursor.topic]
+            asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
+            self._add_by_lane(asked, takers)
+            return
         if not offered and (not unread or asked.cursor.is_blocked):
             keyed.note_in_vain(self.bundle, asked.cursor, takers, self.draft.wall)
         affected = affected_ranges(
@@ -117,11 +135,41 @@ class _Gathering:
         self._add_requests(number, asked, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
 
-    def _begin(self, asked: CursorDraft, takers: list[Consumer], affected: Affected) -> int:
-        """Add a cursor and its consumers; the cursor's number."""
+    def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
+        """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""
+        cursor = asked.cursor
+        by_lane = KeyedByLane(self.bundle, self.draft, asked, takers, cursor.lanes)
+        work = by_lane.plan()
+        if by_lane.found_nothing or cursor.is_blocked:
+            keyed.note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+        elsewhere = by_lane.unacked_elsewhere(work.planned)
+        number = self._begin(asked, takers, work, elsewhere, read_position=by_lane.first_new)
+        self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
+        self.rows.extend("ack", number, by_lane.acks())
+        self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
+        for position, place in by_lane.never_delivered():
+            size, due = self.bundle.batch_size(cursor, position), _deliver_time(self.bundle, cursor, position)
+            self.rows.extend("unread", number, [(place, place, size, due, *by_lane.places([position])[0])])
+        self.rows.extend("return", number, by_lane.returns())
+        self.rows.extend("unread", number, by_lane.new)
+
+    def _begin(
+        self,
+        asked: CursorDraft,
+        takers: list[Consumer],
+        affected: Affected | LaneWork,
+        elsewhere: Counter | None = None,
+        *,
+        read_position: int | None = None,
+    ) -> int:
+        """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before."""
         planned, number = affected.planned, len(self.cursors)
-        elsewhere = _unacked_elsewhere(asked.cursor, planned)
-        self._add_limits(number, asked, sum(consumer.permits for consumer in takers), elsewhere)
+        if elsewhere is None:
+            elsewhere = _unacked_elsewhere(asked.cursor, planned)
+        if read_position is None:
+            read_position = asked.cursor.read_position
+        permits = sum(consumer.permits for consumer in takers)
+        self._add_limits(number, asked, permits, elsewhere, read_position)
         self._add_turns(number, asked, takers, planned, elsewhere)
         self.cursors.append(asked)
         self.affected.append(affected)
@@ -130,7 +178,9 @@ class _Gathering:
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
 
-    def _add_limits(self, number: int, asked: CursorDraft, permits: int, elsewhere: Counter) -> None:
+    def _add_limits(
+        self, number: int, asked: CursorDraft, permits: int, elsewhere: Counter, read_position: int
+    ) -> None:
         cursor = asked.cursor
         self.rows.add(
             "cursor",
@@ -145,7 +195,7 @@ class _Gathering:
             max_redeliver_count=cursor.max_redeliver_count,
             left=sorted(asked.left),
             redelivered=sorted(asked.redelivered),
-            read_position=cursor.read_position,
+            read_position=read_position,
             round=self.draft.number,
             now=self.draft.now,
             wall=self.draft.wall,
@@ -204,22 +254,12 @@ def next_due(bundle: Bundle, now: int) -> int | None:
 def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
     served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
-    own = [
-        page.returns_at
-        for cursor in served
-        for page in cursor.pages
-        if page.returns_at is not None and page.returns_at > now.own
-    ]
+    own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
     own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
     own += bundle.leases.values()
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    wall = [
-        page.replays_at
-        for cursor in served
-        for page in cursor.pages
-        if page.replays_at is not None and page.replays_at > now.wall
-    ]
+    wall = [due for cursor in served for due in cursor.replays_at() if due > now.wall]
     return min(own, default=None), min(wall, default=None)
 
 
@@ -237,7 +277,7 @@ def _takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: list[
     asked = draft.cursors.get(cursor.key)
     return (
         (asked is not None and asked.has_work)
-        or any(page.has_returns(draft.now) for page in cursor.pages)
+        or any(due <= draft.now for due in cursor.returns_at())
         or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
     )
 
@@ -260,6 +300,22 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: list[Consumer], wall
 def _may_take(cursor: Cursor) -> bool:
     """Is any consumer with permits not held back by its unacknowledged messages?"""
     return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
+
+
+def _stays_by_lane(cursor: Cursor) -> bool:
+    """Is a cursor kept by lane still worth it?"""
+    return cursor.is_key_shared and cursor.lanes.end - cursor.lanes.base >= EXACT_BELOW
+
+
+def _find_delivered(asked: CursorDraft) -> None:
+    """Say by position which entries are acknowledged as those of a delivery."""
+    if not asked.delivered_acks:
+        return
+    for held in asked.cursor.ranges():
+        for first, last, consumer_id, round_number in asked.delivered_acks:
+            if (held.status, held.consumer_id, held.delivery_round) == (PENDING, consumer_id, round_number):
+                asked.acks.add(max(first, held.first), min(last, held.last))
+    asked.delivered_acks = []
 
 
 def _unacked_elsewhere(cursor: Cursor, planned: list[Range]) -> Counter:

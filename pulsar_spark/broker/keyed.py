@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.bundle import Bundle
@@ -67,6 +68,8 @@ class Unread(NamedTuple):
 class Keyed:
     """A Key_Shared cursor in a round: its owners, what waits, and what the consumers that take part may be given."""
 
+    _most = MOST_RUNS
+
     def __init__(self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]):
         self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
         self._owners = owners_of(self._cursor.selector)
@@ -87,34 +90,62 @@ class Keyed:
         positions, dues, numbers, indexes = (column[found[1] <= self._draft.wall] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
-        owners, held = self._placed(positions, is_new=False)
-        in_line = np.lexsort((positions, dues))
-        chosen = in_line[self._within_permits(owners[in_line], ~held[in_line])]
+        chosen = self._offered(positions, dues)
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
 
     def unread(self) -> list[Unread]:
         """What was never delivered and may be given to the consumers that take part, as many entries as their permits
         allow."""
+        positions, owners = self._new_entries()
+        if not len(positions):
+            return []
+        stretches, known = self._stretches(positions)
+        is_new = (np.diff(positions, prepend=-2) != 1) | (np.diff(owners, prepend=-2) != 0)
+        starts = np.flatnonzero(is_new | (np.diff(stretches, prepend=-1) != 0))
+        lasts = positions[np.append(starts[1:], len(positions)) - 1]
+        names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
+        of_run = known.take(stretches[starts])
+        sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
+        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
+
+    def _offered(self, positions: np.ndarray, dues: np.ndarray) -> np.ndarray:
+        """Which of the entries that are to be delivered again, at *positions* that ascend, are offered: what came back
+        first, by position, then what has come due."""
+        owners, held = self._placed(positions, is_new=False)
+        in_line = np.lexsort((positions, dues))
+        return in_line[self._within_permits(owners[in_line], ~held[in_line])]
+
+    def _stretches(self, positions: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+        """Of each new entry, at *positions* that ascend, the row that says its batch size and deliver time; and the
+        rows (unread_slices.UNREAD)."""
+        cursor = self._cursor
+        ledgers = self._bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+        known = delayed_unread(self._bundle, cursor, ledgers.parts(int(positions[0]), int(positions[-1])))
+        return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
+
+    def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """The positions, ascending, of entries never delivered that the consumers that take part may be given, and the
+        numbers of their owners."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
         if topic is None or not self._permits or cursor.is_blocked_by_broker:
-            return []
+            return _NO_POSITIONS, _NO_POSITIONS
         end, at = topic.end_position(cursor.key.partition), cursor.read_position
         most, passed_over, found = self._look_ahead(), 0, []
         left = dict(self._permits)
-        runs = MOST_RUNS
-        while at < end and runs > 0 and any(left.values()):
+        room = self._most
+        while at < end and room > 0 and any(left.values()):
             last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
             unknown = self._unknown(at, last)
             owners, held = self._placed(unknown, is_new=True)
             takes = self._within_permits(owners, ~held, left)
             if most:
-                passed = passed_over + np.cumsum(~takes)
+                passed = passed_over + np.cumsum(self._is_passed_over(takes, held))
                 takes &= passed < most
                 passed_over = int(passed[-1]) if len(passed) else passed_over
-            begun = np.cumsum(_begins(unknown, owners, takes))
-            takes &= begun <= runs
-            runs -= int(begun[-1]) if len(begun) else 0
+            counted = np.cumsum(self._counts(unknown, owners, takes))
+            takes &= counted <= room
+            room -= int(counted[-1]) if len(counted) else 0
             for owner, count in zip(*np.unique(owners[takes], return_counts=True)):
                 left[int(owner)] -= int(count)
             found.append((unknown[takes], owners[takes]))
@@ -122,7 +153,19 @@ class Keyed:
                 break
             at = last + 1
         positions, owners = (np.concatenate(parts) for parts in zip(*found)) if found else (_NO_POSITIONS,) * 2
-        return self._runs(positions, owners)
+        in_order = np.argsort(positions, kind="stable")
+        return positions[in_order], owners[in_order]
+
+    def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
+        """Which entries that are not taken count for the look-ahead limit."""
+        return ~takes
+
+    def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
+        """What counts for the most that a round hands out: each run of adjoining entries that one owner *takes*, at its
+        first."""
+        goes_on = np.zeros(len(positions), bool)
+        goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
+        return takes & ~goes_on
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
         """The ranges that are planned, cut where the line of what comes again changes, and where each of them
@@ -211,9 +254,10 @@ class Keyed:
         return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
 
     def _look_ahead(self) -> int:
+        return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
+
+    def _look_ahead_limit(self) -> int:
         cursor = self._cursor
-        if not cursor.has_unacked_limits:
-            return 0
         per_consumer, per_subscription = (self._bundle.policy(cursor.topic, name) for name in LOOK_AHEAD)
         return look_ahead_limit(
             per_consumer=per_consumer, per_subscription=per_subscription, consumers=cursor.consumers
@@ -232,24 +276,6 @@ class Keyed:
             np.add.at(changes, np.minimum(lasts[is_in], last) - first + 1, -1)
         return first + np.flatnonzero(np.cumsum(changes[:-1]) == 0)
 
-    def _runs(self, positions: np.ndarray, owners: np.ndarray) -> list[Unread]:
-        """The entries as runs that agree."""
-        if not len(positions):
-            return []
-        cursor = self._cursor
-        ledgers = self._bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        in_order = np.argsort(positions, kind="stable")
-        positions, owners = positions[in_order], owners[in_order]
-        known = delayed_unread(self._bundle, cursor, ledgers.parts(int(positions[0]), int(positions[-1])))
-        stretches = np.searchsorted(known["first"].to_numpy(), positions, "right") - 1
-        is_new = (np.diff(positions, prepend=-2) != 1) | (np.diff(owners, prepend=-2) != 0)
-        starts = np.flatnonzero(is_new | (np.diff(stretches, prepend=-1) != 0))
-        lasts = positions[np.append(starts[1:], len(positions)) - 1]
-        of_run = known.take(stretches[starts])
-        names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
-        sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
-        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
-
 
 @lru_cache(maxsize=4096)
 def owners_of(selector: Selector) -> Owners:
@@ -263,7 +289,7 @@ def has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
     known = cursor.looked_in_vain
     if known is None or known[0] != _state(bundle, cursor, takers) or (known[1] is not None and known[1] <= wall):
         topic = bundle.topics[cursor.topic]
-        return any(page.replays_at is not None and page.replays_at <= wall for page in cursor.pages) or (
+        return any(due <= wall for due in cursor.replays_at()) or (
             cursor.read_position < topic.end_position(cursor.key.partition)
             and not (cursor.is_blocked or cursor.is_blocked_by_broker)
         )
@@ -272,8 +298,11 @@ def has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
 
 def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
     """Nothing was found for these consumers, as things stand."""
-    ripe_at = [due for page in cursor.pages for due, _ in page.replays if due > wall]
-    cursor.looked_in_vain = _state(bundle, cursor, takers), min(ripe_at, default=None)
+    if cursor.lanes:
+        dues = cursor.replays_at()
+    else:
+        dues = (due for page in cursor.pages for due, _ in page.replays)
+    cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due > wall), default=None)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
@@ -288,13 +317,6 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
         *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
-
-
-def _begins(positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
-    """Where a run of adjoining entries that one owner *takes* begins."""
-    goes_on = np.zeros(len(positions), bool)
-    goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
-    return takes & ~goes_on
 
 
 def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:

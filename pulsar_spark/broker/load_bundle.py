@@ -7,6 +7,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.key_shared import restore
+from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
@@ -109,6 +110,12 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         lease_ms = lease_ms_of(properties.get("lease_ms"))
         bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
     restore(cursor, row, latest.consumers[key])
-    for page, ranges in latest.pages[key].items():
-        cursor.load_page(page, ranges)
+    lanes = latest.lanes[key]
+    if lanes:
+        found = {lane_of(page): Lane(hashes, sorted(latest.pages[key][page])) for page, hashes in lanes.items()}
+        hashes = bundle.topics[cursor.topic].hashes(key.partition)
+        cursor.load_lanes(LaneForm(hashes, cursor.mark_delete + 1, found))
+    else:
+        for page, ranges in latest.pages[key].items():
+            cursor.load_page(page, ranges)
     return cursor

@@ -221,6 +221,7 @@ class Rounds:
 
     def _snapshot_every(self) -> int:
         ranges = sum(len(page.ranges) for cursor in self.bundle.cursors.values() for page in cursor.pages)
+        ranges += sum(1 for cursor in self.bundle.cursors.values() if cursor.lanes for _ in cursor.lanes.every_range())
         return SNAPSHOT_EVERY * max(1, ranges // RANGES_A_SNAPSHOT)
 
 
@@ -238,4 +239,6 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         whole.facts.append(cursor_row(cursor))
         whole.facts += [bundle.consumer_row(cursor, consumer) for consumer in cursor.consumers.values()]
         whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
+        if cursor.lanes:
+            whole.add_lanes(cursor, cursor.lanes.lanes, [])
     return whole

@@ -15,6 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from pulsar_spark.broker.entry_hashes import EntryHashes
+from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.key_shared import KeySharedRules
@@ -110,6 +112,8 @@ class Cursor:
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.unacked = Counter()
         self.pages: list[Page] = []
+        self.lanes: LaneForm | None = None
+        """Its ranges where they are kept by lane; then there are no pages."""
         self.changes = 0
         """Counts up with each change of its ranges."""
         self.looked_in_vain: tuple | None = None
@@ -170,17 +174,24 @@ class Cursor:
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     def ranges(self) -> Iterator[Range]:
+        """Exact ranges, by position."""
+        if self.lanes:
+            yield from self.lanes.ranges()
         for page in self.pages:
             yield from page.ranges
 
     @property
     def first_untouched(self) -> int:
         """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
+        if self.lanes:
+            return max(self.read_position, self.lanes.end)
         last = next((page.ranges[-1].last for page in reversed(self.pages) if page.ranges), -1)
         return max(self.read_position, last + 1)
 
     def find(self, position: int) -> Range | None:
         """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
+        if self.lanes:
+            return self.lanes.find(position)
         index = self.page_index(position)
         page = self.pages[index] if 0 <= index < len(self.pages) else None
         at = bisect_right(page.ranges, position, key=lambda held: held.first) - 1 if page else -1
@@ -197,10 +208,45 @@ class Cursor:
 
     def clear(self) -> list[int]:
         """Drop all ranges; the pages dropped."""
-        dropped = [page.first for page in self.pages]
+        dropped = [*(page.first for page in self.pages), *map(page_of, self.lanes.lanes if self.lanes else ())]
         self.changes += 1
-        self.pages, self.unacked = [], Counter()
+        self.pages, self.lanes, self.unacked = [], None, Counter()
         return dropped
+
+    def keep_by_lane(self, hashes: EntryHashes) -> list[int]:
+        """Keep ranges by lane from now on; the pages dropped. The lanes are made when they are next stored."""
+        lanes, unacked = LaneForm.of_ranges(hashes, self.mark_delete + 1, self.ranges()), self.unacked
+        dropped = self.clear()
+        self.lanes, self.unacked = lanes, unacked
+        return dropped
+
+    def keep_exact(self) -> list[int]:
+        """Keep exact ranges from now on; the pages dropped."""
+        ranges = list(self.ranges())
+        dropped = self.clear()
+        self.replace(set(), ranges)
+        return dropped
+
+    def load_lanes(self, lanes: LaneForm) -> None:
+        """Take over lanes read from the table."""
+        self.lanes, self.unacked = lanes, lanes.unacked()
+
+    def stored(self, lanes: LaneForm) -> None:
+        """Its lanes were written: what follows from them."""
+        self.changes += 1
+        self.mark_delete, self.unacked = lanes.base - 1, lanes.unacked()
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+
+    def returns_at(self) -> Iterator[int]:
+        """When pending entries come back by themselves: the earliest instant of each page, or of all lanes."""
+        dues = [page.returns_at for page in self.pages] if self.lanes is None else [self.lanes.returns_at()]
+        return (due for due in dues if due is not None)
+
+    def replays_at(self) -> Iterator[int]:
+        """When what is to be delivered again may be, 0 for at once: the earliest instant of each page, or all of lanes'
+        ranges."""
+        dues = [page.replays_at for page in self.pages] if self.lanes is None else self.lanes.replays_at()
+        return (due for due in dues if due is not None)
 
     def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
         """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
@@ -251,6 +297,9 @@ class Cursor:
 
     def advance_read_position(self) -> None:
         """Move the read position to the first entry of which nothing is known."""
+        if self.lanes:
+            self.read_position = self.lanes.first_unread(self.read_position)
+            return
         while held := self.find(self.read_position):
             self.read_position = held.last + 1
 

@@ -64,6 +64,20 @@ class LaneHashes(NamedTuple):
         return found
 
 
+def hashes_by_owner(owned: Sequence[OwnedRange], axis: Axis) -> dict[str | None, LaneHashes]:
+    """What each consumer owns as the hashes of a lane, and what nobody owns.
+
+    >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+    >>> hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(20, 65535, "a")], SLOTS)[None].ranges
+    (HashRange(start=10, end=19, modulus=1, remainder=0),)
+    """
+    found: dict[str | None, list[HashRange]] = {}
+    for start, end, shares in stretches(owned, axis):
+        for remainder, consumer_id in enumerate(shares):
+            found.setdefault(consumer_id, []).append(HashRange(start, end, len(shares), remainder))
+    return {consumer_id: LaneHashes(axis, tuple(ranges)) for consumer_id, ranges in found.items()}
+
+
 class Split(NamedTuple):
     """A map after owners changed; of each of its lanes which lane it was part of before, and whose it is now (None =
     nobody's)."""

@@ -1,0 +1,291 @@
+"""A round of a Key_Shared cursor whose ranges are kept by lane (see lane_form).
+
+The plan counts positions that adjoin. So here it is given *places* instead: the entries that matter, owner by owner, in
+order of position, numbered from 0; behind them the new ones in the same order. On this axis a lane's entries adjoin,
+whatever lies between them in the topic, and the plan is the same as everybody's. What it says of places is turned back
+into the states of entries, and these into the ranges of lanes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.keyed import Keyed, Unread
+from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, exact_ranges
+from pulsar_spark.broker.state import Consumer
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.protocol.draining import Out
+
+MOST_ENTRIES = 20_000_000
+"""New entries that one round hands out, at most."""
+
+
+class LaneWork(NamedTuple):
+    """What a round does to a cursor kept by lane, in the place of ``affected.Affected``: the ranges that are planned,
+    on the axis of places; and what turns places back into entries: from position ``base`` on, the ``codes`` of all
+    entries, the numbers of their ``owners``, and in ``order`` the index of the entry at each place."""
+
+    planned: list[Range]
+    form: LaneForm
+    base: int
+    codes: np.ndarray
+    owners: np.ndarray
+    consumers: Sequence[str]
+    order: np.ndarray
+
+    def positions(self, held: Range) -> np.ndarray:
+        """Where the entries of a range of places are in the topic; not in order."""
+        return self.base + self.order[held.first : held.last + 1]
+
+    def acknowledged(self, ranges: Iterable[Range]) -> int:
+        """Entries that were not acknowledged before, and were in the backlog."""
+        done, passed = self.form.states.number(Range(0, 0, ACKNOWLEDGED)), self.base - self.form.base
+        known = sum(
+            int(np.count_nonzero(self.codes[self.order[held.first : held.last + 1]] != done))
+            for held in ranges
+            if held.status == ACKNOWLEDGED
+        )
+        return known + passed - int(np.count_nonzero(self.form.codes[:passed] == done))
+
+    def dead(self, ranges: Iterable[Range]) -> Iterator[Range]:
+        """Those of *ranges* whose entries died, as exact ranges."""
+        states = self.form.states
+        for held in ranges:
+            if held.status == DEAD:
+                positions = np.sort(self.positions(held))
+                yield from exact_ranges(states, np.full(len(positions), states.number(held)), positions)
+
+    def store(self, ranges: Iterable[Range], selector) -> Stored:
+        """Take what the plan says of places into the cursor's ranges; see :meth:`LaneForm.store`."""
+        states, codes = self.form.states, self.codes.copy()
+        for held in ranges:
+            if held.status == DEAD:
+                held = Range(held.first, held.last, ACKNOWLEDGED)
+            codes[self.order[held.first : held.last + 1]] = states.number(held)
+        return self.form.store(self.base, codes, self.owners, self.consumers, selector)
+
+
+class KeyedByLane(Keyed):
+    """The same as :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
+
+    _most = MOST_ENTRIES
+
+    def __init__(
+        self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
+    ):
+        self._form = form
+        skipped = next((last + 1 for first, last in asked.acks if first <= form.base <= last), form.base)
+        if skipped <= form.end:
+            skipped = form.base
+        self._base = skipped
+        """All before it is acknowledged: but for what was before, only where this round acknowledges all there is."""
+        self._codes = form.codes[skipped - form.base :]
+        states = form.states
+        self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
+        self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
+        super().__init__(bundle, draft, asked, takers)
+
+    def plan(self) -> LaneWork:
+        """Work out what is planned. Afterwards :meth:`requests` and :attr:`new` are rows on the axis of places."""
+        asked, now = self._asked, self._draft.now
+        offered = self._offered_again()
+        positions, owners = self._new_entries()
+        self.found_nothing = not len(offered) and not len(positions)
+        self._extend([*(last for _, last in asked.acks), *asked.ack_sets, *positions[-1:].tolist()])
+        codes = self._codes
+        self._owner_of = self._owners.of(self._hashes.between(self._base, self._base + len(codes) - 1))
+        known = np.argsort(self._owner_of.astype(np.int16), kind="stable")
+        self._place = np.empty(len(codes), np.int64)
+        self._place[known] = np.arange(len(codes))
+        new = np.lexsort((positions, owners))
+        self.new = self._new_rows(positions, new, owners)
+        self._acked, self._back = self._asked_for()
+        is_asked = self._acked | (self._back != NEVER)
+        is_asked[[position - self._base for position in self._left_of_batches()]] = True
+        is_asked[offered - self._base] = True
+        returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
+        is_out = self._is_pending | self._is_replay
+        planned = is_out[codes] & (is_asked | (self._is_pending & returns)[codes])
+        self.known = [*self._known_rows(planned, known)]
+        return LaneWork(
+            [held for held, _, _ in self.known],
+            self._form,
+            self._base,
+            codes,
+            self._owner_of,
+            self._owners.consumers,
+            np.concatenate((known, positions[new] - self._base)),
+        )
+
+    def unacked_elsewhere(self, planned: Iterable[Range]) -> Counter:
+        """What each consumer has unacknowledged in entries that are not *planned*."""
+        elsewhere = self._cursor.unacked.copy() if self._base == self._form.base else Counter()
+        for held in planned:
+            if held.status == PENDING:
+                elsewhere[held.consumer_id] -= held.unacked_messages
+        return elsewhere
+
+    @property
+    def first_new(self) -> int:
+        """The place of the first new entry: those before it were met before."""
+        return len(self._codes)
+
+    def acks(self) -> list[tuple[int, int]]:
+        """Places first..last that are acknowledged."""
+        return _runs(np.sort(self._place[np.flatnonzero(self._acked)]))
+
+    def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """The place, twice, and what is left of batches acknowledged in part."""
+        for position in self._left_of_batches():
+            place = int(self._place[position - self._base])
+            yield place, place, self._asked.ack_sets[position]
+
+    def never_delivered(self) -> Iterator[tuple[int, int]]:
+        """Position and place of entries acknowledged in part that were never delivered."""
+        for position in self._left_of_batches():
+            if self._codes[position - self._base] == UNREAD:
+                yield position, int(self._place[position - self._base])
+
+    def returns(self) -> list[tuple[int, int, str, int]]:
+        """(first, last, consumer, due time) of places that their holder gave back."""
+        places = np.sort(self._place[np.flatnonzero(self._back != NEVER)])
+        at = np.empty(len(self._codes), np.int64)
+        at[self._place] = np.arange(len(self._codes))
+        entries = at[places]
+        holders, dues = self._holders[self._codes[entries]], self._back[entries]
+        starts = np.flatnonzero(
+            (np.diff(places, prepend=-2) != 1)
+            | (np.diff(dues, prepend=-1) != 0)
+            | np.append(True, holders[1:] != holders[:-1])[: len(places)]
+        )
+        stops = np.append(starts[1:], len(places))
+        return [
+            (int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]))
+            for start, stop in zip(starts, stops)
+        ]
+
+    def _left_of_batches(self) -> list[int]:
+        return sorted(position for position in self._asked.ack_sets if position >= self._base)
+
+    def _extend(self, lasts: list[int]) -> None:
+        """Let the entries that are looked at reach to the last of these positions."""
+        missing = max(lasts, default=-1) + 1 - self._base - len(self._codes)
+        if missing > 0:
+            self._codes = np.append(self._codes, np.full(missing, UNREAD, np.int32))
+
+    def _asked_for(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each entry whether it is acknowledged in this round, and when it is to come back if its holder gave it
+        back; of several requests the one made last counts (4.16, 4.21)."""
+        codes, asked = self._codes, self._asked
+        acked, back = np.zeros(len(codes), bool), np.full(len(codes), NEVER)
+        for first, last in asked.acks:
+            acked[self._slice(first, last)] = True
+        for first, last, consumer_id, round_number in asked.delivered_acks:
+            of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
+            acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
+        for first, last, consumer_id, due in asked.returns:
+            is_its = (self._is_pending & (self._holders == consumer_id))[codes[self._slice(first, last)]]
+            back[self._slice(first, last)][is_its] = due
+        return acked, back
+
+    def _slice(self, first: int, last: int) -> slice:
+        return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
+
+    def _known_rows(self, planned: np.ndarray, known: np.ndarray) -> Iterator[tuple[Range, str | None, bool]]:
+        """Ranges of the *planned* entries by place, each with its line and whether it is held."""
+        entries = known[planned[known]]
+        places, codes, owners = self._place[entries], self._codes[entries], self._owner_of[entries]
+        held = (owners < 0) | self._waits.held(
+            self._base + entries,
+            self._hashes.between(self._base, self._base + len(planned) - 1)[entries],
+            owners,
+            is_new=False,
+        )
+        is_first = np.diff(places, prepend=-2) != 1
+        for column in (codes, owners, held.astype(np.int8)):
+            is_first |= np.diff(column, prepend=-2) != 0
+        starts = np.flatnonzero(is_first)
+        stops = np.append(starts[1:], len(entries))
+        names = [*self._owners.consumers, None]
+        for start, stop in zip(starts.tolist(), stops.tolist()):
+            found = self._form.states.range(int(codes[start]), int(places[start]), int(places[stop - 1]))
+            yield found, names[owners[start]], bool(held[start])
+
+    def _new_rows(self, positions: np.ndarray, order: np.ndarray, owners: np.ndarray) -> list[Unread]:
+        """The new entries as runs of places that agree."""
+        if not len(positions):
+            return []
+        stretches, known = self._stretches(positions)
+        sizes = known["batch_size"].to_numpy()[stretches[order]]
+        dues = known["due_time"].fill_null(-1).to_numpy()[stretches[order]]
+        of_owner = owners[order]
+        is_first = np.zeros(len(order), bool)
+        for column in (sizes, dues, of_owner):
+            is_first |= np.diff(column, prepend=-2) != 0
+        starts = np.flatnonzero(is_first)
+        lasts = np.append(starts[1:], len(order)) - 1
+        first = self.first_new
+        return [
+            Unread(first + start, first + last, size, None if due < 0 else due, self._owners.consumers[owner])
+            for start, last, size, due, owner in zip(
+                *(column.tolist() for column in (starts, lasts, sizes[starts], dues[starts], of_owner[starts]))
+            )
+        ]
+
+    def _offered_again(self) -> np.ndarray:
+        """Positions of what is to be delivered again now, as many as permits allow."""
+        dues = np.where(self._dues == NEVER, 0, self._dues)
+        is_ripe = self._is_replay & (dues <= self._draft.wall)
+        places = np.flatnonzero(is_ripe[self._codes])
+        if not len(places) or not self._permits:
+            return places[:0]
+        return self._base + places[self._offered(self._base + places, dues[self._codes[places]])]
+
+    def _out(self) -> Out:
+        asked, now = self._asked, self._draft.now
+        acked, back = self._asked_for()
+        codes = self._codes
+        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
+        numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)
+        elsewhere = numbers[codes] != self._owners.of(hashes)
+        dues = np.where(back == NEVER, self._dues[codes], back)
+        is_gone = np.isin(self._holders, [*asked.left, *asked.redelivered])[codes] | acked | (dues <= now)
+        places = np.flatnonzero(self._is_pending[codes] & ~is_gone & (elsewhere | (dues != NEVER)))
+        return Out(hashes[places], self._base + places, elsewhere[places])
+
+    def _unknown(self, first: int, last: int) -> np.ndarray:
+        unknown = np.ones(last + 1 - first, bool)
+        behind = max(self._base + len(self._codes) - first, 0)
+        at = first - self._base
+        if at >= 0:
+            unknown[:behind] = self._codes[at : at + len(unknown)] == UNREAD
+        else:
+            unknown[:-at] = False
+            unknown[-at:behind] = self._codes[: len(unknown) + at] == UNREAD
+        for begin, end in self._asked.acks:
+            unknown[max(begin - first, 0) : max(end + 1 - first, 0)] = False
+        for position in self._asked.ack_sets:
+            if first <= position <= last:
+                unknown[position - first] = False
+        return first + np.flatnonzero(unknown)
+
+    def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
+        """Those of other owners lie in other lanes, and cut no range."""
+        return held
+
+    def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
+        return takes
+
+    def _look_ahead(self) -> int:
+        return self._look_ahead_limit()
+
+
+def _runs(places: np.ndarray) -> list[tuple[int, int]]:
+    """Places, which ascend, as first and last of those that adjoin."""
+    starts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    stops = np.append(starts[1:], len(places))
+    return [*zip(places[starts].tolist(), places[stops - 1].tolist())]

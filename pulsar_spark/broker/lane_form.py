@@ -1,0 +1,247 @@
+"""The compact form of a Key_Shared cursor: its ranges by lane.
+
+With many keys the entries of one consumer lie between those of all others, so exact ranges of positions come to a row
+an entry. Where a cursor has so many, its ranges are kept by lane: a lane is the hashes that one consumer owns (those
+nobody owns are one too), and a range of a lane means, of the positions between its ends, only the entries with a hash
+of the lane. What a lane is dealt and acknowledges in order is one range, whatever the keys; so a cursor with millions
+of entries in flight is as many rows as consumers and rounds in flight (design 4.3, 10; figures in
+protocol.lane_tiles). When owners change, the lanes are those of the new owners.
+
+Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
+is kept as a number, four bytes an entry; it follows from the ranges and the hashes and is made when a round needs it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.entry_hashes import EntryHashes
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
+from pulsar_spark.protocol.selectors import Selector
+
+UNREAD = -1
+"""The state of an entry that was never delivered."""
+
+NEVER = np.iinfo(np.int64).max
+
+
+def page_of(lane: int) -> int:
+    """The number of the page that a lane's ranges are: never that of a page of exact ranges."""
+    return -1 - lane
+
+
+def lane_of(page: int) -> int:
+    """The lane that is a page."""
+    return -1 - page
+
+
+class EntryStates:
+    """What ranges can say of their entries, by number: everything but the positions.
+
+    :attr:`due` and the flags have a place more, the last, for :data:`UNREAD`."""
+
+    def __init__(self):
+        self._said: list[tuple] = []
+        self._numbers: dict[tuple, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def number(self, held: Range) -> int:
+        said = held[2:-1]
+        number = self._numbers.get(said)
+        if number is None:
+            number = self._numbers[said] = len(self._said)
+            self._said.append(said)
+        return number
+
+    def range(self, number: int, first: int, last: int, entries: int | None = None) -> Range:
+        return Range(first, last, *self._said[number], entries)
+
+    def are(self, status: str) -> np.ndarray:
+        return np.array([said[0] == status for said in self._said] + [False])
+
+    def consumers(self) -> np.ndarray:
+        return np.array([said[1] for said in self._said] + [None], object)
+
+    def rounds(self) -> np.ndarray:
+        return np.array([-1 if said[2] is None else said[2] for said in self._said] + [-1], np.int64)
+
+    def due(self) -> np.ndarray:
+        """When each is to come back or may go out; :data:`NEVER` without such a time."""
+        return np.array([NEVER if said[4] is None else said[4] for said in self._said] + [NEVER], np.int64)
+
+
+class Lane(NamedTuple):
+    """A lane's hashes, and its ranges by position."""
+
+    hashes: LaneHashes
+    ranges: list[Range]
+
+
+class LaneForm:
+    """A cursor's ranges by lane. ``lanes`` are those that have any, by number."""
+
+    def __init__(self, hashes: EntryHashes, base: int, lanes: dict[int, Lane]):
+        self.hashes, self.lanes = hashes, lanes
+        self.states = EntryStates()
+        self._base = base
+        self._codes: np.ndarray | None = None
+        self._selector: Selector | None = None
+        self._numbers: dict[str | None, int] = {}
+        self._hashes_by_owner: dict[str | None, LaneHashes] = {}
+        self._next = max(lanes, default=-1) + 1
+
+    @classmethod
+    def of_ranges(cls, hashes: EntryHashes, base: int, ranges: Iterable[Range]) -> "LaneForm":
+        """The same as exact *ranges* say, from position *base* on; its lanes are made when it is next written."""
+        form = cls(hashes, base, {})
+        ranges = [held for held in ranges if held.last >= base]
+        form._codes = np.full(max((held.last for held in ranges), default=base - 1) + 1 - base, UNREAD, np.int32)
+        for held in ranges:
+            form._codes[max(held.first - base, 0) : held.last + 1 - base] = form.states.number(held)
+        return form
+
+    # What is known of all entries
+
+    @property
+    def base(self) -> int:
+        """The first position behind mark-delete."""
+        return self._base
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The number of each entry's state, from :attr:`base` on; everything behind them is unread."""
+        if self._codes is None:
+            self._codes = self._read_codes()
+        return self._codes
+
+    def _read_codes(self) -> np.ndarray:
+        last = max((lane.ranges[-1].last for lane in self.lanes.values()), default=self._base - 1)
+        codes, hashes = np.full(last + 1 - self._base, UNREAD, np.int32), self.hashes.between(self._base, last)
+        for lane in self.lanes.values():
+            places = np.flatnonzero(lane.hashes.holds(hashes))
+            for held in lane.ranges:
+                first, behind = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
+                codes[places[first:behind]] = self.states.number(held)
+        return codes
+
+    def ranges(self) -> Iterator[Range]:
+        """Exact ranges, by position."""
+        return exact_ranges(self.states, self.codes, self._base + np.arange(len(self.codes)))
+
+    def find(self, position: int) -> Range | None:
+        """What is known of one entry; None of one never delivered."""
+        at = position - self._base
+        code = self.codes[at] if 0 <= at < len(self.codes) else UNREAD
+        return None if code == UNREAD else self.states.range(int(code), position, position)
+
+    def first_unread(self, position: int) -> int:
+        """The first entry at *position* or behind it that was never delivered."""
+        unread = np.flatnonzero(self.codes[max(position - self._base, 0) :] == UNREAD)
+        return max(position, self._base) + int(unread[0]) if len(unread) else max(position, self.end)
+
+    @property
+    def end(self) -> int:
+        """The first position behind everything that was touched."""
+        return self._base + len(self.codes)
+
+    # What its ranges say
+
+    def every_range(self) -> Iterator[Range]:
+        for lane in self.lanes.values():
+            yield from lane.ranges
+
+    def unacked(self) -> Counter:
+        """Messages that each consumer has unacknowledged."""
+        found = Counter()
+        for held in self.every_range():
+            if held.status == PENDING:
+                found[held.consumer_id] += held.unacked_messages
+        return found
+
+    def returns_at(self) -> int | None:
+        """When the next pending entries come back by themselves."""
+        return min(
+            (held.due_time for held in self.every_range() if held.status == PENDING and held.due_time), default=None
+        )
+
+    def replays_at(self) -> list[int]:
+        """When ranges that are to be delivered again may be, in order; 0 for at once."""
+        return sorted(held.due_time or 0 for held in self.every_range() if held.status == REPLAY)
+
+    # Written anew
+
+    def store(
+        self, base: int, codes: np.ndarray, owners: np.ndarray, consumers: Sequence[str], selector: Selector
+    ) -> "Stored":
+        """Take in the state of all entries from *base* on, whose *owners* are numbers of *consumers*; what is to be
+        written: the lanes that changed, and the numbers of those that are gone."""
+        is_touched = codes != UNREAD
+        end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
+        done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
+        passed = int(np.argmax(done)) if done.any() else end
+        self._base, self._codes, owners = base + passed, codes[passed:end], owners[passed:end]
+        before, self.lanes = self.lanes, {}
+        if selector is not self._selector:
+            self._selector, self._numbers = selector, {}
+            self._hashes_by_owner = hashes_by_owner(selector.owned(), selector.axis)
+        for number, ranges in self._by_owner(owners):
+            consumer_id = consumers[number] if number >= 0 else None
+            lane = self._numbers.get(consumer_id)
+            if lane is None:
+                lane = self._numbers[consumer_id] = self._next
+                self._next += 1
+            self.lanes[lane] = Lane(self._hashes_by_owner[consumer_id], ranges)
+        changed = {number: lane for number, lane in self.lanes.items() if before.get(number) != lane}
+        self._forget_states()
+        return Stored(changed, sorted(before.keys() - self.lanes.keys()))
+
+    def _by_owner(self, owners: np.ndarray) -> Iterator[tuple[int, list[Range]]]:
+        """The ranges of each owner's entries."""
+        in_lanes = np.argsort(owners.astype(np.int16), kind="stable")
+        bounds = np.flatnonzero(np.diff(owners[in_lanes], prepend=-2, append=-2))
+        for start, stop in zip(bounds[:-1], bounds[1:]):
+            places = in_lanes[start:stop]
+            ranges = [*lane_ranges(self.states, self._codes[places], self._base + places)]
+            if ranges:
+                yield int(owners[places[0]]), ranges
+
+    def _forget_states(self) -> None:
+        """Number the states anew once most of those that are numbered are past."""
+        used = np.unique(self._codes)
+        if len(self.states) > 2 * len(used) + 1000:
+            states, self.states = self.states, EntryStates()
+            numbers = np.full(len(states) + 1, UNREAD, np.int32)
+            for code in used[used >= 0].tolist():
+                numbers[code] = self.states.number(states.range(code, 0, 0))
+            self._codes = numbers[self._codes]
+
+
+class Stored(NamedTuple):
+    """Lanes to write, by number, and the numbers of those that are gone."""
+
+    changed: dict[int, Lane]
+    gone: list[int]
+
+
+def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
+    """Entries of one lane as ranges that count them."""
+    starts = np.flatnonzero(np.diff(codes, prepend=-2))
+    stops = np.append(starts[1:], len(codes))
+    rows = zip(
+        codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist(), (stops - starts).tolist()
+    )
+    return (states.range(code, first, last, entries) for code, first, last, entries in rows if code != UNREAD)
+
+
+def exact_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
+    """Entries at *positions*, which ascend, as exact ranges."""
+    is_first = (np.diff(codes, prepend=-2) != 0) | (np.diff(positions, prepend=-2) != 1)
+    starts = np.flatnonzero(is_first)
+    stops = np.append(starts[1:], len(codes))
+    rows = zip(codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist())
+    return (states.range(code, first, last) for code, first, last in rows if code != UNREAD)
