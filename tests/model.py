@@ -104,7 +104,7 @@ class Model:
             cursor.apply_acks(batches, deliver_ms)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
-            look_ahead = look_ahead_limit(limits, len(cursor.consumers))
+            look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
             unread = cursor.read(deliver_ms, now_ms, has_work=has_work, look_ahead=look_ahead)
             deliveries += cursor.dispatch(
                 batches, unread, limits=limits, asked=asked, round_number=self.number, now_ms=now_ms
