@@ -4,6 +4,7 @@ import datetime
 import itertools
 
 from pulsar_spark.admin.doctor import Doctor
+from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.set_aside import SetAsideVerbs
@@ -35,7 +36,7 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 POSITIONS = ("earliest", "latest")
 
 
-class Admin(Policies, SetAsideVerbs, WaitingLetters, Doctor):
+class Admin(KeyHashes, Policies, SetAsideVerbs, WaitingLetters, Doctor):
     """Administration of the root that *service_url* names (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise

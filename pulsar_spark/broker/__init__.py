@@ -34,6 +34,10 @@ would cost time and change nothing.
 | who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
 | who joined of late | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
 | who is no longer one of them as others leave | 2.34 | key_shared.let_go | key_shared.still_recent |
+| who has caught up with those before it | 2.34 | gather._Gathering.look_at | draining.caught_up |
+| whose each entry is | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
+| which hashes wait | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
+| how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead | draining.look_ahead_limit |
 | up to where mark-delete runs | 3.17 | state.Cursor._advance_mark_delete | cursor.take_acknowledged |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |

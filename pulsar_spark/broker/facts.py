@@ -116,7 +116,7 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) 
         join_order=consumer.join_order,
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=[*consumer.properties.items(), *kept_properties(cursor.selector, consumer.consumer_id).items()],
+        properties=list((consumer.properties | kept_properties(cursor.selector, consumer.consumer_id)).items()),
         hash_ranges=_hash_ranges(cursor, consumer) if cursor.selector else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
     )

@@ -76,10 +76,15 @@ def key_shared_meta(properties: Mapping[str, str]) -> KeySharedMeta:
     order = properties.get("allow_out_of_order_delivery") or "false"
     if order not in ("true", "false"):
         raise InvalidConfiguration(f"allow_out_of_order_delivery {shown(order)} is neither true nor false")
-    return KeySharedMeta(mode, order == "true", _ranges_of(properties.get("hash_ranges") or ""))
+    return KeySharedMeta(mode, order == "true", hash_ranges_of(properties.get("hash_ranges") or ""))
 
 
-def _ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+def hash_ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+    """Ranges as a request says them, whether or not they can be given; :class:`InvalidConfiguration` for what is none.
+
+    >>> hash_ranges_of("0-9,20-29"), hash_ranges_of("")
+    (((0, 9), (20, 29)), ())
+    """
     if not text:
         return ()
     if text.count(",") >= DEFAULT_RANGE_SIZE:

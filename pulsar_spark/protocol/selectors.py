@@ -27,6 +27,11 @@ class Member(NamedTuple):
     name: str = ""
     ranges: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def label(self) -> str:
+        """What people know it by."""
+        return self.name or self.consumer_id
+
 
 class Selector(Protocol):
     """What all selectors do."""
@@ -74,7 +79,7 @@ class AutoSplit:
         index = lengths.index(max(lengths))
         if lengths[index] <= 1:
             raise ConsumerAssignError(
-                f"consumer {member.consumer_id!r}: {len(self.borders)} consumers are as many as a hash range of "
+                f"consumer {member.label!r}: {len(self.borders)} consumers are as many as a hash range of "
                 f"{self.range_size} can be split for: close one first"
             )
         end = self.borders[index][0]
@@ -171,11 +176,11 @@ class Sticky:
 
     def joined(self, member: Member) -> Self:
         if not member.ranges:
-            raise ConsumerAssignError(f"consumer {member.consumer_id!r} asks for no hash range: name at least one")
+            raise ConsumerAssignError(f"consumer {member.label!r} asks for no hash range: name at least one")
         for start, end in member.ranges:
             if not 0 <= start <= end:
                 raise ConsumerAssignError(
-                    f"consumer {member.consumer_id!r}: {start} to {end} is no hash range: it begins at 0 or later and "
+                    f"consumer {member.label!r}: {start} to {end} is no hash range: it begins at 0 or later and "
                     "does not end before it begins"
                 )
         self._require_apart(member)
@@ -184,27 +189,27 @@ class Sticky:
     def _require_apart(self, member: Member) -> None:
         """In order of start, the range that reaches farthest, of the newcomer's and of the others', tells whether one
         overlaps."""
-        asked = [OwnedRange(*pair, member.consumer_id) for pair in member.ranges]
-        held = [OwnedRange(*pair, other.consumer_id) for other in self.members for pair in other.ranges]
-        farthest: dict[bool, OwnedRange] = {}
+        asked = [(*pair, True, member.label) for pair in member.ranges]
+        held = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
+        farthest: dict[bool, tuple[int, int, bool, str]] = {}
         for each in sorted([*asked, *held]):
-            is_asked = each.consumer_id == member.consumer_id
-            for is_own, before in farthest.items():
-                if before.end >= each.start and (is_own != is_asked or (is_own and self.is_exact)):
+            start, end, is_asked, _ = each
+            for was_asked, before in farthest.items():
+                if before[1] >= start and (was_asked != is_asked or (is_asked and self.is_exact)):
                     own, other = (each, before) if is_asked else (before, each)
                     raise ConsumerAssignError(
-                        f"consumer {member.consumer_id!r}: hash range {own.start} to {own.end} overlaps {other.start} "
-                        f"to {other.end} of consumer {other.consumer_id!r}: ask for ranges that nobody has"
+                        f"consumer {member.label!r}: hash range {own[0]} to {own[1]} overlaps {other[0]} to {other[1]} "
+                        f"of consumer {other[3]!r}: ask for ranges that nobody has"
                     )
-            farthest[is_asked] = max(each, farthest.get(is_asked, each), key=lambda reaching: reaching.end)
+            if is_asked not in farthest or farthest[is_asked][1] < end:
+                farthest[is_asked] = each
 
     def left(self, consumer_id: str) -> Self:
         return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
 
     def owned(self) -> list[OwnedRange]:
         if self.is_exact:
-            ranges = [OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges]
-            return sorted(ranges)
+            return sorted(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
         borders = sorted(
             {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
         )

@@ -74,6 +74,41 @@ def start(broker: PlainBroker, *arguments: str) -> subprocess.Popen:
     )
 
 
+def test_a_key_shared_consumer_says_its_name_ranges_and_order(broker):
+    options = ["-t", "key_shared", "--consumer-name", "me", "--sticky-ranges", "0-9,20-65535"]
+    asked = ["consume", "t", "-s", "s", "--timeout", "0", "--root", str(broker.layout.root), *options]
+    done = CliRunner().invoke(app, [*asked, "--allow-out-of-order-delivery"])
+    assert done.exception is None
+    (request,) = broker.asked("subscribe")
+    assert (
+        request.properties.items()
+        >= {
+            "subscription_type": "KeyShared",
+            "consumer_name": "me",
+            "key_shared_mode": "STICKY",
+            "hash_ranges": "0-9,20-65535",
+            "allow_out_of_order_delivery": "true",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["-t", "KeyShared", "--sticky-ranges", "0-65536"], "must be [0, 65535]"),
+        (["-t", "KeyShared", "--sticky-ranges", ""], "must not be empty"),
+        (["-t", "KeyShared", "--sticky-ranges", "0-9,5-6"], "with overlap"),
+        (["-t", "KeyShared", "--sticky-ranges", "a"], "'a' is not two whole numbers"),
+        (["-t", "Shared", "--sticky-ranges", "0-9"], "go with --subscription-type KeyShared"),
+        (["--allow-out-of-order-delivery"], "go with --subscription-type KeyShared"),
+    ],
+)
+def test_options_of_key_shared_are_refused_before_a_broker_is_looked_for(tmp_path, options, words):
+    done = CliRunner().invoke(app, ["consume", "t", "-s", "s", "--root", str(tmp_path / "none"), *options])
+    assert type(done.exception).__name__ == "InvalidConfiguration" and words in str(done.exception)
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("count", ["0", "5"])
 def test_a_consumer_that_is_told_to_end_closes_and_says_so(broker, number, count):

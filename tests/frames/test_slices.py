@@ -7,23 +7,11 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.frames import publish
 from pulsar_spark.storage import slices
-from pulsar_spark.storage.ledgers import ledger_rows
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
-from pulsar_spark.table_specs import LEDGERS, MESSAGES
-
-
-def number(layout, topic):
-    """Number the topic's commits as the broker does."""
-    ends, seen, rows = {}, set(), []
-    for commit in TableLog(topic.path).commits(0):
-        numbered = number_commit(topic.path, commit, ends, seen)
-        rows += ledger_rows(str(topic.name), topic.topic_id, numbered)
-        ends |= {partition: runs[-1].last_position + 1 for partition, runs in numbered.items()}
-    AppendTable(layout.broker_table("ledgers")).append(LEDGERS.rows(rows))
+from pulsar_spark.table_specs import MESSAGES
+from tests.admin.broker_double import number
 
 
 @pytest.fixture
