@@ -93,6 +93,9 @@ class Model:
         """One round. *number* turns the line of Shared consumers; it counts up by itself."""
         self.number = self.number + 1 if number is None else number
         self.now_ms = now_ms
+        for cursor in self.cursors.values():
+            if cursor.keys:
+                cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
         self._maintain()

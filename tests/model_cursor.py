@@ -218,8 +218,6 @@ class Cursor:
             self.mark_delete += 1
             self.acknowledged.remove(self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
-        if self.keys:
-            self.keys.forget_joined(self.mark_delete)
 
     def asking(self, now_ms: int) -> set[str]:
         """The consumers whose requests for redelivery arrive now, whatever comes of them (4.4): before acknowledgements
@@ -282,7 +280,8 @@ class Cursor:
             return []
         unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
         if self.keys:
-            met = self._read_by_key(unknown, receivers, now_ms, look_ahead)
+            readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead)
         else:
             met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
         early = (
