@@ -29,11 +29,12 @@ from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, Re
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.selectors import Selector
 
-WINDOW_ENTRIES = 1 << 16
-"""Entries looked at in one go, at least."""
+WINDOW_ENTRIES = 1 << 16, 1 << 22
+"""Entries looked at in one go, at least and at most."""
 
 MOST_RUNS = 200_000
-"""Entries never delivered that one round hands out, at most: each may be a range of its own."""
+"""Runs of entries never delivered that one round hands out, at most: where keys lie at random each is an entry or two,
+where a publish was sorted by hash thousands."""
 
 LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
@@ -106,9 +107,9 @@ class Keyed:
         end, at = topic.end_position(cursor.key.partition), cursor.read_position
         most, passed_over, found = self._look_ahead(), 0, []
         left = dict(self._permits)
-        budget = min(sum(left.values()), MOST_RUNS)
-        while at < end and budget > 0 and any(left.values()):
-            last = min(at + max(WINDOW_ENTRIES, 2 * budget), end) - 1
+        runs = MOST_RUNS
+        while at < end and runs > 0 and any(left.values()):
+            last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
             unknown = self._unknown(at, last)
             owners, held = self._placed(unknown, is_new=True)
             takes = self._within_permits(owners, ~held, left)
@@ -116,10 +117,11 @@ class Keyed:
                 passed = passed_over + np.cumsum(~takes)
                 takes &= passed < most
                 passed_over = int(passed[-1]) if len(passed) else passed_over
-            takes &= np.cumsum(takes) <= budget
+            begun = np.cumsum(_begins(unknown, owners, takes))
+            takes &= begun <= runs
+            runs -= int(begun[-1]) if len(begun) else 0
             for owner, count in zip(*np.unique(owners[takes], return_counts=True)):
                 left[int(owner)] -= int(count)
-            budget -= int(takes.sum())
             found.append((unknown[takes], owners[takes]))
             if most and passed_over >= most:
                 break
@@ -311,6 +313,13 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
         *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
+
+
+def _begins(positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """Where a run of adjoining entries that one owner *takes* begins."""
+    goes_on = np.zeros(len(positions), bool)
+    goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
+    return takes & ~goes_on
 
 
 def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:

@@ -23,7 +23,7 @@ from pulsar_spark.frames import running
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
 from pulsar_spark.frames.call import Caller, ConsumeFunction
-from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtract
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtract, without
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
@@ -194,10 +194,7 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        ranges = tuple(
-            part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
-        )
-        found = remaining(self._topic, self._ledgers, ranges)
+        found = remaining(self._topic, self._ledgers, without(delivery.ranges, self._given_back))
         self._tell_missing(found)
         if not found.ranges:
             return

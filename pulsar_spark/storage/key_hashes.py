@@ -57,7 +57,7 @@ def _of_batch(partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.A
 
 
 def _of_base64(key: bytes) -> int:
-    return sticky_key_hash(sticky_key(key.decode("utf-8", "replace"), is_base64=True))
+    return sticky_key_hash(sticky_key(key, is_base64=True))
 
 
 def _of_each(keys: pa.Array, hash_of: Callable[[bytes], int]) -> np.ndarray:

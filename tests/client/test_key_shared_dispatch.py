@@ -2,18 +2,13 @@
 
 from collections import defaultdict
 
-import pytest
-
 import pulsar_spark as pulsar
-from tests.client.waiting import eventually
 
 TOPIC = "orders"
 
 
 def subscribe(client, name, **options):
-    return client.subscribe(
-        TOPIC, "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name, **options
-    )
+    return client.subscribe(TOPIC, "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name, **options)
 
 
 def publish(client, messages):
@@ -45,7 +40,7 @@ def test_each_key_has_one_holder_and_is_in_order(client):
     publish(client, sent)
     found = {name: drain(consumer) for name, consumer in consumers.items()}
     by_key = {}
-    for name, messages in found.items():
+    for _name, messages in found.items():
         for key, got in numbers(messages).items():
             assert key not in by_key, "two consumers have it"
             by_key[key] = got
