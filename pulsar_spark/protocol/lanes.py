@@ -41,6 +41,29 @@ class HashRange(NamedTuple):
     remainder: int = 0
 
 
+class LaneHashes(NamedTuple):
+    """The hashes of one lane: which entries its ranges mean."""
+
+    axis: Axis
+    ranges: tuple[HashRange, ...]
+
+    def holds(self, hashes: np.ndarray) -> np.ndarray:
+        """Which of *hashes* are the lane's.
+
+        >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+        >>> lane = LaneHashes(SLOTS, (HashRange(0, 9), HashRange(20, 29, 2, 1)))
+        >>> lane.holds(np.array([9, 10, 20, 21, 65536])).tolist()
+        [True, False, False, True, True]
+        """
+        places = hashes.astype(np.int64) % self.axis.size + self.axis.start
+        found = np.zeros(len(hashes), bool)
+        for modulus, remainder in {held[2:] for held in self.ranges}:
+            starts, ends = np.array(sorted(held[:2] for held in self.ranges if held[2:] == (modulus, remainder))).T
+            at = np.searchsorted(starts, places, "right") - 1
+            found |= (at >= 0) & (places <= ends[at]) & (hashes % modulus == remainder)
+        return found
+
+
 class Split(NamedTuple):
     """A map after owners changed; of each of its lanes which lane it was part of before, and whose it is now (None =
     nobody's)."""

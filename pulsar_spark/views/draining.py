@@ -55,7 +55,7 @@ def draining_hashes(
     held = sorted(_that_may_block(layout, [one for one in ranges if one.status == PENDING], changed))
     if not held:
         return []
-    counts = np.array([one.entries for one in held])
+    counts = np.array([one.size for one in held])
     places = np.repeat(np.arange(len(held)), counts)
     positions = np.arange(len(places)) + np.repeat([one.first for one in held] - counts.cumsum() + counts, counts)
     hashes = _hashes_at(LedgerIndex(layout), table, key, held, positions)
@@ -68,7 +68,7 @@ def draining_hashes(
         "owner": owner[waits],
         "consumer_id": pa.array([one.consumer_id for one in held], pa.string()).take(of_range),
         "position": positions[waits],
-        "messages": np.array([one.unacked_messages // one.entries for one in held])[places[waits]],
+        "messages": np.array([one.unacked_messages // one.size for one in held])[places[waits]],
         "due_time": pa.array([one.due_time for one in held], pa.int64()).take(of_range),
     }
     found = (

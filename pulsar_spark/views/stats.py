@@ -235,7 +235,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
-    acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
+    acked = mark_delete + 1 + sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],
