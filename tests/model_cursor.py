@@ -102,6 +102,7 @@ class Cursor:
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     is_asked: bool = False
+    moves: int = 0
 
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
@@ -164,7 +165,7 @@ class Cursor:
     def move_to(self, position: int) -> None:
         """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked
         earlier in this round (3.26)."""
-        self.mark_delete, self.read_position = position - 1, position
+        self.mark_delete, self.read_position, self.moves = position - 1, position, self.moves + 1
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         if self.keys:

@@ -308,6 +308,8 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.mark_delete,
         cursor.changes,
         cursor.selector,
+        cursor.is_blocked,
+        cursor.is_blocked_by_broker,
         tuple(cursor.recently_joined.items()),
         cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
