@@ -27,6 +27,7 @@ from pulsar_spark.broker.unread_slices import delayed_unread
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 16, 1 << 22
@@ -311,7 +312,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
     firsts, lasts, dues, indexes = np.array(found, np.int64).reshape(-1, 4).T
     entries = lasts - firsts + 1
     return (
-        _expanded(firsts, lasts),
+        expanded(firsts, lasts),
         np.repeat(dues, entries),
         np.full(int(entries.sum()), number),
         np.repeat(indexes, entries),
@@ -330,7 +331,7 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     pending = [held for held in page.ranges if held.status == PENDING]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
-    positions = _expanded(*spans.T)
+    positions = expanded(*spans.T)
     owners = owners_of(selector)
     hashed = hashes.at(positions)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
@@ -341,13 +342,6 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     found = positions[keeps], hashed[keeps], elsewhere[keeps], dues[keeps], names[keeps]
     page.out = selector, found
     return found
-
-
-def _expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """All positions of ranges, one behind the other."""
-    entries = lasts - firsts + 1
-    ends = np.cumsum(entries)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
 
 
 def _inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
