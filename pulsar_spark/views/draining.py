@@ -10,7 +10,7 @@ lie. 10^5 entries, every tenth of a topic in ten files, of 76,000 hashes that wa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,14 +19,12 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.hash_ranges import Owners
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.views.activity import broker_time
-
-_GAP = 1024
-"""So many entries between two that are looked up are read along, rather than two stretches one by one."""
 
 
 class DrainingHash(NamedTuple):
@@ -57,8 +55,9 @@ def draining_hashes(
         return []
     counts = np.array([one.size for one in held])
     places = np.repeat(np.arange(len(held)), counts)
-    positions = np.arange(len(places)) + np.repeat([one.first for one in held] - counts.cumsum() + counts, counts)
-    hashes = _hashes_at(LedgerIndex(layout), table, key, held, positions)
+    spans = [(one.first, one.last) for one in held]
+    positions = expanded(*np.array(spans).T)
+    hashes = hashes_of(LedgerIndex(layout), table, key.topic_id, key.partition, spans)
     owner = owners.of(hashes)
     is_due = np.array([one.due_time is not None for one in held])[places]
     waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in held])[places])
@@ -90,18 +89,3 @@ def _that_may_block(layout: Layout, pending: list[Range], changed: datetime | No
         rounds = rounds[: bisect_right(rounds, changed, key=lambda each: broker_time(layout, each) or never)]
     last = max(rounds, default=-1)
     return [held for held in pending if held.due_time is not None or (held.delivery_round or 0) <= last]
-
-
-def _hashes_at(index: LedgerIndex, table, key: CursorKey, held: Sequence[Range], positions: np.ndarray) -> np.ndarray:
-    """The hash of the entry at each position, read in stretches."""
-    stretches: list[list[int]] = []
-    for one in held:
-        if stretches and one.first - stretches[-1][1] <= _GAP:
-            stretches[-1][1] = one.last
-        else:
-            stretches.append([one.first, one.last])
-    hashes = [read_hashes(table, index.runs(key.topic_id, key.partition, first, last)) for first, last in stretches]
-    firsts, lasts = np.array(stretches).T
-    lengths = lasts - firsts + 1
-    at = np.searchsorted(firsts, positions, "right") - 1
-    return np.concatenate(hashes)[positions - firsts[at] + (lengths.cumsum() - lengths)[at]]
