@@ -11,9 +11,7 @@ TOPIC = "orders"
 
 
 def subscribe(client, name, **options):
-    return client.subscribe(
-        TOPIC, "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name, **options
-    )
+    return client.subscribe(TOPIC, "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name, **options)
 
 
 def publish(client, messages):
