@@ -12,22 +12,19 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from pulsar_spark.broker import rounds, state
 from pulsar_spark.broker.projections import letters
-from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.transforms.round_inputs import SCHEMA
+from pulsar_spark.broker.work import Outcome
 from tests.differential.duel import Duel
 from tests.differential.strategies import histories
-from tests.plain_planner import PlainPlanner, by_position
-from tests.spark_engine import planner_of
+from tests.differential.twins import assert_spark_plans
+from tests.plain_planner import PlainPlanner
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
-CURSORS_A_PLAN = 150
 HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
 
 
@@ -85,14 +82,4 @@ def test_spark_does_what_the_reference_broker_does(spark, close_borders):
 
 
 def test_spark_plans_what_its_twin_plans(spark, close_borders):
-    planned = planned_without_spark()
-    for first in range(0, len(planned), CURSORS_A_PLAN):
-        several = planned[first : first + CURSORS_A_PLAN]
-        rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(several) for row in cursor_rows]
-        table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        found = planner_of(spark).run(Work(table, [None] * len(several), []))
-        for (cursor_rows, expected), outcome in zip(several, found, strict=True):
-            said = [{name: value for name, value in row.items() if value is not None} for row in cursor_rows]
-            assert by_position(outcome.ranges) == by_position(expected.ranges), said
-            assert sorted(outcome.consumers) == sorted(expected.consumers), said
-            assert outcome[1:4] == expected[1:4], said
+    assert_spark_plans(spark, planned_without_spark())
