@@ -175,7 +175,8 @@ shares.show()
 
 spark.read.format("delta").load(str(admin.layout.broker_table("cursor_ledger"))).createOrReplaceTempView("facts")
 owned = spark.sql("""
-    SELECT split_part(topic, '/', -1) AS topic, consumer_name, first_round, last_round, range.start, range.end
+    SELECT split_part(topic, '/', -1) AS topic, consumer_name, first_round, last_round,
+        bigint(range.start) AS start, bigint(range.end) AS end
     FROM (
         SELECT topic, consumer_name, is_removed, hash_ranges, round AS first_round,
             lead(round, 1, (SELECT max(round) + 1 FROM facts)) OVER (PARTITION BY topic, consumer_id ORDER BY round)
