@@ -321,7 +321,9 @@ CURSOR_LEDGER = TableSpec(
             (
                 "hash_ranges",
                 HASH_RANGES,
-                "consumer: sticky-key hashes it owns on a KeyShared subscription, both ends inclusive, in order",
+                "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
+                "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; "
+                "on the ring of 4.0 from 1 on, modulo 65535)",
                 2,
             ),
             ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null", 2),

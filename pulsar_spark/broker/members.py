@@ -13,7 +13,7 @@ from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, 
 from pulsar_spark.broker.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.errors import TopicStopped
+from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
@@ -42,21 +42,20 @@ class Members(Desk):
     """Requests about consumers."""
 
     def subscribe(self, request: Request) -> str:
-        state, properties = self.topic_of(request), request.properties
+        state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
-        wanted = properties.get("subscription_type", "Exclusive")
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
         newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
-        self._check_may_join(cursor, request, wanted, newcomer)
+        self._check_may_join(cursor, request, newcomer)
         # Whatever else may be refused is looked at before anything changes.
         dead_letters = self._dead_letter_policy(request)
         priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
-            cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
+            cursor = self.new_cursor(state, request, request.properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
@@ -65,17 +64,17 @@ class Members(Desk):
         self._join(cursor, request, priority_level, newcomer)
         return "connected"
 
-    def _check_may_join(self, cursor: Cursor | None, request: Request, wanted: str, newcomer: Newcomer | None) -> None:
+    def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
         """Refuse by name who may not join; before, look whether who is in the way is still there."""
-        refused = self._refusal(cursor, request, wanted, newcomer)
+        refused = self._refusal(cursor, request, newcomer)
         if refused and cursor:
             clients = (consumer.client_id for consumer in cursor.consumers.values())
             if self._let_go(self.bundle.liveness.look_at(clients)):
-                refused = self._refusal(cursor, request, wanted, newcomer)
+                refused = self._refusal(cursor, request, newcomer)
         if refused:
-            raise error_named(refused[0])(
-                f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
-            )
+            error = error_named(refused[0])
+            holders = self._holders(cursor) if issubclass(error, ConsumerBusy) else ""
+            raise error(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{holders}")
 
     def _join(self, cursor: Cursor, request: Request, priority_level: int, newcomer: Newcomer | None) -> None:
         consumer = Consumer(
@@ -97,12 +96,10 @@ class Members(Desk):
             take_in(cursor, newcomer, draft)
         self._choose_active(cursor, draft)
 
-    def _refusal(
-        self, cursor: Cursor | None, request: Request, wanted: str, newcomer: Newcomer | None
-    ) -> tuple[str, str] | None:
+    def _refusal(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
         refused = refusal(
-            wanted,
+            _type_wanted(request),
             present=present,
             consumers=consumers,
             most=self.bundle.policy(request.topic, "max_consumers_per_subscription"),
@@ -251,6 +248,10 @@ class Members(Desk):
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
             self.bundle.renew_lease(client_id, self.draft.now)
+
+
+def _type_wanted(request: Request) -> str:
+    return request.properties.get("subscription_type", "Exclusive")
 
 
 def _shown(instant: int) -> str:

@@ -42,8 +42,8 @@ def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, st
     if not isinstance(selector, ConsistentHashing4):
         return {}
     index, member = next(held for held in selector.members if held[1].consumer_id == consumer_id)
-    has = {point for point, held in selector.ring if held == consumer_id}
-    lost = sorted(set(points_of_index(member.name, index, selector.points, selector.axis)) - has)
+    points = points_of_index(member.name, index, selector.points, selector.axis)
+    lost = sorted({point for point in points if selector.holder(point) != consumer_id})
     return {NAME_INDEX: str(index), LOST_POINTS: ",".join(map(str, lost))}
 
 

@@ -7,6 +7,7 @@ HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them 
 Consumers are told apart by id and, on a ring, named: consumers of one name stand on the same points before 4.0.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
@@ -146,10 +147,12 @@ class ConsistentHashing4:
     def joined(self, member: Member) -> Self:
         taken = {index for index, held in self.members if held.name == member.name}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
-        ring = dict(self.ring)
+        ring = list(self.ring)
         for point in points_of_index(member.name, index, self.points, self.axis):
-            ring.setdefault(point, member.consumer_id)
-        return replace(self, members=(*self.members, (index, member)), ring=tuple(sorted(ring.items())))
+            at = bisect_left(ring, (point,))
+            if at == len(ring) or ring[at][0] != point:
+                ring.insert(at, (point, member.consumer_id))
+        return replace(self, members=(*self.members, (index, member)), ring=tuple(ring))
 
     def left(self, consumer_id: str) -> Self:
         return replace(
@@ -157,6 +160,11 @@ class ConsistentHashing4:
             members=tuple(held for held in self.members if held[1].consumer_id != consumer_id),
             ring=tuple(point for point in self.ring if point[1] != consumer_id),
         )
+
+    def holder(self, point: int) -> str | None:
+        """Whose a point of the ring is; None where none is."""
+        at = bisect_left(self.ring, (point,))
+        return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
 
     def owned(self) -> list[OwnedRange]:
         return joined_ranges(_arcs({point: [held] for point, held in self.ring}, self.axis))

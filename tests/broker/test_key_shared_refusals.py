@@ -89,13 +89,26 @@ RANGES = [
 def test_ranges_that_cannot_be_given_are_refused(engine, ranges, words):
     engine.round([PRESENT[STICKY]], 0)
     error, said = refused(engine, stuck("b", ranges))
-    assert error == "ConsumerAssignError" and "consumer 'b'" in said and words in said
+    assert error == "ConsumerAssignError" and "consumer 'b'" in said and words in said and "held by" not in said
 
 
 @pytest.mark.parametrize("ranges", [ranges for ranges, words in RANGES if "consumer 'a'" not in words][:5])
 def test_nor_is_a_subscription_made_for_them(engine, ranges):
     assert refused(engine, stuck("b", ranges))[0] == "ConsumerAssignError"
     assert not engine.rounds.bundle.cursors
+
+
+def test_a_range_that_is_too_small_to_be_split_is_refused(engine):
+    """2.25, with a range that three consumers fill."""
+    set_policies(engine, {RING: 0})
+    engine.round([join("a")], 0)
+    cursor = cursor_of(engine)
+    cursor.selector = AutoSplit(((3, "a"),), range_size=3)
+    engine.round([join("b"), join("c")], 0)
+    before = cursor.selector, list(cursor.consumers), cursor.joined
+    (reply,) = engine.round([join("d")], 0)["replies"]
+    assert reply.error == "ConsumerAssignError" and "as many as a hash range of 3 can be split for" in reply.text
+    assert (cursor.selector, list(cursor.consumers), cursor.joined) == before
 
 
 def test_a_newcomer_whose_numbers_are_wrong_leaves_no_trace_either(engine):
