@@ -17,6 +17,7 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.keyed import Keyed, Unread
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, exact_ranges
 from pulsar_spark.broker.state import Consumer
+from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
 
@@ -182,6 +183,9 @@ class KeyedByLane(Keyed):
         back; of several requests the one made last counts (4.16, 4.21)."""
         codes, asked = self._codes, self._asked
         acked, back = np.zeros(len(codes), bool), np.full(len(codes), NEVER)
+        for position in self._left_of_batches():
+            if position < self._base + len(codes) and ack_set.is_empty(asked.ack_sets[position]):
+                acked[position - self._base] = True
         for first, last in asked.acks:
             acked[self._slice(first, last)] = True
         for first, last, consumer_id, round_number in asked.delivered_acks:
@@ -240,7 +244,8 @@ class KeyedByLane(Keyed):
         """Positions of what is to be delivered again now, as many as permits allow."""
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
-        places = np.flatnonzero(is_ripe[self._codes])
+        acked, _ = self._asked_for()
+        places = np.flatnonzero(is_ripe[self._codes] & ~acked)
         if not len(places) or not self._permits:
             return places[:0]
         return self._base + places[self._offered(self._base + places, dues[self._codes[places]])]

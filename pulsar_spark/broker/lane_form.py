@@ -19,7 +19,7 @@ import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
+from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, lane_numbers
 from pulsar_spark.protocol.selectors import Selector
 
 UNREAD = -1
@@ -122,8 +122,11 @@ class LaneForm:
     def _read_codes(self) -> np.ndarray:
         last = max((lane.ranges[-1].last for lane in self.lanes.values()), default=self._base - 1)
         codes, hashes = np.full(last + 1 - self._base, UNREAD, np.int32), self.hashes.between(self._base, last)
-        for lane in self.lanes.values():
-            places = np.flatnonzero(lane.hashes.holds(hashes))
+        if not len(codes):
+            return codes
+        numbers = lane_numbers([lane.hashes for lane in self.lanes.values()]).of(hashes)
+        for number, lane in enumerate(self.lanes.values()):
+            places = np.flatnonzero(numbers == number)
             for held in lane.ranges:
                 first, behind = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
                 codes[places[first:behind]] = self.states.number(held)
