@@ -18,7 +18,7 @@ from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     ORIGIN_MESSAGE_ID,
@@ -29,7 +29,9 @@ from pulsar_spark.protocol.letters import (
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
+from pulsar_spark.storage.lane_ranges import PageRange, exact, read_held
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
@@ -157,16 +159,27 @@ class SparkEngine:
                 held.redelivery_count,
                 held.ack_set,
             )
-            for key, _, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
-            for held in ranges
-            if held.status == PENDING and held.delivery_round == self.latest.round
+            for key, page, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
+            for held in self._exact(key, page, [each for each in ranges if self._is_delivery(each)])
             for position in range(held.first, held.last + 1)
         ]
+
+    def _is_delivery(self, held: Range) -> bool:
+        return held.status == PENDING and held.delivery_round == self.latest.round
+
+    def _exact(self, key: CursorKey, page: int, ranges: list[Range]) -> list[Range]:
+        """Ranges of a page as ranges of positions: those of a lane mean only some of them."""
+        if page not in self.latest.lanes[key]:
+            return ranges
+        of_page = [PageRange(page, held) for held in sorted(ranges)]
+        table = self.layout.topic(parse_topic_name(self.latest.cursors[key]["topic"]))
+        return [*exact(sorted(ranges), read_held(self.latest, key, LedgerIndex(self.layout), table, of_page))]
 
     def state(self, topic: str, partition: int, subscription: str) -> dict:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
         cursor = self.latest.cursors[key]
-        ranges = sorted(held for page in self.latest.pages[key].values() for held in page)
+        ranges = sorted(held for page, all_ in self.latest.pages[key].items() for held in self._exact(key, page, all_))
+        ranges = [held for held in ranges if held.last > cursor["mark_delete_position"]]
         assert all(behind.first > held.last for held, behind in zip(ranges, ranges[1:])), f"ranges overlap: {ranges}"
         unacked = {}
         for held in ranges:

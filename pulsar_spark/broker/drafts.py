@@ -55,7 +55,7 @@ class Removed(NamedTuple):
 
 @dataclass
 class CursorDraft:
-    """What a round does to one cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
+    """What a round does to a cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
     of the positions that a round delivered to it; ``ack_sets`` says what is left of batches acknowledged in part, by
     position; ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held
     back must be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go, which

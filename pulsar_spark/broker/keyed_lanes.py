@@ -163,7 +163,7 @@ class KeyedByLane(Keyed):
             | (np.diff(dues, prepend=-1) != 0)
             | np.append(True, holders[1:] != holders[:-1])[: len(places)]
         )
-        stops = np.append(starts[1:], len(places))
+        stops = np.append(starts[1:], len(places))[: len(starts)]
         return [
             (int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]))
             for start, stop in zip(starts, stops)
@@ -213,7 +213,7 @@ class KeyedByLane(Keyed):
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0
         starts = np.flatnonzero(is_first)
-        stops = np.append(starts[1:], len(entries))
+        stops = np.append(starts[1:], len(entries))[: len(starts)]
         names = [*self._owners.consumers, None]
         for start, stop in zip(starts.tolist(), stops.tolist()):
             found = self._form.states.range(int(codes[start]), int(places[start]), int(places[stop - 1]))
@@ -279,8 +279,9 @@ class KeyedByLane(Keyed):
         return first + np.flatnonzero(unknown)
 
     def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
-        """Those of other owners lie in other lanes, and cut no range."""
-        return held
+        """Those whose owners take nothing lie in other lanes and cut no range: where consumers have no limits of
+        unacknowledged messages they do not count."""
+        return ~takes if self._cursor.has_unacked_limits else held
 
     def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
         return takes
@@ -292,5 +293,5 @@ class KeyedByLane(Keyed):
 def _runs(places: np.ndarray) -> list[tuple[int, int]]:
     """Places, which ascend, as first and last of those that adjoin."""
     starts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    stops = np.append(starts[1:], len(places))
+    stops = np.append(starts[1:], len(places))[: len(starts)]
     return [*zip(places[starts].tolist(), places[stops - 1].tolist())]

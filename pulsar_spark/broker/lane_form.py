@@ -234,7 +234,7 @@ class Stored(NamedTuple):
 def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
     """Entries of one lane as ranges that count them."""
     starts = np.flatnonzero(np.diff(codes, prepend=-2))
-    stops = np.append(starts[1:], len(codes))
+    stops = np.append(starts[1:], len(codes))[: len(starts)]
     rows = zip(
         codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist(), (stops - starts).tolist()
     )
@@ -245,6 +245,6 @@ def exact_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) 
     """Entries at *positions*, which ascend, as exact ranges."""
     is_first = (np.diff(codes, prepend=-2) != 0) | (np.diff(positions, prepend=-2) != 1)
     starts = np.flatnonzero(is_first)
-    stops = np.append(starts[1:], len(codes))
+    stops = np.append(starts[1:], len(codes))[: len(starts)]
     rows = zip(codes[starts].tolist(), positions[starts].tolist(), positions[stops - 1].tolist())
     return (states.range(code, first, last) for code, first, last in rows if code != UNREAD)
