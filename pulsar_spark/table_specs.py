@@ -90,8 +90,9 @@ MESSAGES = TableSpec(
             (
                 "sticky_key_hash",
                 pa.int32(),
-                "Murmur3 of the sticky key, sign bit cleared: 31 bits, where the producer computed it (its slot is the "
-                "hash modulo 65536; selectors before 4.0 use the whole hash); null: whoever needs it computes it",
+                "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, where the producer "
+                "computed it (its slot is the hash modulo 65536; selectors before 4.0 use the whole hash); null: "
+                "whoever needs it computes it",
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),

@@ -27,6 +27,7 @@ from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 16, 1 << 22
@@ -221,7 +222,7 @@ class Keyed:
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = self._given_back()
+        back = np.concatenate((self._given_back(), self._coming_back()))
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
@@ -234,6 +235,25 @@ class Keyed:
         spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
         parts = [np.arange(first, last + 1) for first, last in spans]
         return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
+
+    def _coming_back(self) -> np.ndarray:
+        """Positions in ranges of several entries that this round brings back: they are dealt in the next one, so what
+        is behind them of their hashes waits until then."""
+        asked, now = self._asked, self._draft.now
+        leaving = {*asked.left, *asked.redelivered}
+        held = [
+            held
+            for page in self._cursor.pages
+            if page.unacked
+            for held in page.ranges
+            if held.status == PENDING and held.first < held.last
+        ]
+        firsts, lasts = _array((each.first, each.last) for each in held)
+        is_back = [each.consumer_id in leaving or (each.due_time or _NEVER) <= now for each in held]
+        positions = expanded(firsts, lasts)
+        comes = np.repeat(np.array(is_back, bool), lasts - firsts + 1)
+        comes |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
+        return positions[comes & ~_inside(positions, asked.acks)]
 
     def _look_ahead(self) -> int:
         cursor = self._cursor
@@ -338,7 +358,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
     firsts, lasts, dues, indexes = np.array(found, np.int64).reshape(-1, 4).T
     entries = lasts - firsts + 1
     return (
-        _expanded(firsts, lasts),
+        expanded(firsts, lasts),
         np.repeat(dues, entries),
         np.full(int(entries.sum()), number),
         np.repeat(indexes, entries),
@@ -357,7 +377,7 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     pending = [held for held in page.ranges if held.status == PENDING]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
-    positions = _expanded(*spans.T)
+    positions = expanded(*spans.T)
     owners = owners_of(selector)
     hashed = hashes.at(positions)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
@@ -368,13 +388,6 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     found = positions[keeps], hashed[keeps], elsewhere[keeps], dues[keeps], names[keeps]
     page.out = selector, found
     return found
-
-
-def _expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """All positions of ranges, one behind the other."""
-    entries = lasts - firsts + 1
-    ends = np.cumsum(entries)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
 
 
 def _inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -8,6 +8,7 @@ named by ``batch_index`` stay unacknowledged or are put off; without that column
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -28,7 +29,8 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 
 
 class Delivery(NamedTuple):
-    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them."""
+    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
+    had read ``requests`` up to ``requests_version``."""
 
     topic: str
     topic_id: str
@@ -36,6 +38,7 @@ class Delivery(NamedTuple):
     consumer_id: str
     round: int
     ranges: tuple[PositionRange, ...]
+    requests_version: int = -1
 
     @property
     def messages(self) -> int:
@@ -44,6 +47,14 @@ class Delivery(NamedTuple):
     def merged(self, later: "Delivery") -> "Delivery":
         """This delivery and a later one of the same consumer as one."""
         return later._replace(ranges=self.ranges + later.ranges)
+
+
+def messages_by_partition(ranges: Iterable[PositionRange]) -> Counter[int]:
+    """Messages of ranges, by partition."""
+    found: Counter[int] = Counter()
+    for held in ranges:
+        found[held.partition] += held.messages
+    return found
 
 
 class Acknowledged(NamedTuple):

@@ -35,9 +35,10 @@ from pulsar_spark.table_specs import MESSAGES
 MAX_BOUNDS = 32
 WIDE_GAP = 20_000
 """Entries between pieces that are worth a bound of their own: what Spark writes to a page of a Parquet file."""
-_NOT_DELIVERED = frozenset(column.name for column in MESSAGES.columns if column.since > 1)
+DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
 """Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
 goes on with the columns it has."""
+_LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
@@ -162,7 +163,7 @@ def read_pieces(
         )
     names = [
         name
-        for name in columns or [name for name in messages.columns if name not in _NOT_DELIVERED]
+        for name in columns or [name for name in messages.columns if name not in _LATER]
         if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
