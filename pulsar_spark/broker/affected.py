@@ -143,7 +143,7 @@ def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[in
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
             return
-        found += cursor.pages[index].ranges[number].entries
+        found += cursor.pages[index].ranges[number].size
         yield index, number
 
 

@@ -7,8 +7,7 @@ passes over them and over those whose owners take nothing, and deals what lies b
 were passed over that the look-ahead limit is reached (keySharedLookAheadMsgInReplayThreshold...; a subscription whose
 consumers have no limits of unacknowledged messages has none of this either).
 
-What comes back is dealt in the round in which it comes back where it is a single entry; longer ranges in the next,
-which knows whose each part of them is.
+What comes back is dealt in the round in which it comes back: ranges are cut where their entries' owners change.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,22 +17,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.affected import Affected
+from pulsar_spark.broker.affected import Affected, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unread_slices import delayed_unread
+from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.selectors import Selector
 
-WINDOW_ENTRIES = 1 << 16
-"""Entries looked at in one go, at least."""
+WINDOW_ENTRIES = 1 << 16, 1 << 22
+"""Entries looked at in one go, at least and at most."""
 
 MOST_RUNS = 200_000
-"""Entries never delivered that one round hands out, at most: each may be a range of its own."""
+"""Runs of entries never delivered that one round hands out, at most: where keys lie at random each is an entry or two,
+where a publish was sorted by hash thousands."""
 
 LOOK_AHEAD = (
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer",
@@ -70,8 +72,12 @@ class Keyed:
         self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
         self._owners = owners_of(self._cursor.selector)
         self._hashes = _hashes_of(bundle, self._cursor)
+        # Who is held back by unacknowledged messages may be let go by what is asked in this round: the plan says.
+        may_be_let_go = asked.has_work or any(page.has_returns(draft.now) for page in self._cursor.pages)
         self._permits = {
-            self._owners.number(taker.consumer_id): taker.permits for taker in takers if not taker.is_blocked
+            self._owners.number(taker.consumer_id): taker.permits
+            for taker in takers
+            if may_be_let_go or not taker.is_blocked
         }
         self._permits.pop(NOBODY, None)
         self._waits = self._what_waits()
@@ -83,7 +89,8 @@ class Keyed:
         if not pages or not self._permits:
             return []
         found = [np.concatenate(columns) for columns in zip(*(_replays(*page) for page in pages))]
-        positions, dues, numbers, indexes = (column[found[1] <= self._draft.wall] for column in found)
+        is_ripe = (found[1] <= self._draft.wall) & ~self._is_acknowledged(found[0])
+        positions, dues, numbers, indexes = (column[is_ripe] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
         owners, held = self._placed(positions, is_new=False)
@@ -101,9 +108,9 @@ class Keyed:
         end, at = topic.end_position(cursor.key.partition), cursor.read_position
         most, passed_over, found = self._look_ahead(), 0, []
         left = dict(self._permits)
-        budget = min(sum(left.values()), MOST_RUNS)
-        while at < end and budget > 0 and any(left.values()):
-            last = min(at + max(WINDOW_ENTRIES, 2 * budget), end) - 1
+        runs = MOST_RUNS
+        while at < end and runs > 0 and any(left.values()):
+            last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
             unknown = self._unknown(at, last)
             owners, held = self._placed(unknown, is_new=True)
             takes = self._within_permits(owners, ~held, left)
@@ -111,10 +118,11 @@ class Keyed:
                 passed = passed_over + np.cumsum(~takes)
                 takes &= passed < most
                 passed_over = int(passed[-1]) if len(passed) else passed_over
-            takes &= np.cumsum(takes) <= budget
+            begun = np.cumsum(_begins(unknown, owners, takes))
+            takes &= begun <= runs
+            runs -= int(begun[-1]) if len(begun) else 0
             for owner, count in zip(*np.unique(owners[takes], return_counts=True)):
                 left[int(owner)] -= int(count)
-            budget -= int(takes.sum())
             found.append((unknown[takes], owners[takes]))
             if most and passed_over >= most:
                 break
@@ -123,8 +131,9 @@ class Keyed:
         return self._runs(positions, owners)
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
-        """The ranges that are planned, cut where the line of what comes again changes, and where each of them
-        stands."""
+        """The ranges that are planned, cut where the line of what comes again, in this round or before, changes, and
+        where each of them stands. What is given back is offered in the same round, for later entries of its hashes
+        are."""
         ranges: list[Range] = []
         numbers: list[int] = []
         places: list[Placed] = []
@@ -138,7 +147,7 @@ class Keyed:
                 ranges.append(held)
                 continue
             pieces = [(held, place_of.get(held.first, ELSEWHERE))]
-            if held.status == REPLAY and held.first < held.last:
+            if held.first < held.last and (held.status == REPLAY or self._comes_back(held)):
                 pieces = self._pieces(held)
             for piece, place in pieces:
                 numbers.append(len(ranges))
@@ -152,12 +161,26 @@ class Keyed:
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
+    def _comes_back(self, held: Range) -> bool:
+        """May entries of a pending range be given back in this round?"""
+        asked, now = self._asked, self._draft.now
+        return held.status == PENDING and (
+            is_due(held, now)
+            or held.consumer_id in asked.left
+            or held.consumer_id in asked.redelivered
+            or any(first <= held.last and last >= held.first and due <= now for first, last, _, due in asked.returns)
+        )
+
     def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
-        places = self.places(range(held.first, held.last + 1))
-        starts = [at for at, place in enumerate(places) if at == 0 or place != places[at - 1]]
+        owners, is_held = self._placed(np.arange(held.first, held.last + 1), is_new=False)
+        changes = (np.diff(owners) != 0) | (np.diff(is_held) != 0)
+        starts, names = [0, *(np.flatnonzero(changes) + 1).tolist()], [*self._owners.consumers, None]
         return [
-            (held._replace(first=held.first + start, last=held.first + until - 1), places[start])
-            for start, until in pairwise([*starts, len(places)])
+            (
+                held._replace(first=held.first + start, last=held.first + until - 1),
+                Placed(names[owners[start]], bool(is_held[start])),
+            )
+            for start, until in pairwise([*starts, len(owners)])
         ]
 
     def _placed(self, positions: np.ndarray, *, is_new: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -165,6 +188,11 @@ class Keyed:
         hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
         return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners, is_new=is_new)
+
+    def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
+        """Which entries this round acknowledges as a whole."""
+        done = [position for position, left in self._asked.ack_sets.items() if ack_set.is_empty(left)]
+        return _inside(positions, self._asked.acks) | np.isin(positions, done)
 
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
@@ -191,10 +219,10 @@ class Keyed:
         positions, hashes, elsewhere, dues, holders = (
             (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
         )
-        gone = _inside(positions, asked.acks) | (dues <= now)
+        gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = self._given_back()
+        back = np.concatenate((self._given_back(), self._coming_back()))
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
@@ -207,6 +235,25 @@ class Keyed:
         spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
         parts = [np.arange(first, last + 1) for first, last in spans]
         return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
+
+    def _coming_back(self) -> np.ndarray:
+        """Positions in ranges of several entries that this round brings back: they are dealt in the next one, so what
+        is behind them of their hashes waits until then."""
+        asked, now = self._asked, self._draft.now
+        leaving = {*asked.left, *asked.redelivered}
+        held = [
+            held
+            for page in self._cursor.pages
+            if page.unacked
+            for held in page.ranges
+            if held.status == PENDING and held.first < held.last
+        ]
+        firsts, lasts = _array((each.first, each.last) for each in held)
+        is_back = [each.consumer_id in leaving or (each.due_time or _NEVER) <= now for each in held]
+        positions = expanded(firsts, lasts)
+        comes = np.repeat(np.array(is_back, bool), lasts - firsts + 1)
+        comes |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
+        return positions[comes & ~_inside(positions, asked.acks)]
 
     def _look_ahead(self) -> int:
         cursor = self._cursor
@@ -281,11 +328,20 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.mark_delete,
         cursor.changes,
         cursor.selector,
+        cursor.is_blocked,
+        cursor.is_blocked_by_broker,
         tuple(cursor.recently_joined.items()),
         cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
         *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
+
+
+def _begins(positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """Where a run of adjoining entries that one owner *takes* begins."""
+    goes_on = np.zeros(len(positions), bool)
+    goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
+    return takes & ~goes_on
 
 
 def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:
@@ -302,7 +358,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
     firsts, lasts, dues, indexes = np.array(found, np.int64).reshape(-1, 4).T
     entries = lasts - firsts + 1
     return (
-        _expanded(firsts, lasts),
+        expanded(firsts, lasts),
         np.repeat(dues, entries),
         np.full(int(entries.sum()), number),
         np.repeat(indexes, entries),
@@ -321,7 +377,7 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     pending = [held for held in page.ranges if held.status == PENDING]
     spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
-    positions = _expanded(*spans.T)
+    positions = expanded(*spans.T)
     owners = owners_of(selector)
     hashed = hashes.at(positions)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
@@ -332,13 +388,6 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     found = positions[keeps], hashed[keeps], elsewhere[keeps], dues[keeps], names[keeps]
     page.out = selector, found
     return found
-
-
-def _expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-    """All positions of ranges, one behind the other."""
-    entries = lasts - firsts + 1
-    ends = np.cumsum(entries)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
 
 
 def _inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -2,10 +2,7 @@
 
 from collections import defaultdict
 
-import pytest
-
 import pulsar_spark as pulsar
-from tests.client.waiting import eventually
 
 TOPIC = "orders"
 
@@ -43,7 +40,7 @@ def test_each_key_has_one_holder_and_is_in_order(client):
     publish(client, sent)
     found = {name: drain(consumer) for name, consumer in consumers.items()}
     by_key = {}
-    for name, messages in found.items():
+    for _name, messages in found.items():
         for key, got in numbers(messages).items():
             assert key not in by_key, "two consumers have it"
             by_key[key] = got
