@@ -125,8 +125,7 @@ class Rounds:
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
         waiting, self._waiting = self._waiting, []
-        for request in [*waiting, *requests]:
-            intake.take(request)
+        intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
