@@ -1,6 +1,7 @@
 """What the requests of a round ask for, sorted out by cursor, before the round is planned."""
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -36,11 +37,17 @@ class Request(NamedTuple):
 _COLUMNS = Request._fields[:-2]
 
 
-def requests_of(rows: pa.Table) -> list[Request]:
-    """The requests of an Arrow table, in its order."""
-    columns = {name: rows.column(name).to_pylist() for name in _COLUMNS}
-    columns["properties"] = [dict(pairs or []) for pairs in columns["properties"]]
-    return [Request(*values) for values in zip(*columns.values())]
+def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
+    """The requests of an Arrow table, in its order; of a whole commit where its version is given."""
+    columns = {name: _values(rows.column(name)) for name in _COLUMNS}
+    columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
+    numbers = repeat(None) if requests_version is None else range(rows.num_rows)
+    return list(map(Request._make, zip(*columns.values(), repeat(requests_version), numbers)))
+
+
+def _values(column: pa.ChunkedArray) -> list:
+    """Of a column of a request; most say nothing in most rows."""
+    return column.to_pylist() if column.null_count < len(column) else [None] * len(column)
 
 
 assert set(_COLUMNS) <= set(REQUESTS.schema.names)
