@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.table_specs import REQUESTS
@@ -77,15 +78,26 @@ class CursorDraft:
     dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
+    expired: int = 0
+    """Entries of ``acks`` that nobody acknowledged: they were too old, or too many."""
 
     @property
     def has_work(self) -> bool:
         """Must ranges be planned for what was asked?"""
         return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered or self.has_new_limits)
 
+    def expire(self, first: int, last: int) -> None:
+        """Let the entries *first*..*last* be acknowledged, whom time to live or a quota ends."""
+        held = [each for each in self.cursor.ranges() if each.last >= first and each.first <= last]
+        for begin, end, _ in unacknowledged(max(first - 1, self.cursor.mark_delete), last + 1, held):
+            begin, end = max(begin, first), min(end, last)
+            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end) if begin <= end)
+        self.acks.add(first, last)
+
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
+        self.expired = 0
 
 
 class Refusal(NamedTuple):
@@ -107,6 +119,7 @@ class RoundResult(NamedTuple):
     delivered_messages: int = 0
     acknowledged_entries: int = 0
     letters: int = 0
+    expired_entries: int = 0
     refusals: tuple[Refusal, ...] = ()
 
 
