@@ -14,9 +14,9 @@ import pyarrow as pa
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.tables import read_file
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 

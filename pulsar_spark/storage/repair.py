@@ -27,16 +27,16 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
-from pulsar_spark.storage.commits import commit_text, file_add, replace_commit, write_files
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from pulsar_spark.storage.commits import commit_text, replace_commit
+from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.data_files import file_add, write_files
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.ledgers import ledger_rows, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.renumbering import missing_numbers
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable, Definition, append_lock, read_definition
+from pulsar_spark.storage.tables import AppendTable, append_lock
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
@@ -311,32 +311,9 @@ class TableRepair:
 
 
 def _number_again(layout: Layout) -> list[Repaired]:
-    """Append the rows that ``ledgers`` lacks of what brokers have numbered, as only one outcome is possible: from the
-    topics' logs."""
-    path, missing = layout.broker_table(LEDGERS.name), []
-    rows, _ = read_ledgers(path)
-    known = {(topic_id, partition, run.ledger_id, run.first_entry_id) for topic_id, partition, run in runs_of(rows)}
-    latest = read_latest(layout, "topic")
-    for name, table, topic in tables_of(layout):
-        definition = read_definition(table) if topic else None
-        until = latest.numbered_until(definition.table_id) if definition else 0
-        if until and TableLog(table).earliest() == 0:
-            missing += [
-                row
-                for row in _numbered(name, table, definition, until)
-                if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
-            ]
+    """Append the rows that ``ledgers`` lacks."""
+    missing = missing_numbers(layout)
     if not missing:
         return []
-    AppendTable(path).append(LEDGERS.rows(missing))
+    AppendTable(layout.broker_table(LEDGERS.name)).append(LEDGERS.rows(missing))
     return [Repaired(LEDGERS.name, None, True, f"{len(missing)} rows are numbered again from the topics' logs")]
-
-
-def _numbered(name: str, table: Path, definition: Definition, until: int) -> Iterator[dict]:
-    ends: dict[int, int] = {}
-    seen: set[str] = set()
-    for commit in TableLog(table).commits(0, until):
-        numbered = number_commit(table, commit, ends, seen, definition.properties.get("partitions"))
-        for partition, runs in numbered.items():
-            ends[partition] = runs[-1].last_position + 1 if runs else ends.get(partition, 0)
-        yield from ledger_rows(name, definition.table_id, numbered)
