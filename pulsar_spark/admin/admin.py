@@ -6,8 +6,9 @@ from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
 from pulsar_spark.admin.set_aside import SetAsideVerbs
-from pulsar_spark.admin.subscriptions import Subscriptions, check_count
+from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
+from pulsar_spark.client.arguments import check_count
 from pulsar_spark.client.message import Message
 from pulsar_spark.errors import InvalidConfiguration, NotAllowedError
 from pulsar_spark.link.requester import Requester, require_root

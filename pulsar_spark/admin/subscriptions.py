@@ -2,6 +2,7 @@
 
 import datetime
 
+from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.link.requester import Requester
@@ -119,9 +120,3 @@ class Subscriptions:
                 for partition in partitions
             ]
         )
-
-
-def check_count(name: str, count: int) -> None:
-    """:class:`InvalidConfiguration` unless *count* is a number of at least 1."""
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InvalidConfiguration(f"{name} {count!r}: give a number of at least 1")
