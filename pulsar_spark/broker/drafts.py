@@ -11,6 +11,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.table_specs import REQUESTS
 
 
@@ -38,6 +39,7 @@ class Request(NamedTuple):
 _COLUMNS = Request._fields[:-2]
 
 
+@uncollected()
 def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
     """The requests of an Arrow table, in its order; of a whole commit where its version is given."""
     columns = {name: _values(rows.column(name)) for name in _COLUMNS}
