@@ -1,9 +1,9 @@
-"""Creating, opening, appending to and reading tables without a JVM.
+"""Creating, opening and appending to tables without a JVM.
 
 Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
 creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
 Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
-next version or nothing. See commits for how.
+next version or nothing. See commits for how, and data_files for what is in them.
 
 A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
 trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
@@ -35,8 +35,7 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
-FORMAT = "pulsar_spark"
-_CONFIGURATION = {"delta.enableChangeDataFeed": "true"}
+FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
