@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.lane_ranges import exact, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -66,22 +68,24 @@ class Backlog:
             return True
         if cursor["read_position"] < end:
             return False
-        return not any(
-            self._is_left(held, end, partition, consumer_id, given_back)
-            for page in state.pages[key].values()
-            for held in page
-        )
-
-    def _is_left(
-        self, held: Range, end: int, partition: int, consumer_id: str, given_back: list[tuple[int, int]]
-    ) -> bool:
-        if (
-            held.first >= end
-            or held.status == ACKNOWLEDGED
-            or (held.status == PENDING and held.consumer_id != consumer_id)
+        ranges = [one for one in page_ranges(state, key) if self._may_be_left(one.held, end, consumer_id)]
+        if sum(held.size for _, held in ranges if held.last < end) > sum(
+            last - first + 1 for first, last in given_back
         ):
             return False
-        return bool(self._subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
+        found = (held for _, held in ranges)
+        if state.lanes[key]:
+            found = exact(list(found), read_held(state, key, LedgerIndex(self._layout), self._topic.path, ranges))
+        return not any(self._is_left(held, end, partition, given_back) for held in found)
+
+    def _may_be_left(self, held: Range, end: int, consumer_id: str) -> bool:
+        is_anothers = held.status == PENDING and held.consumer_id != consumer_id
+        return held.first < end and held.status != ACKNOWLEDGED and not is_anothers
+
+    def _is_left(self, held: Range, end: int, partition: int, given_back: list[tuple[int, int]]) -> bool:
+        return held.first < end and bool(
+            self._subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back)
+        )
 
 
 def _last_publish(log: TableLog) -> int:

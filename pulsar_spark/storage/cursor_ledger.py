@@ -140,6 +140,10 @@ class LatestRows:
         """The last version of a topic's table that a broker has followed; 0 for none."""
         return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
+    def ranges(self, key: CursorKey) -> list[Range]:
+        """All ranges of a cursor, by page; which entries those of lanes mean is said by storage.lane_ranges."""
+        return [held for page in self.pages[key].values() for held in page]
+
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
         if kind == "round":
@@ -184,7 +188,7 @@ class LatestRows:
             _replace(self.pages[cursor], *key, row, [])
             self.lanes[cursor].pop(*key, None)
             if row.get("lane") is not None and not row["is_removed"]:
-                self.lanes[cursor][key[0]] = _lane_hashes(row)
+                self.lanes[cursor][key[0]] = lane_hashes(row)
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
@@ -205,7 +209,8 @@ def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
         facts[key] = fact
 
 
-def _lane_hashes(row: dict) -> LaneHashes:
+def lane_hashes(row: dict) -> LaneHashes:
+    """The hashes of the lane whose page a row is about."""
     of_axis = dict(row["properties"])
     axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
     return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))

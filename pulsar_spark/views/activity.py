@@ -34,6 +34,7 @@ _COLUMNS = [
     "due_time",
     "ack_set",
     "batch_size",
+    "entries",
     "round",
     "round_time",
 ]

@@ -10,23 +10,19 @@ lie. 10^5 entries, every tenth of a topic in ten files, of 76,000 hashes that wa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.hash_ranges import Owners
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.lane_ranges import PageRange, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.views.activity import broker_time
-
-_GAP = 1024
-"""So many entries between two that are looked up are read along, rather than two stretches one by one."""
 
 
 class DrainingHash(NamedTuple):
@@ -48,17 +44,16 @@ class DrainingHash(NamedTuple):
 
 
 def draining_hashes(
-    layout: Layout, table, key: CursorKey, ranges: Iterable[Range], owners: Owners, changed: datetime | None
+    layout: Layout, table, latest: LatestRows, key: CursorKey, owners: Owners, changed: datetime | None
 ) -> list[DrainingHash]:
-    """The hashes that wait on a cursor with these *ranges*, by hash; *changed* is when a consumer last came or left, by
-    the broker's clock, None = not known."""
-    held = sorted(_that_may_block(layout, [one for one in ranges if one.status == PENDING], changed))
-    if not held:
+    """The hashes that wait on a cursor, by hash; *changed* is when a consumer last came or left, by the broker's clock,
+    None = not known."""
+    pending = [one for one in page_ranges(latest, key) if one.held.status == PENDING]
+    ranges = _that_may_block(layout, pending, changed)
+    if not ranges:
         return []
-    counts = np.array([one.size for one in held])
-    places = np.repeat(np.arange(len(held)), counts)
-    positions = np.arange(len(places)) + np.repeat([one.first for one in held] - counts.cumsum() + counts, counts)
-    hashes = _hashes_at(LedgerIndex(layout), table, key, held, positions)
+    positions, hashes, places = read_held(latest, key, LedgerIndex(layout), table, ranges)
+    held = [one for _, one in ranges]
     owner = owners.of(hashes)
     is_due = np.array([one.due_time is not None for one in held])[places]
     waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in held])[places])
@@ -82,26 +77,11 @@ def draining_hashes(
     return [DrainingHash(hash_code, names[number], *rest) for hash_code, number, *rest in rows]
 
 
-def _that_may_block(layout: Layout, pending: list[Range], changed: datetime | None) -> list[Range]:
+def _that_may_block(layout: Layout, pending: list[PageRange], changed: datetime | None) -> list[PageRange]:
     """Those that are to come back, and those that were delivered before a consumer last came or left."""
-    rounds = sorted({held.delivery_round or 0 for held in pending})
+    rounds = sorted({held.delivery_round or 0 for _, held in pending})
     if changed is not None:
         never = datetime.min.replace(tzinfo=UTC)
         rounds = rounds[: bisect_right(rounds, changed, key=lambda each: broker_time(layout, each) or never)]
     last = max(rounds, default=-1)
-    return [held for held in pending if held.due_time is not None or (held.delivery_round or 0) <= last]
-
-
-def _hashes_at(index: LedgerIndex, table, key: CursorKey, held: Sequence[Range], positions: np.ndarray) -> np.ndarray:
-    """The hash of the entry at each position, read in stretches."""
-    stretches: list[list[int]] = []
-    for one in held:
-        if stretches and one.first - stretches[-1][1] <= _GAP:
-            stretches[-1][1] = one.last
-        else:
-            stretches.append([one.first, one.last])
-    hashes = [read_hashes(table, index.runs(key.topic_id, key.partition, first, last)) for first, last in stretches]
-    firsts, lasts = np.array(stretches).T
-    lengths = lasts - firsts + 1
-    at = np.searchsorted(firsts, positions, "right") - 1
-    return np.concatenate(hashes)[positions - firsts[at] + (lengths.cumsum() - lengths)[at]]
+    return [one for one in pending if one.held.due_time is not None or (one.held.delivery_round or 0) <= last]
