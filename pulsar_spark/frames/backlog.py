@@ -7,7 +7,6 @@ given, or that this run gave back: a message is handled at most once per run.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-<<<<<<< HEAD
 import numpy as np
 
 from pulsar_spark.frames.delivery import subtract
@@ -17,11 +16,6 @@ from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.lane_ranges import exact_ranges
-=======
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
-from pulsar_spark.storage.lane_ranges import exact, page_ranges, read_held
->>>>>>> H
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
@@ -72,7 +66,6 @@ class Backlog:
             return True
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
-<<<<<<< HEAD
         held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         unread = []
@@ -133,26 +126,6 @@ def hashes_by_part(
                 part, entries = [], 0
     if part:
         yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)
-=======
-        ranges = [one for one in page_ranges(state, key) if self._may_be_left(one.held, end, consumer_id)]
-        if sum(held.size for _, held in ranges if held.last < end) > sum(
-            last - first + 1 for first, last in given_back
-        ):
-            return False
-        found = (held for _, held in ranges)
-        if state.lanes[key]:
-            found = exact(list(found), read_held(state, key, LedgerIndex(self._layout), self._topic.path, ranges))
-        return not any(self._is_left(held, end, partition, given_back) for held in found)
-
-    def _may_be_left(self, held: Range, end: int, consumer_id: str) -> bool:
-        is_anothers = held.status == PENDING and held.consumer_id != consumer_id
-        return held.first < end and held.status != ACKNOWLEDGED and not is_anothers
-
-    def _is_left(self, held: Range, end: int, partition: int, given_back: list[tuple[int, int]]) -> bool:
-        return held.first < end and bool(
-            self._subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back)
-        )
->>>>>>> H
 
 
 def _last_publish(log: TableLog) -> int:
