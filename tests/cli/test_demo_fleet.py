@@ -29,7 +29,7 @@ def publish(root) -> np.ndarray:
     """The flights by aircraft, every 40th of no aircraft that is known; the aircraft of each."""
     aircraft = np.where(np.arange(FLIGHTS) % 40, np.arange(FLIGHTS) * 7 % AIRCRAFT, -1)
     client = pulsar.Client(f"delta:{root}")
-    producer = client.create_producer(TOPIC)
+    producer = client.create_producer(TOPIC, block_if_queue_full=True)
     for flight, number in enumerate(aircraft.tolist()):
         key = {} if number < 0 else {"partition_key": f"N{number}"}
         producer.send_async(json.dumps({"id": flight}).encode(), lambda result, message_id: None, **key)
