@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import rounds, state
+from pulsar_spark.broker import gather, rounds, state
 from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome
 from tests.differential import key_strategies, strategies
@@ -37,8 +37,16 @@ def close_borders(monkeypatch):
     monkeypatch.setattr(letters, "LETTERS_A_COMMIT", 2)
 
 
-KINDS = {"types": (strategies.histories, Duel), "keys": (key_strategies.histories, KeyedDuel)}
-"""Histories of all types, and of Key_Shared alone."""
+KINDS = {
+    "types": (strategies.histories, Duel),
+    "keys": (key_strategies.histories, KeyedDuel),
+    "lanes": (key_strategies.histories, KeyedDuel),
+    "both forms": (key_strategies.histories, KeyedDuel),
+}
+"""Histories of all types, and of Key_Shared alone: with exact ranges, by lane, and from one form to the other."""
+
+FORMS = {"lanes": (-1, -1), "both forms": (2, 4)}
+"""From how many ranges on, and below how many entries no longer, they are kept by lane."""
 
 
 def duels(spark, kind: str, examples: int) -> None:
@@ -58,7 +66,11 @@ def duels(spark, kind: str, examples: int) -> None:
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
             duel(spark, Path(root), max_unacked_messages_per_broker=limit).play(history)
 
-    play()
+    with pytest.MonkeyPatch.context() as patch:
+        lanes_from, exact_below = FORMS.get(kind, (gather.LANES_FROM, gather.EXACT_BELOW))
+        patch.setattr(gather, "LANES_FROM", lanes_from)
+        patch.setattr(gather, "EXACT_BELOW", exact_below)
+        play()
 
 
 @cache
