@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.affected import Affected, is_due
+from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
@@ -221,20 +221,22 @@ class Keyed:
         )
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
-        gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = self._given_back()
+        returns = self._returns()
+        gone |= _inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
+        back = expanded(*_array((first, last) for first, last, _, due in returns if due > now))
+        back = back[~self._is_acknowledged(back)]
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 
-    def _given_back(self) -> np.ndarray:
-        """Positions that this round gives back for later."""
-        floor, now = self._cursor.mark_delete + 1, self._draft.now
-        spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
-        parts = [np.arange(first, last + 1) for first, last in spans]
-        return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
+    def _returns(self) -> list[tuple[int, int, str, int]]:
+        """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
+        if not self._asked.returns:
+            return []
+        pages = (page for page in self._cursor.pages if page.unacked)
+        return effective_returns(self._asked, [held for page in pages for held in page.ranges])
 
     def _look_ahead(self) -> int:
         cursor = self._cursor
