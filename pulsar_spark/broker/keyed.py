@@ -93,7 +93,7 @@ class Keyed:
         positions, dues, numbers, indexes = (column[is_ripe] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
-        owners, held = self._placed(positions, is_new=False)
+        owners, held = self._placed(positions)
         in_line = np.lexsort((positions, dues))
         chosen = in_line[self._within_permits(owners[in_line], ~held[in_line])]
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
@@ -112,7 +112,7 @@ class Keyed:
         while at < end and runs > 0 and any(left.values()):
             last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
             unknown = self._unknown(at, last)
-            owners, held = self._placed(unknown, is_new=True)
+            owners, held = self._placed(unknown)
             takes = self._within_permits(owners, ~held, left)
             if most:
                 passed = passed_over + np.cumsum(~takes)
@@ -157,7 +157,7 @@ class Keyed:
 
     def places(self, positions: Sequence[int]) -> list[Placed]:
         """Where single entries stand, at *positions* that ascend, when they are offered (again)."""
-        owners, held = self._placed(np.asarray(positions, np.int64), is_new=False)
+        owners, held = self._placed(np.asarray(positions, np.int64))
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
@@ -172,7 +172,7 @@ class Keyed:
         )
 
     def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
-        owners, is_held = self._placed(np.arange(held.first, held.last + 1), is_new=False)
+        owners, is_held = self._placed(np.arange(held.first, held.last + 1))
         changes = (np.diff(owners) != 0) | (np.diff(is_held) != 0)
         starts, names = [0, *(np.flatnonzero(changes) + 1).tolist()], [*self._owners.consumers, None]
         return [
@@ -183,11 +183,11 @@ class Keyed:
             for start, until in pairwise([*starts, len(owners)])
         ]
 
-    def _placed(self, positions: np.ndarray, *, is_new: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of the owner of each entry, and whether it is held."""
         hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
-        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners, is_new=is_new)
+        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         """Which entries this round acknowledges as a whole."""
