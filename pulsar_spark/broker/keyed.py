@@ -142,12 +142,13 @@ class Keyed:
             held.first for held in affected.planned if held.first == held.last and held.status in (PENDING, REPLAY)
         ]
         place_of = dict(zip(singles, self.places(singles)))
+        offered = self._may_be_offered([held for held in affected.planned if held.first < held.last])
         for number, held in enumerate(affected.ranges):
             if number not in planned:
                 ranges.append(held)
                 continue
             pieces = [(held, place_of.get(held.first, ELSEWHERE))]
-            if held.first < held.last and (held.status == REPLAY or self._comes_back(held)):
+            if held.first in offered:
                 pieces = self._pieces(held)
             for piece, place in pieces:
                 numbers.append(len(ranges))
@@ -161,15 +162,20 @@ class Keyed:
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
-    def _comes_back(self, held: Range) -> bool:
-        """May entries of a pending range be given back in this round?"""
+    def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
+        """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
+        round."""
         asked, now = self._asked, self._draft.now
-        return held.status == PENDING and (
-            is_due(held, now)
-            or held.consumer_id in asked.left
-            or held.consumer_id in asked.redelivered
-            or any(first <= held.last and last >= held.first and due <= now for first, last, _, due in asked.returns)
-        )
+        firsts, lasts = _array((first, last) for first, last, _, due in asked.returns if due <= now)
+        begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
+        ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
+        leaving = asked.left | asked.redelivered
+        return {
+            held.first
+            for held, is_named in zip(planned, (begun > ended).tolist())
+            if held.status == REPLAY
+            or (held.status == PENDING and (is_named or is_due(held, now) or held.consumer_id in leaving))
+        }
 
     def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
         owners, is_held = self._placed(np.arange(held.first, held.last + 1))
