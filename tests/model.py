@@ -93,6 +93,9 @@ class Model:
         """One round. *number* turns the line of Shared consumers; it counts up by itself."""
         self.number = self.number + 1 if number is None else number
         self.now_ms = now_ms
+        for cursor in self.cursors.values():
+            if cursor.keys:
+                cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
         self._maintain()
@@ -104,7 +107,7 @@ class Model:
             cursor.apply_acks(batches, deliver_ms)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
-            look_ahead = look_ahead_limit(limits, len(cursor.consumers))
+            look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
             unread = cursor.read(deliver_ms, now_ms, has_work=has_work, look_ahead=look_ahead)
             deliveries += cursor.dispatch(
                 batches, unread, limits=limits, asked=asked, round_number=self.number, now_ms=now_ms

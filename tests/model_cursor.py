@@ -102,6 +102,7 @@ class Cursor:
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     is_asked: bool = False
+    moves: int = 0
 
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
@@ -164,7 +165,7 @@ class Cursor:
     def move_to(self, position: int) -> None:
         """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked
         earlier in this round (3.26)."""
-        self.mark_delete, self.read_position = position - 1, position
+        self.mark_delete, self.read_position, self.moves = position - 1, position, self.moves + 1
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         if self.keys:
@@ -218,8 +219,6 @@ class Cursor:
             self.mark_delete += 1
             self.acknowledged.remove(self.mark_delete)
         self.read_position = max(self.read_position, self.mark_delete + 1)
-        if self.keys:
-            self.keys.forget_joined(self.mark_delete)
 
     def asking(self, now_ms: int) -> set[str]:
         """The consumers whose requests for redelivery arrive now, whatever comes of them (4.4): before acknowledgements
@@ -282,7 +281,8 @@ class Cursor:
             return []
         unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
         if self.keys:
-            met = self._read_by_key(unknown, receivers, deliver_ms, now_ms, look_ahead)
+            readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead)
         else:
             met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
         early = (
@@ -295,31 +295,22 @@ class Cursor:
         return [position for position in met if position not in early]
 
     def _read_by_key(
-        self,
-        unknown: Iterable[int],
-        receivers: list[Consumer],
-        deliver_ms: list[int | None],
-        now_ms: int,
-        look_ahead: int,
+        self, unknown: Iterable[int], receivers: list[Consumer], now_ms: int, look_ahead: int
     ) -> list[int]:
         """As many entries as everybody has permits for, of the hashes that are theirs; those that wait, for their hash
-        or for their owner, are passed over, so many at most (2.31, 2.39). What comes before its deliver time is met
-        whoever it is for, and takes nobody's permits (4.9)."""
+        or for their owner, are passed over, until they are so many as *look_ahead* says (2.31, 2.39)."""
         room = {consumer.consumer_id: consumer.permits for consumer in receivers}
         met, passed = [], 0
         for position in unknown:
             if not any(room.values()):
                 break
-            if deliver_ms[position] is not None and deliver_ms[position] > now_ms:
-                met.append(position)
-                continue
             owner = self.keys.owner_of(self.hashes[position])
             if room.get(owner, 0) and not self.waits(position, now_ms):
                 met.append(position)
                 room[owner] -= 1
                 continue
             passed += 1
-            if 0 < look_ahead < passed:
+            if passed == look_ahead:
                 break
         return met
 

@@ -109,7 +109,7 @@ def hash_ranges_of(properties: Mapping[str, str]) -> tuple[tuple[int, int], ...]
 
 
 def look_ahead_limit(limits: Mapping[str, int], consumers: int) -> int:
-    """At most so many entries that wait are passed over; 0 is no limit."""
+    """Behind so many entries that wait nothing is read; 0 is no limit."""
     per_consumer = consumers * limits["key_shared_look_ahead_msg_in_replay_threshold_per_consumer"]
     per_subscription = limits["key_shared_look_ahead_msg_in_replay_threshold_per_subscription"]
     return min((each for each in (per_consumer, per_subscription) if each), default=0)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.transforms.round_inputs import STATE
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
@@ -56,7 +57,7 @@ def _plan(rows: list[dict]) -> Outcome:
             ),
         )
     for row in _of(rows, "range"):
-        _put(held, Range(**{name: row[name] for name in Range._fields}))
+        _put(held, Range(**{name: row[name] for name in STATE}))
     for row in _of(rows, "ack"):
         _put(held, Range(row["first"], row["last"], ACKNOWLEDGED))
     for row in _of(rows, "ack_set"):

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.kept_owners import kept_properties
+from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
@@ -33,12 +34,14 @@ _TEXT = 2000
 
 
 class PageRows(NamedTuple):
-    """The ranges of a page of a cursor, by position: a row each in the table."""
+    """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
+    if it is of one."""
 
     key: CursorKey
     topic: str
     page: int
     ranges: Sequence[Range]
+    lane: str | None = None
 
 
 def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
@@ -139,6 +142,20 @@ def page_row(cursor: Cursor, page: Page) -> dict:
     return dict(_of(cursor, "page"), page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last)
 
 
+def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
+    """One row per lane that was written, which is a page of its own: its ranges in the same round are all it holds, and
+    its hashes say which entries between their positions they mean."""
+    return dict(
+        _of(cursor, "page"),
+        page=page,
+        lane=str(lane),
+        first=ranges[0].first,
+        last=ranges[-1].last,
+        hash_ranges=[held._asdict() for held in hashes.ranges],
+        properties=[("axis_size", str(hashes.axis.size)), ("axis_start", str(hashes.axis.start))],
+    )
+
+
 def removed_page_row(cursor: Cursor, first: int) -> dict:
     """One row per page that is gone, by its first position."""
     return dict(_of(cursor, "page"), page=first, is_removed=True)
@@ -228,8 +245,14 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*."""
-    table = CURSOR_LEDGER.rows([dict(fact, round=round_number) for fact in facts])
+    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*. The letters among the
+    facts, of which there may be many, stand behind the others, so that they need not be asked for columns they lack."""
+    letters, others = [], []
+    for fact in facts:
+        (letters if fact["kind"] == "letter" else others).append(fact)
+    table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in (others, letters) if same)
+    at = table.schema.get_field_index("round")
+    table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
     pages = [page for page in pages if page.ranges]
     if not pages:
         return table
@@ -239,6 +262,7 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
         "topic": [page.topic for page in pages],
         **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
     }
+    of_pages["lane"] = [page.lane for page in pages]
     same = {"round": round_number, "kind": "range"}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:

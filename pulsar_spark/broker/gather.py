@@ -29,6 +29,7 @@ from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.transforms.round_inputs import STATE
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
@@ -110,7 +111,9 @@ class _Gathering:
         )
         affected, places = by_key.cut(affected)
         number = self._begin(asked, takers, affected)
-        self.rows.extend("range", number, [(*held, *place) for held, place in zip(affected.planned, places)])
+        self.rows.extend(
+            "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
+        )
         self._add_requests(number, asked, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
 

@@ -7,8 +7,7 @@ passes over them and over those whose owners take nothing, and deals what lies b
 were passed over that the look-ahead limit is reached (keySharedLookAheadMsgInReplayThreshold...; a subscription whose
 consumers have no limits of unacknowledged messages has none of this either).
 
-What comes back is dealt in the round in which it comes back where it is a single entry; longer ranges in the next,
-which knows whose each part of them is.
+What comes back is dealt in the round in which it comes back: ranges are cut where their entries' owners change.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -18,12 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.affected import Affected
+from pulsar_spark.broker.affected import Affected, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.broker.unread_slices import delayed_unread
+from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
@@ -72,8 +72,12 @@ class Keyed:
         self._bundle, self._draft, self._asked, self._cursor = bundle, draft, asked, asked.cursor
         self._owners = owners_of(self._cursor.selector)
         self._hashes = _hashes_of(bundle, self._cursor)
+        # Who is held back by unacknowledged messages may be let go by what is asked in this round: the plan says.
+        may_be_let_go = asked.has_work or any(page.has_returns(draft.now) for page in self._cursor.pages)
         self._permits = {
-            self._owners.number(taker.consumer_id): taker.permits for taker in takers if not taker.is_blocked
+            self._owners.number(taker.consumer_id): taker.permits
+            for taker in takers
+            if may_be_let_go or not taker.is_blocked
         }
         self._permits.pop(NOBODY, None)
         self._waits = self._what_waits()
@@ -85,7 +89,8 @@ class Keyed:
         if not pages or not self._permits:
             return []
         found = [np.concatenate(columns) for columns in zip(*(_replays(*page) for page in pages))]
-        positions, dues, numbers, indexes = (column[found[1] <= self._draft.wall] for column in found)
+        is_ripe = (found[1] <= self._draft.wall) & ~self._is_acknowledged(found[0])
+        positions, dues, numbers, indexes = (column[is_ripe] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
         owners, held = self._placed(positions, is_new=False)
@@ -126,8 +131,9 @@ class Keyed:
         return self._runs(positions, owners)
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
-        """The ranges that are planned, cut where the line of what comes again changes, and where each of them
-        stands."""
+        """The ranges that are planned, cut where the line of what comes again, in this round or before, changes, and
+        where each of them stands. What is given back is offered in the same round, for later entries of its hashes
+        are."""
         ranges: list[Range] = []
         numbers: list[int] = []
         places: list[Placed] = []
@@ -141,7 +147,7 @@ class Keyed:
                 ranges.append(held)
                 continue
             pieces = [(held, place_of.get(held.first, ELSEWHERE))]
-            if held.status == REPLAY and held.first < held.last:
+            if held.first < held.last and (held.status == REPLAY or self._comes_back(held)):
                 pieces = self._pieces(held)
             for piece, place in pieces:
                 numbers.append(len(ranges))
@@ -155,12 +161,26 @@ class Keyed:
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
+    def _comes_back(self, held: Range) -> bool:
+        """May entries of a pending range be given back in this round?"""
+        asked, now = self._asked, self._draft.now
+        return held.status == PENDING and (
+            is_due(held, now)
+            or held.consumer_id in asked.left
+            or held.consumer_id in asked.redelivered
+            or any(first <= held.last and last >= held.first and due <= now for first, last, _, due in asked.returns)
+        )
+
     def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
-        places = self.places(range(held.first, held.last + 1))
-        starts = [at for at, place in enumerate(places) if at == 0 or place != places[at - 1]]
+        owners, is_held = self._placed(np.arange(held.first, held.last + 1), is_new=False)
+        changes = (np.diff(owners) != 0) | (np.diff(is_held) != 0)
+        starts, names = [0, *(np.flatnonzero(changes) + 1).tolist()], [*self._owners.consumers, None]
         return [
-            (held._replace(first=held.first + start, last=held.first + until - 1), places[start])
-            for start, until in pairwise([*starts, len(places)])
+            (
+                held._replace(first=held.first + start, last=held.first + until - 1),
+                Placed(names[owners[start]], bool(is_held[start])),
+            )
+            for start, until in pairwise([*starts, len(owners)])
         ]
 
     def _placed(self, positions: np.ndarray, *, is_new: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -168,6 +188,11 @@ class Keyed:
         hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
         return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners, is_new=is_new)
+
+    def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
+        """Which entries this round acknowledges as a whole."""
+        done = [position for position, left in self._asked.ack_sets.items() if ack_set.is_empty(left)]
+        return _inside(positions, self._asked.acks) | np.isin(positions, done)
 
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None
@@ -194,10 +219,10 @@ class Keyed:
         positions, hashes, elsewhere, dues, holders = (
             (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
         )
-        gone = _inside(positions, asked.acks) | (dues <= now)
+        gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = np.concatenate((self._given_back(), self._coming_back()))
+        back = self._given_back()
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
@@ -210,25 +235,6 @@ class Keyed:
         spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
         parts = [np.arange(first, last + 1) for first, last in spans]
         return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
-
-    def _coming_back(self) -> np.ndarray:
-        """Positions in ranges of several entries that this round brings back: they are dealt in the next one, so what
-        is behind them of their hashes waits until then."""
-        asked, now = self._asked, self._draft.now
-        leaving = {*asked.left, *asked.redelivered}
-        held = [
-            held
-            for page in self._cursor.pages
-            if page.unacked
-            for held in page.ranges
-            if held.status == PENDING and held.first < held.last
-        ]
-        firsts, lasts = _array((each.first, each.last) for each in held)
-        is_back = [each.consumer_id in leaving or (each.due_time or _NEVER) <= now for each in held]
-        positions = expanded(firsts, lasts)
-        comes = np.repeat(np.array(is_back, bool), lasts - firsts + 1)
-        comes |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        return positions[comes & ~_inside(positions, asked.acks)]
 
     def _look_ahead(self) -> int:
         cursor = self._cursor
@@ -303,6 +309,8 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         cursor.mark_delete,
         cursor.changes,
         cursor.selector,
+        cursor.is_blocked,
+        cursor.is_blocked_by_broker,
         tuple(cursor.recently_joined.items()),
         cursor.key_shared,
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),

@@ -13,8 +13,9 @@ from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.key_hashes import hashes_of
+from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
@@ -63,7 +64,9 @@ class Backlog:
             return end == 0
         if cursor["mark_delete_position"] >= end - 1:
             return True
-        held = [each for page in state.pages[key].values() for each in page]
+        if self._holds_more(state, key, end, consumer_id, given_back):
+            return False
+        held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         unread = []
         if cursor["read_position"] < end:
@@ -77,6 +80,14 @@ class Backlog:
             left = [each for each in left if each.status != REPLAY]
             return not left and not self._owns_any(key_shared, partition, consumer_id, spans)
         return not left
+
+    def _holds_more(
+        self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
+    ) -> bool:
+        """Whether more is pending at this consumer than it gave back, which counting says."""
+        ranges = (held for page in state.pages[key].values() for held in page)
+        mine = sum(held.size for held in ranges if held.consumer_id == consumer_id and held.last < end)
+        return mine > sum(last - first + 1 for first, last in given_back)
 
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]

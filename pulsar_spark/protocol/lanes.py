@@ -15,7 +15,7 @@ hashes changes has another id.
 Left out: an axis that changes, when the next consumers bring another selector. All lanes are merged before.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +39,56 @@ class HashRange(NamedTuple):
     end: int
     modulus: int = 1
     remainder: int = 0
+
+
+class LaneHashes(NamedTuple):
+    """The hashes of one lane: which entries its ranges mean."""
+
+    axis: Axis
+    ranges: tuple[HashRange, ...]
+
+    def holds(self, hashes: np.ndarray) -> np.ndarray:
+        """Which of *hashes* are the lane's.
+
+        >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+        >>> lane = LaneHashes(SLOTS, (HashRange(0, 9), HashRange(20, 29, 2, 1)))
+        >>> lane.holds(np.array([9, 10, 20, 21, 65536])).tolist()
+        [True, False, False, True, True]
+        """
+        places = hashes.astype(np.int64) % self.axis.size + self.axis.start
+        found = np.zeros(len(hashes), bool)
+        for modulus, remainder in {held[2:] for held in self.ranges}:
+            starts, ends = np.array(sorted(held[:2] for held in self.ranges if held[2:] == (modulus, remainder))).T
+            at = np.searchsorted(starts, places, "right") - 1
+            found |= (at >= 0) & (places <= ends[at]) & (hashes % modulus == remainder)
+        return found
+
+
+def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
+    """The number of the lane, its index among *lanes*, of each of many hashes, -1 where it is of none. Lanes of one
+    axis, not all of a map, as rows of several rounds say them: their borders need not agree.
+
+    >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+    >>> lanes = [LaneHashes(SLOTS, (HashRange(0, 9, 2, 0),)), LaneHashes(SLOTS, (HashRange(5, 9, 4, 1),))]
+    >>> lane_numbers(lanes).of(np.array([4, 5, 8, 9, 7, 10])).tolist()
+    [0, 1, 0, 1, -1, -1]
+    """
+    axis = lanes[0].axis
+    held = [(number, one) for number, lane in enumerate(lanes) for one in lane.ranges]
+    borders = sorted({axis.start, *(one.start for _, one in held), *(one.end + 1 for _, one in held)} - {axis.last + 1})
+    shares: list[list[tuple[int, HashRange]]] = [[] for _ in borders]
+    for number, one in held:
+        for at in range(bisect_left(borders, one.start), bisect_left(borders, one.end + 1)):
+            shares[at].append((number, one))
+    ends = [*(border - 1 for border in borders[1:]), axis.last]
+    return HashTable(axis, list(map(_stretch, borders, ends, shares)), np.int64)
+
+
+def _stretch(start: int, end: int, held: Sequence[tuple[int, HashRange]]) -> Stretch:
+    numbers = [-1] * lcm(*(one.modulus for _, one in held))
+    for number, one in held:
+        numbers[one.remainder :: one.modulus] = [number] * (len(numbers) // one.modulus)
+    return Stretch(start, end, tuple(numbers))
 
 
 class Split(NamedTuple):

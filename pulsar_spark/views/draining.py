@@ -10,18 +10,16 @@ lie. 10^5 entries, every tenth of a topic in ten files, of 76,000 hashes that wa
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.hash_ranges import Owners
-from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.storage.cursor_ledger import CursorKey
-from pulsar_spark.storage.key_hashes import hashes_of
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.lane_ranges import PageRange, page_ranges, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.views.activity import broker_time
@@ -46,18 +44,16 @@ class DrainingHash(NamedTuple):
 
 
 def draining_hashes(
-    layout: Layout, table, key: CursorKey, ranges: Iterable[Range], owners: Owners, changed: datetime | None
+    layout: Layout, table, latest: LatestRows, key: CursorKey, owners: Owners, changed: datetime | None
 ) -> list[DrainingHash]:
-    """The hashes that wait on a cursor with these *ranges*, by hash; *changed* is when a consumer last came or left, by
-    the broker's clock, None = not known."""
-    held = sorted(_that_may_block(layout, [one for one in ranges if one.status == PENDING], changed))
-    if not held:
+    """The hashes that wait on a cursor, by hash; *changed* is when a consumer last came or left, by the broker's clock,
+    None = not known."""
+    pending = [one for one in page_ranges(latest, key) if one.held.status == PENDING]
+    ranges = _that_may_block(layout, pending, changed)
+    if not ranges:
         return []
-    counts = np.array([one.entries for one in held])
-    places = np.repeat(np.arange(len(held)), counts)
-    spans = [(one.first, one.last) for one in held]
-    positions = expanded(*np.array(spans).T)
-    hashes = hashes_of(LedgerIndex(layout), table, key.topic_id, key.partition, spans)
+    positions, hashes, places = read_held(latest, key, LedgerIndex(layout), table, ranges)
+    held = [one for _, one in ranges]
     owner = owners.of(hashes)
     is_due = np.array([one.due_time is not None for one in held])[places]
     waits = is_due | (owner != np.array([owners.number(one.consumer_id) for one in held])[places])
@@ -67,7 +63,7 @@ def draining_hashes(
         "owner": owner[waits],
         "consumer_id": pa.array([one.consumer_id for one in held], pa.string()).take(of_range),
         "position": positions[waits],
-        "messages": np.array([one.unacked_messages // one.entries for one in held])[places[waits]],
+        "messages": np.array([one.unacked_messages // one.size for one in held])[places[waits]],
         "due_time": pa.array([one.due_time for one in held], pa.int64()).take(of_range),
     }
     found = (
@@ -81,11 +77,11 @@ def draining_hashes(
     return [DrainingHash(hash_code, names[number], *rest) for hash_code, number, *rest in rows]
 
 
-def _that_may_block(layout: Layout, pending: list[Range], changed: datetime | None) -> list[Range]:
+def _that_may_block(layout: Layout, pending: list[PageRange], changed: datetime | None) -> list[PageRange]:
     """Those that are to come back, and those that were delivered before a consumer last came or left."""
-    rounds = sorted({held.delivery_round or 0 for held in pending})
+    rounds = sorted({held.delivery_round or 0 for _, held in pending})
     if changed is not None:
         never = datetime.min.replace(tzinfo=UTC)
         rounds = rounds[: bisect_right(rounds, changed, key=lambda each: broker_time(layout, each) or never)]
     last = max(rounds, default=-1)
-    return [held for held in pending if held.due_time is not None or (held.delivery_round or 0) <= last]
+    return [one for one in pending if one.held.due_time is not None or (one.held.delivery_round or 0) <= last]

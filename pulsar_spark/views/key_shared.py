@@ -33,8 +33,8 @@ class KeyShared:
     asked, which of them wait. *table* is the topic's."""
 
     def __init__(self, layout: Layout, table, latest: LatestRows, key: CursorKey):
-        self._layout, self._table, self._key, self._cursor = layout, table, key, latest.cursors[key]
-        self._pages = latest.pages[key]
+        self._layout, self._table, self._latest, self._key = layout, table, latest, key
+        self._cursor = latest.cursors[key]
         self.consumers = sorted(latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
         self.names = {row["consumer_id"]: row["consumer_name"] for row in self.consumers}
         properties = dict(self._cursor["properties"] or [])
@@ -49,9 +49,8 @@ class KeyShared:
         """The hashes that wait; none where nothing guards the order, or the rule of recently joined consumers does."""
         if self.rules.allows_out_of_order or self.rules.is_classic:
             return []
-        ranges = (held for page in self._pages.values() for held in page)
         owners, changed = Owners(self.owned, self.axis), self._cursor["round_time"]
-        return draining_hashes(self._layout, self._table, self._key, ranges, owners, changed)
+        return draining_hashes(self._layout, self._table, self._latest, self._key, owners, changed)
 
 
 def read_key_shared(layout: Layout, table, latest: LatestRows, key: CursorKey) -> KeyShared | None:

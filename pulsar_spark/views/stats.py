@@ -231,11 +231,11 @@ def _oldest(*stats: dict) -> float | None:
 
 def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end_position: int) -> dict:
     cursor = observed.latest.cursors[key]
-    ranges = [held for page in observed.latest.pages[key].values() for held in page]
+    ranges = observed.latest.ranges(key)
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
-    acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
+    acked = mark_delete + 1 + sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],

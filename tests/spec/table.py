@@ -117,9 +117,8 @@ def asked(on: On, words: list[str], consumer_id: Callable[[str], str] = str) -> 
     if words[0] in ADMIN_VERBS:
         return ADMIN_VERBS[words[0]](on, words[1:])
     consumer, verb, *arguments = words
-    return CONSUMER_VERBS[verb](
-        on, consumer_id(consumer), [*arguments, "name", consumer] if verb == "subscribe" else arguments
-    )
+    named = ["name", consumer] if verb == "subscribe" and "name" not in arguments else []
+    return CONSUMER_VERBS[verb](on, consumer_id(consumer), [*arguments, *named])
 
 
 def _parts(cell: str) -> list[str]:
