@@ -5,6 +5,9 @@ depends on what came before (3.20); so ack sets are intersected by protocol.ack_
 4.15, 4.16, 4.21.
 """
 
+from collections.abc import Iterable, Iterator
+
+from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import CursorDraft, Request
 from pulsar_spark.broker.state import Cursor
@@ -12,6 +15,9 @@ from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, Invali
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.membership import allows_cumulative
+
+NOTED = ("ack", "negative_ack")
+"""Kinds of requests that many messages may be named by, one a request."""
 
 
 class Acknowledgements(Desk):
@@ -69,6 +75,24 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.first, request.last)
         due = self.draft.now + max(request.delay_ms or 0, 0) * 1000
         self.draft.of(cursor).returns.append((request.first, request.last, consumer.consumer_id, due))
+
+    def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
+        """Note what is asked by requests *alike* one of :data:`NOTED` that was just *taken*: of the same kind, about
+        the same cursor, by the same consumer. Gives those that must be taken one by one, each in its turn: those that
+        say more than positions, or what will be refused."""
+        cursor = self.cursor_of(taken)
+        draft, now, is_ack = self.draft.of(cursor), self.draft.now, taken.kind == "ack"
+        end = self.bundle.topics[cursor.topic].end_position(cursor.key.partition)
+        for request in alike:
+            first, last, delay_ms = request.first, request.last, request.delay_ms or 0
+            if request.properties or request.ack_set is not None or delay_ms > MOST_DELAY_MS:
+                yield request
+            elif first is None or last is None or not 0 <= first <= last < end:
+                yield request
+            elif is_ack:
+                draft.acks.add(first, last)
+            else:
+                draft.returns.append((first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)

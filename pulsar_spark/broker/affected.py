@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, merge
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -84,6 +84,10 @@ def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tupl
 def _latest(requests: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     """*requests* (first, last, due time) cut so that none overlaps another, by position: where several do, the last one
     made counts."""
+    ordered = sorted(requests, key=itemgetter(0))
+    if all(before[1] < behind[0] for before, behind in pairwise(ordered)):
+        yield from ordered
+        return
     open_requests: list[int] = []
     at = 0
 

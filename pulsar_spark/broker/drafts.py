@@ -1,14 +1,17 @@
 """What the requests of a round ask for, sorted out by cursor, before the round is planned."""
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.table_specs import REQUESTS
 
 
@@ -36,11 +39,18 @@ class Request(NamedTuple):
 _COLUMNS = Request._fields[:-2]
 
 
-def requests_of(rows: pa.Table) -> list[Request]:
-    """The requests of an Arrow table, in its order."""
-    columns = {name: rows.column(name).to_pylist() for name in _COLUMNS}
-    columns["properties"] = [dict(pairs or []) for pairs in columns["properties"]]
-    return [Request(*values) for values in zip(*columns.values())]
+@uncollected()
+def requests_of(rows: pa.Table, requests_version: int | None = None) -> list[Request]:
+    """The requests of an Arrow table, in its order; of a whole commit where its version is given."""
+    columns = {name: _values(rows.column(name)) for name in _COLUMNS}
+    columns["properties"] = [dict(pairs) if pairs else {} for pairs in columns["properties"]]
+    numbers = repeat(None) if requests_version is None else range(rows.num_rows)
+    return list(map(Request._make, zip(*columns.values(), repeat(requests_version), numbers)))
+
+
+def _values(column: pa.ChunkedArray) -> list:
+    """Of a column of a request; most say nothing in most rows."""
+    return column.to_pylist() if column.null_count < len(column) else [None] * len(column)
 
 
 assert set(_COLUMNS) <= set(REQUESTS.schema.names)
@@ -72,15 +82,26 @@ class CursorDraft:
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
     ranges_before: dict[str, list[tuple[int, int]]] | None = None
+    expired: int = 0
+    """Entries of ``acks`` that nobody acknowledged: they were too old, or too many."""
 
     @property
     def has_work(self) -> bool:
         """Must ranges be planned for what was asked?"""
         return bool(self.acks or self.ack_sets or self.returns or self.left or self.redelivered or self.has_new_limits)
 
+    def expire(self, first: int, last: int) -> None:
+        """Let the entries *first*..*last* be acknowledged, whom time to live or a quota ends."""
+        held = [each for each in self.cursor.ranges() if each.last >= first and each.first <= last]
+        for begin, end, _ in unacknowledged(max(first - 1, self.cursor.mark_delete), last + 1, held):
+            begin, end = max(begin, first), min(end, last)
+            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end) if begin <= end)
+        self.acks.add(first, last)
+
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
+        self.expired = 0
 
 
 class Refusal(NamedTuple):
@@ -102,6 +123,7 @@ class RoundResult(NamedTuple):
     delivered_messages: int = 0
     acknowledged_entries: int = 0
     letters: int = 0
+    expired_entries: int = 0
     refusals: tuple[Refusal, ...] = ()
 
 

@@ -38,7 +38,10 @@ class Journal:
         if result.is_committed:
             self._seconds.append(seconds)
             self._counts.update(
-                delivered=result.delivered_messages, acknowledged=result.acknowledged_entries, letters=result.letters
+                delivered=result.delivered_messages,
+                acknowledged=result.acknowledged_entries,
+                expired=result.expired_entries,
+                letters=result.letters,
             )
 
     def note_waiting(self, names: Callable[[], list[str]]) -> None:
@@ -84,10 +87,16 @@ class Journal:
             "round_p99_ms": p99_ms,
         }
         log.info(
-            "%d s: %d rounds, %d messages delivered, %d entries acknowledged, %d requests refused, %d letters, "
-            "99 %% of rounds within %d ms",
-            *facts.values(),
-            extra=facts,
+            "%d s: %s, %s delivered, %s acknowledged, %s%s refused, %s, 99 %% of rounds within %d ms",
+            facts["seconds"],
+            _counted(facts["rounds"], "round"),
+            _counted(facts["delivered"], "message"),
+            _counted(facts["acknowledged"], "entry"),
+            f"{counts['expired']} expired, " if counts["expired"] else "",
+            _counted(facts["refused"], "request"),
+            _counted(facts["letters"], "letter"),
+            p99_ms,
+            extra=facts | {"expired": counts["expired"]},
         )
 
     def _note_refusal(self, refusal: Refusal) -> None:
@@ -106,3 +115,7 @@ class Journal:
                 refusal.text,
                 extra=refusal._asdict(),
             )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what if number == 1 else what.removesuffix('y') + 'ies' if what.endswith('y') else what + 's'}"

@@ -222,7 +222,7 @@ class Keyed:
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = np.concatenate((self._given_back(), self._coming_back()))
+        back = self._given_back()
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
@@ -235,25 +235,6 @@ class Keyed:
         spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
         parts = [np.arange(first, last + 1) for first, last in spans]
         return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
-
-    def _coming_back(self) -> np.ndarray:
-        """Positions in ranges of several entries that this round brings back: they are dealt in the next one, so what
-        is behind them of their hashes waits until then."""
-        asked, now = self._asked, self._draft.now
-        leaving = {*asked.left, *asked.redelivered}
-        held = [
-            held
-            for page in self._cursor.pages
-            if page.unacked
-            for held in page.ranges
-            if held.status == PENDING and held.first < held.last
-        ]
-        firsts, lasts = _array((each.first, each.last) for each in held)
-        is_back = [each.consumer_id in leaving or (each.due_time or _NEVER) <= now for each in held]
-        positions = expanded(firsts, lasts)
-        comes = np.repeat(np.array(is_back, bool), lasts - firsts + 1)
-        comes |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        return positions[comes & ~_inside(positions, asked.acks)]
 
     def _look_ahead(self) -> int:
         cursor = self._cursor

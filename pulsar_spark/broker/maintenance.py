@@ -128,7 +128,7 @@ def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: i
         if times[2] is not None
     ]
     for first, until in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
-        draft.of(cursor).acks.add(first, until)
+        draft.of(cursor).expire(first, until)
 
 
 def _check_quota(
@@ -156,7 +156,7 @@ def _check_quota(
         for cursor in here:
             last = max(too_old, evicted_up_to(stored, cursor.mark_delete, size) if is_too_big else -1)
             if last > cursor.mark_delete:
-                draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
+                draft.of(cursor).expire(cursor.mark_delete + 1, last)
     return is_too_big or too_old > slowest
 
 

@@ -69,7 +69,9 @@ class Moves(Desk):
         oldest = from_micros(self.draft.wall) - timedelta(
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
-        self.mark_deleted(cursor, last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest))
+        last = last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest)
+        if last > cursor.mark_delete:
+            self.draft.of(cursor).expire(cursor.mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
         """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""

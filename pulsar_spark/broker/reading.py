@@ -41,23 +41,17 @@ def _with(asked: Asked, commit: RequestCommit) -> Asked:
         unreadable = [_unreadable(commit.failure, commit.version, last=commit.until)]
         return Asked(asked.requests, commit.last_version, asked.unreadable + unreadable)
     try:
-        found, unreadable = requests_of(commit.rows), []
+        found, unreadable = requests_of(commit.rows, commit.version), []
     except Exception:  # some text in it is none: row by row it can be said which
         found, unreadable = _row_by_row(commit.rows, commit.version)
-    requests = [
-        request._replace(requests_version=commit.version, row=row)
-        if request.row is None
-        else request._replace(requests_version=commit.version)
-        for row, request in enumerate(found)
-    ]
-    return Asked(asked.requests + requests, commit.version, asked.unreadable + unreadable)
+    return Asked(asked.requests + found, commit.version, asked.unreadable + unreadable)
 
 
 def _row_by_row(rows: pa.Table, version: int) -> tuple[list[Request], list[SetAside]]:
     found, unreadable = [], []
     for row in range(rows.num_rows):
         try:
-            found += [request._replace(row=row) for request in requests_of(rows.slice(row, 1))]
+            found += [request._replace(row=row) for request in requests_of(rows.slice(row, 1), version)]
         except Exception as failure:  # whatever is in the row: it is recorded, and asked of people
             unreadable.append(_unreadable(failure, version, first=row))
     return found, unreadable

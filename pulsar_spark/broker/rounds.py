@@ -125,8 +125,7 @@ class Rounds:
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
         waiting, self._waiting = self._waiting, []
-        for request in [*waiting, *requests]:
-            intake.take(request)
+        intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
@@ -154,7 +153,8 @@ class Rounds:
         bundle.requests_version = consumed
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
-        return RoundResult(True, rows.delivered, rows.acknowledged, entries, tuple(draft.refusals))
+        expired = sum(asked.expired for asked in draft.cursors.values())
+        return RoundResult(True, rows.delivered, rows.acknowledged - expired, entries, expired, tuple(draft.refusals))
 
     def has_work(self) -> bool:
         """Is anything left to do that nobody has to ask for?"""

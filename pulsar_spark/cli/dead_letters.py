@@ -1,5 +1,5 @@
-"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Each starts Spark, which is imported
-only then. Payloads are never printed."""
+"""``pulsar-spark dlq ...``: look into dead letter topics and send letters back. Spark is imported, and started where
+there are letters, only then. Payloads are never printed."""
 
 import datetime
 import importlib
@@ -12,6 +12,7 @@ import typer
 from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.layout import Layout
 
 if TYPE_CHECKING:
     from pulsar_spark.frames.reprocess_run import Reprocessed
@@ -46,8 +47,10 @@ def list_(
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as F
 
-    from pulsar_spark.frames.dead_letters import dead_letters
+    from pulsar_spark.frames.dead_letters import dead_letters, letter_topic
 
+    if letter_topic(Layout(root), topic, subscription) is None:
+        return _print_letters([], as_json)
     letters = (
         dead_letters(_spark(), root, topic, subscription=subscription)
         .withColumn("size", F.octet_length("payload"))
@@ -63,6 +66,10 @@ def list_(
         )
     except (AnalysisException, ParseException) as wrong:
         raise InvalidConfiguration(f"--where {where!r}: {str(wrong).splitlines()[0]}") from wrong
+    _print_letters(rows, as_json)
+
+
+def _print_letters(rows: list[dict], as_json: bool) -> None:
     if as_json:
         for row in rows:
             print_json(
@@ -94,9 +101,11 @@ def list_(
 @shows_work("counting letters")
 def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_json: Json = False):
     """Count letters by cause."""
-    from pulsar_spark.frames.dead_letters import count_by_cause
+    from pulsar_spark.frames.dead_letters import count_by_cause, letter_topic
 
-    rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
+    rows = []
+    if letter_topic(Layout(root), topic, subscription) is not None:
+        rows = count_by_cause(_spark(), root, topic, subscription=subscription).toArrow().to_pylist()
     if as_json:
         print_json(
             [
@@ -159,8 +168,10 @@ def reprocess(
     """Send letters back, to the subscription they died on unless told otherwise. Without a letter there is nothing to
     do."""
     set_up_logging(log_level, log_format)
+    from pulsar_spark.frames.dead_letters import letter_topic
     from pulsar_spark.frames.reprocess import reprocess_dead_letters
 
+    letter_topic(Layout(root), topic, subscription)  # names of nothing are refused before Spark is started
     function, first, last = load_function("--fix", fix), parse_time("--since", since), parse_time("--until", until)
     report = reprocess_dead_letters(
         _spark(),

@@ -1,6 +1,9 @@
 """The application and its entry point. Exit codes: 0 done, 1 refused or failed (one line says why and what to do), 2
 wrong usage."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from pulsar_spark.cli import (
@@ -42,6 +45,21 @@ app.command()(messages.produce)
 app.command()(messages.consume)
 app.command()(topics.stats)
 app.command()(processes.demo)
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"pulsar-spark {version('pulsar-spark')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    is_version_asked: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+):
+    """What goes before a command."""
 
 
 def main() -> None:

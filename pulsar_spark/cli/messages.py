@@ -18,8 +18,11 @@ from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_loggin
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
 from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
+from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.key_shared import hash_ranges_of
 from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import is_root
 
 MAX_PENDING_MESSAGES = 20_000
 LOOK_SECONDS = 0.5
@@ -69,6 +72,7 @@ def produce(
     properties = dict(_parse_property(text) for text in property_ or ())
     contents = _contents(messages, file, separator, times)
     keyed = (_split_key(payload, key, key_separator.encode() if key_separator else None) for payload in contents)
+    new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
     client = pulsar_spark.Client(service_url(root))
     try:
         producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES)
@@ -79,7 +83,7 @@ def produce(
         print_json({"topic": topic, **sent})
     else:
         typer.echo(
-            f"{sent['produced']} messages published to {topic}"
+            f"{sent['produced']} messages published to {topic}{new_root}"
             + (f", the last one is {sent['lastMessageId']}" if sent["produced"] else "")
         )
 
@@ -177,9 +181,12 @@ def consume(
 ):
     """Receive messages and print their ids, keys, properties and sizes; with --json one line of JSON each.
 
+    There must be a root already: made by a broker, by 'topics create' or by 'produce'.
+
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
     set_up_logging(log_level, log_format)
+    require_root(Layout(root))
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     key_shared_policy = _key_shared_policy(consumer_type, sticky_ranges, out_of_order)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)

@@ -5,10 +5,23 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, print_table, shows_work
+from pulsar_spark.protocol.policies import POLICIES, values_of
 
 app = typer.Typer(no_args_is_help=True)
+_NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
+"""A value of -1 is a value, not an option."""
 Scope = Annotated[str, typer.Argument(help="'tenant/namespace', or a topic as 'persistent://tenant/namespace/topic'.")]
-Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer.")]
+Name = Annotated[str, typer.Argument(help="Such as max_unacked_messages_per_consumer; 'policies list' has them all.")]
+
+
+@app.command("list")
+def list_(as_json: Json = False):
+    """List the policies there are, their defaults and the values they take; 0 is off unless said otherwise."""
+    found = [{"policy": name, "default": default, "values": values_of(name)} for name, default in POLICIES.items()]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(["policy", "default", "values"], [tuple(map(str, each.values())) for each in found])
 
 
 @app.command()
@@ -21,7 +34,7 @@ def get(scope: Scope, root: Root, as_json: Json = False):
         print_table(["policy", "value"], list(found.items()))
 
 
-@app.command("set")
+@app.command("set", context_settings=_NEGATIVE_NUMBERS)
 @shows_work(ASKS_BROKER)
 def set_(scope: Scope, name: Name, value: str, root: Root, timeout: TimeoutSeconds = 30):
     """Set a policy."""

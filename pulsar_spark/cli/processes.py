@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json
+from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json, shows_work
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
 from pulsar_spark.storage.layout import Layout
@@ -95,6 +95,20 @@ def status(root: Root, as_json: Json = False):
         typer.echo("no broker serves" if is_root else f"no broker serves: {root!r} is no root yet")
     if found is None:
         raise typer.Exit(NO_BROKER)
+
+
+@broker_app.command("archive-classes")
+@shows_work("running a broker to see which classes it loads")
+def archive_classes_(as_json: Json = False):
+    """Keep the classes that Spark loads, so that brokers of this user and machine start in less time. Again after an
+    upgrade of Spark or Java."""
+    from pulsar_spark.broker.class_archive import archive_classes
+
+    path = archive_classes()
+    if as_json:
+        print_json({"path": str(path), "bytes": path.stat().st_size})
+    else:
+        typer.echo(f"{path}: {path.stat().st_size // 1_000_000} MB")
 
 
 def _is_something_else(layout: Layout) -> bool:

@@ -69,3 +69,9 @@ def public_call(method: Callable) -> Callable:
             raise Interrupted(f"Ctrl-C was pressed during {type(self).__name__}.{method.__name__}") from None
 
     return call
+
+
+def check_count(name: str, count: int) -> None:
+    """:class:`InvalidConfiguration` unless *count* is a number of at least 1."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InvalidConfiguration(f"{name} {count!r}: give a number of at least 1")

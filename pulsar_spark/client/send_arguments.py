@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from pulsar_spark.client.arguments import check_properties, check_type
 from pulsar_spark.errors import MessageTooBig
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.schema import Schema
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """Bytes of payload a message may have (maxMessageSize)."""
 
-_MAX_MS = (1 << 63) // 1000 - 1
-_MAX_LONG = (1 << 63) - 1
+_MAX_MS = MAX_LONG // 1000 - 1
 
 
 def outgoing_fields(
@@ -46,7 +46,7 @@ def outgoing_fields(
     if ordering_key is not None:
         _check_text(ordering_key, "ordering_key")
     if sequence_id is not None:
-        _check_number(sequence_id, "sequence_id", _MAX_LONG)
+        _check_number(sequence_id, "sequence_id", MAX_LONG)
     if replication_clusters is not None:
         check_type(list, replication_clusters, "replication_clusters")
     if disable_replication is not False:

@@ -6,13 +6,12 @@ the *first* origin; the subscription a letter died on last follows from the name
 the default one.
 """
 
-import logging
 import os
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     CAUSE,
@@ -53,7 +52,7 @@ LETTER_COLUMNS = (
     "payload",
 )
 UNKNOWN_CAUSE = "unknown"
-log = logging.getLogger(__name__)
+_MOST_NAMED = 10
 
 
 def dead_letters(
@@ -65,7 +64,8 @@ def dead_letters(
     *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and
     ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
     ``publish_time`` is when it was written. No broker is needed. Nothing where no message has died yet;
-    :class:`TopicNotFound` when there is no such topic, and none whose letters would come there.
+    :class:`TopicNotFound` when there is no such topic, and none whose letters would come there, and
+    :class:`SubscriptionNotFound` where the topic has other subscriptions only.
     """
     check_delta(spark)
     layout = Layout(root)
@@ -114,7 +114,8 @@ def letter_topic_name(topic: str, subscription: str | None) -> TopicName:
 def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic | None:
     """The dead letter topic meant; None where no message has died yet, for it is made with the first letter.
 
-    :class:`TopicNotFound` where it will not be made: there is no topic that messages could die on.
+    :class:`TopicNotFound` where it will not be made: there is no topic that messages could die on;
+    :class:`SubscriptionNotFound` where that topic has subscriptions, and none of that name.
     """
     name = letter_topic_name(topic, subscription)
     try:
@@ -124,11 +125,13 @@ def letter_topic(layout: Layout, topic: str, subscription: str | None) -> Topic 
             raise
     if subscription is not None:
         origin, _ = resolve_topic(layout, topic)
-        if not any(
-            (key.topic_id, key.subscription) == (origin.topic_id, subscription)
-            for key in read_latest(layout, "cursor").cursors
-        ):
-            log.warning("topic %s has no subscription %r, so no message has died on it", origin.name, subscription)
+        cursors = read_latest(layout, "cursor").cursors
+        known = sorted({key.subscription for key in cursors if key.topic_id == origin.topic_id})
+        if known and subscription not in known:
+            raise SubscriptionNotFound(
+                f"topic {str(origin.name)!r} has no subscription {subscription!r}, and no message died on one of that "
+                f"name: it has {', '.join(known[:_MOST_NAMED])}{', ...' if len(known) > _MOST_NAMED else ''}"
+            )
     return None
 
 

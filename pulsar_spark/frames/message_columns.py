@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 
 from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGES
 
 REFUSED = "pulsar_spark refuses:"
@@ -57,9 +58,9 @@ def message_columns(
         if not isinstance(column_type, types):
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
         if target in _KEYS:
-            columns |= _key(target, F.col(_quoted(name)), column_type)
+            columns |= _key(target, F.col(quoted(name)), column_type)
         else:
-            columns[target] = F.col(_quoted(name)).cast(cast)
+            columns[target] = F.col(quoted(name)).cast(cast)
     properties = _properties(given, properties_from)
     if properties is not None:
         columns["properties"] = properties
@@ -140,9 +141,7 @@ def _properties(given: dict[str, T.DataType], properties_from: Sequence[str]) ->
     if not properties_from:
         return F.col("properties") if own else None
     added = F.map_filter(
-        F.create_map(
-            *(part for name in properties_from for part in (F.lit(name), F.col(_quoted(name)).cast("string")))
-        ),
+        F.create_map(*(part for name in properties_from for part in (F.lit(name), F.col(quoted(name)).cast("string")))),
         lambda _, value: value.isNotNull(),
     )
     if not own:
@@ -172,7 +171,3 @@ _SPARK_TYPES = {
     "timestamp[us, tz=UTC]": "timestamp",
     str(MESSAGES.schema.field("properties").type): "map<string,string>",
 }
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -30,6 +30,7 @@ from datetime import datetime
 
 from pyspark.sql import Column, SparkSession
 
+from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.dead_letters import letter_topic, letter_topic_name
 from pulsar_spark.frames.producer import DEFAULT_HASHING_SCHEME, utc_now
@@ -131,5 +132,5 @@ def _check_numbers(*, rate: float | None, max_replays: int, limit: int | None, c
     if rate is not None and rate <= 0:
         raise InvalidConfiguration(f"rate {rate!r}: give messages a second above 0, or none")
     for name, value in (("max_replays", max_replays), ("limit", limit), ("chunk_letters", chunk_letters)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise InvalidConfiguration(f"{name} {value!r}: give a number of at least 1")
+        if value is not None:
+            check_count(name, value)

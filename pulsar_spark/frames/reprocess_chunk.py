@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import DOCTOR, CorruptState, InvalidMessage
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAYS
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
-from pulsar_spark.storage.tables import is_committed, read_added
+from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 

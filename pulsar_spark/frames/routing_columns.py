@@ -27,8 +27,8 @@ def checked_scheme(scheme: HashingScheme | str) -> HashingScheme:
 
 
 def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme: HashingScheme) -> DataFrame:
-    """*messages*, which have the message *columns*, and ``sticky_key_hash`` where any of these is a key, with their
-    ``partition``. *partitions* are those the publish may write to, all of a topic or one.
+    """*messages*, which have the message *columns*, with their ``partition``. *partitions* are those the publish may
+    write to, all of a topic or one. For Murmur3 messages with keys have ``sticky_key_hash``.
 
     An explicit partition among others fails the job that writes; an explicit null is as none.
     """

@@ -24,10 +24,10 @@ from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.presence import Presence
-from pulsar_spark.storage.tables import read_added
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 FAST_POLL = 0.01

@@ -14,9 +14,10 @@ from pulsar_spark.link import interrupts
 from pulsar_spark.link.inbox import COLUMNS, Inbox, Reply
 from pulsar_spark.link.request_writer import RequestWriter
 from pulsar_spark.link.requests import RequestMaker, no_answer, valid_for
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_added, read_definition
+from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 POLL_SECONDS = 0.01

@@ -155,11 +155,9 @@ def dead_letter_properties(
     properties: Mapping[str, str], *, topic: str, subscription: str, message_id: str, cause: str, attempts: int
 ) -> dict[str, str]:
     """Properties of a dead letter: the original's, its origin, and what happened to it (4.28, 0.27)."""
-    return {
-        **origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id),
-        CAUSE: cause,
-        ATTEMPTS: str(attempts),
-    }
+    letter = origin_properties(properties, topic=topic, subscription=subscription, message_id=message_id)
+    letter[CAUSE], letter[ATTEMPTS] = cause, str(attempts)
+    return letter
 
 
 def reconsume_times(properties: Mapping[str, str]) -> int:

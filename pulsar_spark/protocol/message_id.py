@@ -18,7 +18,8 @@ from pulsar_spark.errors import InvalidMessage
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _UINT64 = 1 << 64
-_MAX_LONG = (1 << 63) - 1
+MAX_LONG = (1 << 63) - 1
+"""The highest number that Pulsar's protocol, and a table, can hold."""
 _PRINTED = re.compile(r"\(?([0-9]{1,18})[:,]([0-9]{1,18})(?:[:,](-1|[0-9]{1,9}))?(?:[:,](-1|[0-9]{1,9}))?\)?")
 _ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}
 
@@ -140,7 +141,7 @@ def parse_message_id(text: str) -> MessageId:
 
 
 MessageId.earliest = MessageId()
-MessageId.latest = MessageId(ledger_id=_MAX_LONG, entry_id=_MAX_LONG)
+MessageId.latest = MessageId(ledger_id=MAX_LONG, entry_id=MAX_LONG)
 
 
 def _varint(value: int) -> bytes:
@@ -163,7 +164,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             value %= _UINT64
-            return (value - _UINT64 if value > _MAX_LONG else value), at
+            return (value - _UINT64 if value > MAX_LONG else value), at
     raise InvalidMessage(
         f"message id {data!r} holds a number of more than 64 bits: give what MessageId.serialize() returned"
     )

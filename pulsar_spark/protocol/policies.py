@@ -89,14 +89,22 @@ def check_policy(name: str | None, value: str | None) -> None:
         raise InvalidConfiguration(f"policy {shown(name)} is not known: use one of {', '.join(POLICIES)}")
     if value is None:
         return
-    if name == "backlog_quota_policy":
+    if isinstance(POLICIES[name], str):
         if value not in QUOTA_POLICIES:
-            raise InvalidConfiguration(f"policy {name}: {shown(value)} is none of {', '.join(QUOTA_POLICIES)}")
-        return
-    least = _LEAST.get(name, 0)
-    most = most_of(name)
-    if not _NUMBER.fullmatch(value) or not least <= int(value) <= most:
-        raise InvalidConfiguration(f"policy {name}: {shown(value)} is not a whole number from {least} to {most}")
+            raise InvalidConfiguration(f"policy {name}: {shown(value)} is none of {values_of(name)}")
+    elif not _NUMBER.fullmatch(value) or not _LEAST.get(name, 0) <= int(value) <= most_of(name):
+        raise InvalidConfiguration(f"policy {name}: {shown(value)} is not {values_of(name)}")
+
+
+def values_of(name: str) -> str:
+    """Which values a policy takes, in words.
+
+    >>> values_of("ttl_check_seconds"), values_of("backlog_quota_policy")[:22]
+    ('a whole number from 1 to 1000000000', 'producer_request_hold,')
+    """
+    if isinstance(POLICIES[name], str):
+        return ", ".join(QUOTA_POLICIES)
+    return f"a whole number from {_LEAST.get(name, 0)} to {most_of(name)}"
 
 
 def most_of(name: str) -> int:

@@ -39,6 +39,10 @@ class Positions:
         """Add *first*..*last*; nothing where *last* is below *first*."""
         if last < first:
             return
+        if not self._lasts or self._lasts[-1] < first - 1:
+            self._firsts.append(first)
+            self._lasts.append(last)
+            return
         begin, end = bisect_left(self._lasts, first - 1), bisect_right(self._firsts, last + 1)
         if begin < end:
             first, last = min(first, self._firsts[begin]), max(last, self._lasts[end - 1])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.message_id import MAX_LONG
 
 ENGINE = "pulsar_spark"
 TRIMMED = "trimmed/"
@@ -20,7 +21,6 @@ TRIMMED = "trimmed/"
 READER_VERSION, WRITER_FEATURES_VERSION = 1, 7
 KNOWN_FEATURES = frozenset(("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"))
 """Table features that ask nothing of who appends whole files and reads them: those of writer version 4, by name."""
-_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _commit(version: int, actions: list[dict]) -> Commit:
         elif "txn" in action:
             transaction = _object(action["txn"], "txn")
             app_id = _text(transaction["appId"], "appId")
-            transactions[app_id] = _number(transaction["version"], "version", least=-_MOST)
+            transactions[app_id] = _number(transaction["version"], "version", least=-MAX_LONG)
         elif "commitInfo" in action:
             info = _object(action["commitInfo"], "commitInfo")
             operation = str(info.get("operation") or "")[:100]
@@ -173,6 +173,6 @@ def _text(value: object, what: str) -> str:
 
 
 def _number(value: object, what: str, least: int = 0) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_LONG:
         raise TypeError(f"{what} is {value!r:.60}, not a whole number of {least} or more")
     return value

@@ -21,161 +21,21 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.storage.actions import ENGINE
+from pulsar_spark.storage.data_files import remove_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
-from pulsar_spark.storage.file_statistics import file_statistics, statistics
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
 CHECKPOINT_EVERY = 100
-_ROW_GROUP_ROWS = 1 << 17
-"""So few that a reader with a filter passes over most of a large file."""
-_FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
-_COUNTING = ("first", "last")
-"""Positions that mostly count up: as differences they take a fiftieth of the bytes."""
-_PARTITION = "partition"
 _checkpointing = threading.Lock()
 log = logging.getLogger(__name__)
-
-
-class StagedFile(NamedTuple):
-    """A file that was written elsewhere on the table's file system; *name* is to be its path in the table, whose
-    folders name values of partition columns."""
-
-    source: Path
-    name: str
-    statistics: dict
-
-    @property
-    def rows(self) -> int:
-        return self.statistics["numRecords"]
-
-
-def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
-    """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
-    that."""
-    if is_durable(table):
-        for file in staged:
-            sync_file(file.source)
-    adds = []
-    with _removing(table, adds):
-        for file in staged:
-            (table / file.name).parent.mkdir(exist_ok=True)
-            os.rename(file.source, table / file.name)
-            adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
-        _sync_folders_of(table, adds)
-    return adds
-
-
-def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]:
-    """Write *rows* as Parquet files, one per partition if the table has partitions, more where there are millions of
-    rows; their ``add`` actions.
-
-    An error leaves no file behind, so that trying again on a full disk does not make it fuller."""
-    pieces = []
-    for folder, values, part in _parts(rows, is_partitioned):
-        (table / folder).mkdir(exist_ok=True)
-        for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
-            named = {"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}
-            pieces.append((named, values, part.slice(first, _FILE_ROWS)))
-    with _removing(table, [named for named, _, _ in pieces]):
-        if rows.num_rows <= _FILE_ROWS:
-            adds = [_write_file(table, *piece) for piece in pieces]
-        else:
-            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-                adds = list(pool.map(lambda piece: _write_file(table, *piece), pieces))
-        _sync_folders_of(table, adds)
-    return adds
-
-
-@contextlib.contextmanager
-def _removing(table: Path, adds: list[dict]) -> Iterator[None]:
-    """Remove the files where what is inside fails."""
-    is_done = False
-    try:
-        yield
-        is_done = True
-    finally:
-        if not is_done:
-            remove_files(table, adds)
-
-
-def remove_files(table: Path, adds: Iterable[dict]) -> None:
-    """Take away files that no commit will name, as far as the file system lets them go."""
-    for add in adds:
-        with contextlib.suppress(OSError):
-            (table / add["path"]).unlink(missing_ok=True)
-
-
-def _sync_folders_of(table: Path, adds: list[dict]) -> None:
-    """The names of the files, and of the folders they lie in, on the disk where the root wants that."""
-    if is_durable(table):
-        folders = {(table / add["path"]).parent for add in adds}
-        for folder in [*(folders - {table}), table]:
-            sync_folder(folder)
-
-
-def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
-    path = named["path"]
-    counting = [name for name in _COUNTING if name in rows.schema.names]
-    pq.write_table(
-        rows,
-        table / path,
-        compression="snappy",
-        store_schema=False,
-        row_group_size=_ROW_GROUP_ROWS,
-        write_page_checksum=True,
-        use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
-        column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
-    )
-    if is_durable(table):
-        sync_file(table / path)
-    return _add(table, path, values, statistics(rows))
-
-
-def _leaves(schema: pa.Schema) -> Iterator[str]:
-    """Columns as Parquet knows them, where a map is two and a list another."""
-    for field in schema:
-        below = (
-            ("key_value.key", "key_value.value")
-            if pa.types.is_map(field.type)
-            else ("list.element",)
-            if pa.types.is_list(field.type)
-            else ()
-        )
-        yield from (f"{field.name}.{leaf}" for leaf in below) if below else (field.name,)
-
-
-def _add(table: Path, path: str, values: dict[str, str], of_file: dict) -> dict:
-    return {
-        "path": path,
-        "partitionValues": values,
-        "size": os.path.getsize(table / path),
-        "modificationTime": _now_ms(),
-        "dataChange": True,
-        "stats": json.dumps(of_file),
-    }
-
-
-def file_add(table: Path, path: str) -> dict:
-    """The ``add`` action of a file that lies in the table, with what its footer says."""
-    return _add(table, path, partition_values(path), file_statistics(pq.read_metadata(table / path)))
-
-
-def partition_values(path: str) -> dict[str, str]:
-    """Partition columns of a data file, as the names of its folders say them."""
-    return dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
 
 
 def commit(
@@ -297,15 +157,6 @@ def _is_linked(fresh: Path) -> bool:
         return fresh.stat().st_nlink > 1
     except FileNotFoundError:  # with its folder: the table was deleted
         return False
-
-
-def _parts(rows: pa.Table, is_partitioned: bool) -> Iterator[tuple[str, dict[str, str], pa.Table]]:
-    if not is_partitioned:
-        yield "", {}, rows
-        return
-    data = rows.drop_columns([_PARTITION])
-    for value in pc.unique(rows[_PARTITION]).to_pylist():
-        yield f"{_PARTITION}={value}/", {_PARTITION: str(value)}, data.filter(pc.equal(rows[_PARTITION], value))
 
 
 def _start_checkpoint(table: Path) -> None:

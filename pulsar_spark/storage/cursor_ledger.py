@@ -22,12 +22,12 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.data_files import conform, read_file
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.python_rows import python_rows, uncollected
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
-from pulsar_spark.storage.tables import conform, read_file
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _FEW_ROWS = 10_000

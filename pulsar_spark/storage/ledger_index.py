@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.tables import read_added
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]

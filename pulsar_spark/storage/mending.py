@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.storage.actions import ENGINE, parse_actions, parse_commit
-from pulsar_spark.storage.commits import commit, file_add, replace_commit
+from pulsar_spark.storage.commits import commit, replace_commit
 from pulsar_spark.storage.condition import ForeignFile, read_condition
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.data_files import file_add
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import check_statistics

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.storage.tables import conform
+from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import NotAPublish, PublishedFile, Run, number_files
+from pulsar_spark.protocol.policies import MOST_INT32
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.tables import read_file
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import MESSAGES
-
-_LONG, _INT = 2**63 - 1, 2**31 - 1
 
 
 def number_commit(
@@ -105,7 +105,7 @@ def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile
             )  # nobody says that it is a batch
         bounds = [
             _number(bound[name], name, most)
-            for name, most in (("entry_id", _LONG), ("batch_size", _INT))
+            for name, most in (("entry_id", MAX_LONG), ("batch_size", MOST_INT32))
             for bound in (low, high)
             if name in bound
         ]

@@ -22,21 +22,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
-from pulsar_spark.storage.commits import commit_text, file_add, replace_commit, write_files
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round
-from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, named_files, tables_of
+from pulsar_spark.storage.commits import commit_text, replace_commit
+from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.data_files import file_add, write_files
+from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, tables_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
-from pulsar_spark.storage.ledgers import ledger_rows, read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.renumbering import missing_numbers
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import AppendTable, Definition, append_lock, read_definition
+from pulsar_spark.storage.tables import AppendTable, append_lock
+from pulsar_spark.storage.unnamed_files import Group, unnamed_files
 from pulsar_spark.table_specs import CURSOR_LEDGER, LEDGERS, MESSAGES
 
 _CLOCK_SLACK_SECONDS = 2.0
@@ -53,14 +51,6 @@ class Repaired(NamedTuple):
     is_done: bool
     text: str
     files: tuple[str, ...] = ()
-
-
-class _Group(NamedTuple):
-    """Files no commit names, of one publish or round; ``written`` is when the last of them was."""
-
-    identity: object
-    files: tuple[str, ...]
-    written: float
 
 
 def repair_root(
@@ -103,8 +93,8 @@ class TableRepair:
         return [version for version, _ in broken_commits(self.path)]
 
     @functools.cached_property
-    def _unnamed(self) -> list[_Group]:
-        return self._groups(set(self._broken)) if self._broken else []
+    def _unnamed(self) -> list[Group]:
+        return unnamed_files(self.path, self.identity, set(self._broken)) if self._broken else []
 
     def restore(self, version: int, dry_run: bool) -> Repaired | None:
         """Write a broken commit again from its data files, which have one identity; None where these are not there, or
@@ -116,7 +106,7 @@ class TableRepair:
             else self._replace(version, chosen, "", False, dry_run)
         )
 
-    def _take(self, version: int) -> tuple[_Group | None, str]:
+    def _take(self, version: int) -> tuple[Group | None, str]:
         """The files of a broken commit, which are no other's from now on, or None and why not."""
         chosen, why = self._choose(version, self._unnamed, len(self._broken))
         self._unnamed = [group for group in self._unnamed if group is not chosen]
@@ -142,52 +132,12 @@ class TableRepair:
                     "commits, name files for one at a time"
                 )
             for version in broken:
-                chosen, why = (_Group(None, tuple(files), 0), "") if files else self._take(version)
+                chosen, why = (Group(None, tuple(files), 0), "") if files else self._take(version)
                 yield self._replace(version, chosen, why, forget, dry_run)
             if not broken:
                 yield from self._mend_checkpoints(dry_run)
 
-    def _groups(self, broken: set[int]) -> list[_Group]:
-        """What no commit names, oldest first; without what a retry wrote again and was committed."""
-        named = set(named_files(self.path, broken)) | {
-            file.path for version in self._readable(broken) for file in self.log.commit(version).added
-        }
-        known = {
-            file.min_values.get(self.identity)
-            for version in self._readable(broken)
-            for file in self.log.commit(version).added
-        }
-        found: dict[object, list[str]] = {}
-        for file in sorted(self.path.rglob("*.parquet")):
-            name = str(file.relative_to(self.path))
-            if name.startswith(("_", ".")) or name in named:
-                continue
-            with contextlib.suppress(pa.ArrowInvalid, OSError, KeyError):
-                found.setdefault(self._identity_of(file, name), []).append(name)
-        groups = [
-            _Group(identity, tuple(names), max((self.path / name).stat().st_mtime for name in names))
-            for identity, names in found.items()
-            if self.identity is None or identity not in known
-        ]
-        return sorted(groups, key=lambda group: group.written)
-
-    def _readable(self, broken: set[int]) -> Iterator[int]:
-        return (
-            version
-            for version in range(max(self.log.earliest(), 0), self.log.latest() + 1)
-            if version not in broken and self.log.has(version)
-        )
-
-    def _identity_of(self, file: Path, name: str) -> object:
-        """The one value of the identity column, or, in a table without such a column, the file itself; ArrowInvalid for
-        a file that is not whole, KeyError for one of other columns."""
-        if self.identity is None:
-            pq.read_metadata(file)
-            return name
-        values = pq.ParquetFile(file).read(columns=[self.identity])[self.identity].unique().to_pylist()
-        return values[0] if len(values) == 1 else name
-
-    def _choose(self, version: int, groups: list[_Group], broken: int) -> tuple[_Group | None, str]:
+    def _choose(self, version: int, groups: list[Group], broken: int) -> tuple[Group | None, str]:
         """The files of a broken commit, or None and why not."""
         text = self._text(version)
         named = [group for group in groups if any(json.dumps(name)[1:-1] in text for name in group.files)]
@@ -237,7 +187,7 @@ class TableRepair:
         except OSError:
             return ""
 
-    def _replace(self, version: int, group: _Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
+    def _replace(self, version: int, group: Group | None, why: str, forget: bool, dry_run: bool) -> Repaired:
         if group is None and not forget:
             remedy = (
                 ""
@@ -275,7 +225,7 @@ class TableRepair:
                     )
         return []
 
-    def _transactions(self, version: int, group: _Group | None) -> dict[str, int]:
+    def _transactions(self, version: int, group: Group | None) -> dict[str, int]:
         """Those of the broken text that can still be read: without them a writer who tries again would write twice."""
         found = {}
         for line in self._text(version).splitlines():
@@ -311,32 +261,9 @@ class TableRepair:
 
 
 def _number_again(layout: Layout) -> list[Repaired]:
-    """Append the rows that ``ledgers`` lacks of what brokers have numbered, as only one outcome is possible: from the
-    topics' logs."""
-    path, missing = layout.broker_table(LEDGERS.name), []
-    rows, _ = read_ledgers(path)
-    known = {(topic_id, partition, run.ledger_id, run.first_entry_id) for topic_id, partition, run in runs_of(rows)}
-    latest = read_latest(layout, "topic")
-    for name, table, topic in tables_of(layout):
-        definition = read_definition(table) if topic else None
-        until = latest.numbered_until(definition.table_id) if definition else 0
-        if until and TableLog(table).earliest() == 0:
-            missing += [
-                row
-                for row in _numbered(name, table, definition, until)
-                if (row["topic_id"], row["partition"], row["ledger_id"], row["first_entry_id"]) not in known
-            ]
+    """Append the rows that ``ledgers`` lacks."""
+    missing = missing_numbers(layout)
     if not missing:
         return []
-    AppendTable(path).append(LEDGERS.rows(missing))
+    AppendTable(layout.broker_table(LEDGERS.name)).append(LEDGERS.rows(missing))
     return [Repaired(LEDGERS.name, None, True, f"{len(missing)} rows are numbered again from the topics' logs")]
-
-
-def _numbered(name: str, table: Path, definition: Definition, until: int) -> Iterator[dict]:
-    ends: dict[int, int] = {}
-    seen: set[str] = set()
-    for commit in TableLog(table).commits(0, until):
-        numbered = number_commit(table, commit, ends, seen, definition.properties.get("partitions"))
-        for partition, runs in numbered.items():
-            ends[partition] = runs[-1].last_position + 1 if runs else ends.get(partition, 0)
-        yield from ledger_rows(name, definition.table_id, numbered)

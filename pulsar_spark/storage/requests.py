@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import read_added
 from pulsar_spark.table_specs import REQUESTS
 
 MOST_COMMITS = 1000

@@ -15,7 +15,7 @@ in order of hash, the others' row groups are not read.
 Measured: FIGURES
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter, or_
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
@@ -219,9 +220,7 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
     firsts, lasts = (
         np.array([getattr(piece, name) for piece in found]) for name in ("first_entry_id", "last_entry_id")
     )
-    bits = int((lasts - firsts + 1).mean()).bit_length() - 1
-    blocks = (lasts >> bits) - (firsts >> bits) + 1
-    whole = pa.array(np.repeat(np.arange(len(found)), blocks))
+    bits, whole, blocks = _blocks(firsts, lasts)
     rows = pa.table(
         {
             "piece_partition": pa.array([piece.partition for piece in found], pa.int32()),
@@ -234,10 +233,7 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
             "piece_ack_set": pa.array([piece.ack_set for piece in found], pa.list_(pa.int64())),
         }
     ).take(whole)
-    before = np.repeat(np.cumsum(blocks) - blocks, blocks)
-    rows = rows.append_column(
-        "piece_block", pa.array((rows["piece_first"].to_numpy() >> bits) + np.arange(len(before)) - before)
-    )
+    rows = rows.append_column("piece_block", blocks)
     is_in_piece = (
         (F.col("publish_id") == F.col("piece_publish_id"))
         & (F.col("partition") == F.col("piece_partition"))
@@ -252,25 +248,51 @@ def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> Da
     )
 
 
+def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
+    """Ranges cut at blocks of numbers that agree but for so many lower bits, a block being about as long as they are:
+    of each part the index of its range and the number of its block."""
+    bits = int((lasts - firsts + 1).mean()).bit_length() - 1
+    blocks = expanded(firsts >> bits, lasts >> bits)
+    counts = (lasts >> bits) - (firsts >> bits) + 1
+    return bits, pa.array(np.repeat(np.arange(len(firsts)), counts)), pa.array(blocks)
+
+
+def without_positions(
+    spark: SparkSession, messages: DataFrame, holes: Mapping[int, Sequence[tuple[int, int]]]
+) -> DataFrame:
+    """*messages*, which have ``partition`` and ``position``, but for those in *holes*: (first, last) by partition."""
+    rows = [(partition, first, last) for partition, each in holes.items() for first, last in each]
+    if not rows:
+        return messages
+    partitions, firsts, lasts = np.array(rows, np.int64).T
+    bits, whole, blocks = _blocks(firsts, lasts)
+    columns = {"hole_partition": partitions, "hole_first": firsts, "hole_last": lasts}
+    table = pa.table({name: pa.array(column).take(whole) for name, column in columns.items()} | {"hole_block": blocks})
+    is_in_hole = (
+        (F.col("partition") == F.col("hole_partition"))
+        & (F.shiftright("position", bits) == F.col("hole_block"))
+        & F.col("position").between(F.col("hole_first"), F.col("hole_last"))
+    )
+    return messages.join(F.broadcast(spark.createDataFrame(table)), on=is_in_hole, how="left_anti")
+
+
 def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
-    """Bounds around the pieces: of each publish in each partition, and its clusters of pieces, as far as bounds are
-    left; of very many publishes the first and the last."""
+    """Bounds around the pieces: of each publish in each partition, as far as bounds are left of its clusters of pieces;
+    of very many publishes the first and the last."""
     places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
     if len(places) > MAX_BOUNDS:
-        publish_ids = {piece.publish_id for piece in found}
-        partitions = {piece.partition for piece in found}
+        publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}
         return F.col("publish_id").between(min(publish_ids), max(publish_ids)) & F.col("partition").isin(*partitions)
     in_order = np.lexsort((firsts, groups))
-    firsts, lasts, groups = firsts[in_order], np.maximum.accumulate(lasts[in_order]), groups[in_order]
+    firsts, lasts, groups = firsts[in_order], lasts[in_order], groups[in_order]
     gaps = np.where(groups[1:] == groups[:-1], firsts[1:] - lasts[:-1], 0)
     widest = np.argsort(-gaps, kind="stable")[: MAX_BOUNDS - len(places)]
     is_first = np.append(True, groups[1:] != groups[:-1])
     is_first[1 + widest[gaps[widest] > WIDE_GAP]] = True
     starts = np.flatnonzero(is_first)
-    ends = np.append(starts[1:], len(firsts)) - 1
     bounds = [
-        _is_in(found[in_order[start]]._replace(last_entry_id=int(lasts[end]), ack_set=None))
-        for start, end in zip(starts.tolist(), ends.tolist())
+        _is_in(found[in_order[start]]._replace(last_entry_id=last, ack_set=None))
+        for start, last in zip(starts.tolist(), np.maximum.reduceat(lasts, starts).tolist())
     ]
     return reduce(or_, bounds)
 

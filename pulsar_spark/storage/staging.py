@@ -19,9 +19,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.storage.commits import StagedFile
+from pulsar_spark.storage.data_files import StagedFile, staging_folder
 from pulsar_spark.storage.file_statistics import file_statistics
-from pulsar_spark.storage.tables import staging_folder
 
 _FILE_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -1,9 +1,9 @@
-"""Creating, opening, appending to and reading tables without a JVM.
+"""Creating, opening and appending to tables without a JVM.
 
 Every table's description is a line of JSON with the layout version and what the table is, written by the commit that
 creates it, so creation is atomic and a table of another make or a newer release is known before a byte is read.
 Appends wait for nobody: a version that is taken is followed by the next, and ``append_fenced`` commits exactly the
-next version or nothing. See commits for how.
+next version or nothing. See commits for how, and data_files for what is in them.
 
 A table's inter-process lock is for those whom put if absent does not serve: deleting, which renames the folder,
 trimming, and a Spark commit on a local disk, which checks and then renames. They hold it alone
@@ -17,28 +17,25 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import forks
-from pulsar_spark.storage.actions import AddedFile, Commit
-from pulsar_spark.storage.commits import WRITER_VERSION, StagedFile, commit, partition_values, place_files, write_files
+from pulsar_spark.storage.commits import WRITER_VERSION, commit
+from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
-from pulsar_spark.storage.layout import LOCK, STAGED, beside
+from pulsar_spark.storage.layout import LOCK, beside
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
-FORMAT = "pulsar_spark"
-_CONFIGURATION = {"delta.enableChangeDataFeed": "true"}
+FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
 
 
 class Definition(NamedTuple):
@@ -68,11 +65,6 @@ def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
-
-
-def staging_folder(table: str | os.PathLike) -> Path:
-    """Where files for the table are written that an append is to move into it."""
-    return beside(table, STAGED)
 
 
 def create_table(
@@ -306,36 +298,3 @@ class AppendTable:
         if definition.table_id != self.definition.table_id:
             raise FileNotFoundError(f"table {self.path!r} was deleted and made again since it was opened")
         self.definition, self._life = definition, now
-
-
-def read_file(
-    table: str | os.PathLike, file: AddedFile | str, schema: pa.Schema, columns: list[str] | None = None
-) -> pa.Table:
-    """One data file's rows in *schema*, partition columns filled in from its folder names; FileNotFoundError when it is
-    gone."""
-    path = file.path if isinstance(file, AddedFile) else file
-    values = partition_values(path)
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    rows = pq.ParquetFile(f"{table}/{path}").read(columns=[field.name for field in wanted if field.name not in values])
-    return conform(rows, wanted, values)
-
-
-def conform(rows: pa.Table, schema: pa.Schema, values: Mapping[str, str] = MappingProxyType({})) -> pa.Table:
-    """*rows* with the columns and types of *schema*, whoever wrote them: those of *values* the same in every row, those
-    that are not there null."""
-
-    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in values:
-            return pa.repeat(pa.scalar(values[field.name]), rows.num_rows).cast(field.type)
-        return rows.column(field.name).cast(field.type) if field.name in names else pa.nulls(rows.num_rows, field.type)
-
-    names = set(rows.column_names)
-    return pa.Table.from_arrays([column(field) for field in schema], schema=schema)
-
-
-def read_added(
-    table: str | os.PathLike, commit: Commit, schema: pa.Schema, columns: list[str] | None = None
-) -> pa.Table:
-    """The rows that *commit* added, as :func:`read_file` gives them; none for a commit without, such as an OPTIMIZE."""
-    wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-    return pa.concat_tables([wanted.empty_table(), *(read_file(table, file, schema, columns) for file in commit.added)])

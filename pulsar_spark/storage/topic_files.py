@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
 from pulsar_spark.storage.actions import TRIMMED
-from pulsar_spark.storage.commits import partition_values
+from pulsar_spark.storage.data_files import partition_values
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_as_far_as_it_goes, open_table

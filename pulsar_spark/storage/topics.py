@@ -22,10 +22,11 @@ from pulsar_spark.errors import (
 )
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.durability import durability_of_new_roots, settings_path, write_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import append_lock, create_table, read_definition, staging_folder
+from pulsar_spark.storage.tables import append_lock, create_table, read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES
 
 MAX_PARTITIONS = 10_000
@@ -81,6 +82,11 @@ def _prepare_root(layout: Layout) -> None:
             read_definition(path)
     if not settings_path(layout.root).exists():
         write_durability(layout.root, durability_of_new_roots())
+
+
+def is_root(layout: Layout) -> bool:
+    """Is there a root, whatever is in it?"""
+    return layout.broker_table(CURSOR_LEDGER.name).exists()
 
 
 def layout_version(layout: Layout) -> int:
@@ -140,7 +146,7 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
     try:
         definition = read_definition(path)
     except FileNotFoundError:
-        raise TopicNotFound(f"topic {str(name)!r} does not exist: create it, or publish to it first") from None
+        raise TopicNotFound(f"topic {str(name)!r} does not exist: {_what_to_do(layout)}") from None
     if definition.table != MESSAGES.name or definition.properties.get("topic") != str(name):
         raise CorruptState(f"{str(path)!r} is not the table of topic {str(name)!r}: {DOCTOR}")
     partitions = definition.properties.get("partitions")
@@ -150,6 +156,13 @@ def read_topic(layout: Layout, name: TopicName | str) -> Topic:
             "first commit, or delete the folder"
         )
     return Topic(name, path, definition.table_id, partitions)
+
+
+def _what_to_do(layout: Layout) -> str:
+    """Where a topic is missing: perhaps everything is, because a root is mistyped."""
+    if is_root(layout):
+        return "create it, or publish to it first"
+    return f"{str(layout.root)!r} is not a root of pulsar_spark; give another root, or start a broker there"
 
 
 def resolve_topic(layout: Layout, name: TopicName | str, create: bool = False) -> tuple[Topic, list[int]]:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import NotAllowedError
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import staging_folder
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1

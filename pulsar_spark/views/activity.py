@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.storage.cursor_ledger import CursorKey, pages_of
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import published_files
-from pulsar_spark.storage.tables import read_added
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 

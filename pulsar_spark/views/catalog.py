@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.layout import Layout, encode_name
-from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.session import check_delta, quoted
 from pulsar_spark.storage.topics import list_topics
 from pulsar_spark.table_specs import BROKER_TABLES
 
@@ -57,18 +57,18 @@ def topic_table(topic: TopicName | str, catalog: str = "spark_catalog", prefix: 
     """
     name = topic if isinstance(topic, TopicName) else parse_topic_name(topic)
     schema = _schema(catalog, prefix + _namespace_schema(name.tenant, name.namespace))
-    return f"{schema}.{_quoted(_encoded(name.local_name))}"
+    return f"{schema}.{quoted(_encoded(name.local_name))}"
 
 
 def broker_table(table: str, catalog: str = "spark_catalog", prefix: str = "") -> str:
     """The name in SQL of ``requests``, ``cursor_ledger`` or ``ledgers``, quoted."""
-    return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{_quoted(table)}"
+    return f"{_schema(catalog, prefix + BROKER_SCHEMA)}.{quoted(table)}"
 
 
 def _register_schema(spark: SparkSession, schema: str, root: Path, tables: dict[str, Path]) -> dict[str, str]:
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     for row in spark.sql(f"SHOW TABLES IN {schema}").collect():
-        name = f"{schema}.{_quoted(row['tableName'])}"
+        name = f"{schema}.{quoted(row['tableName'])}"
         if not row["isTemporary"] and name not in tables:
             location = _location(spark, name)
             if location is None or location.is_relative_to(root):
@@ -96,7 +96,7 @@ def _location(spark: SparkSession, table: str) -> Path | None:
 
 
 def _schema(catalog: str, schema: str) -> str:
-    return f"{_quoted(catalog)}.{_quoted(schema)}"
+    return f"{quoted(catalog)}.{quoted(schema)}"
 
 
 def _namespace_schema(tenant: str, namespace: str) -> str:
@@ -105,10 +105,6 @@ def _namespace_schema(tenant: str, namespace: str) -> str:
 
 def _encoded(name: str) -> str:
     return encode_name(name).replace("-", "_2d").replace(".", "_2e")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(text: str) -> str:

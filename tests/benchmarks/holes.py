@@ -13,6 +13,7 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, in_turns, seconds
 from tests.benchmarks.figures import BYTES, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
@@ -84,7 +85,7 @@ def measure_random(bench: Bench) -> Iterator[Figure]:
     bench.say(f"{len(positions):,} single acknowledgements in random order")
     taken = []
     for start in range(0, len(positions), RANDOM_STEP):
-        acks = [on.ack(position) for position in positions[start : start + RANDOM_STEP]]
+        acks = REQUESTS.rows([on.ack(position) for position in positions[start : start + RANDOM_STEP]])
         taken.append(seconds(lambda: rig.ask(acks)))
     what = (
         f"round: {RANDOM_STEP:,} single acknowledgements in random order, {messages // 2:,} over {messages:,} pending"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import REQUESTS
 from tests.benchmarks.bench import Bench, seconds
 from tests.benchmarks.figures import SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
@@ -34,7 +35,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for _ in range(0, 2 * messages, PUBLISH):
             rig.publish(topic, min(PUBLISH, 2 * messages))
         rig.ask([])
-        returns = [on.negative_ack("c", position) for position in range(0, 2 * messages, 2)]
+        returns = REQUESTS.rows([on.negative_ack("c", position) for position in range(0, 2 * messages, 2)])
         given_back.append(seconds(lambda: rig.ask(returns)))
         died.append(seconds(lambda: rig.ask(returns)))
         letters = _letters(rig, topic)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker import rounds as rounds_module
 from pulsar_spark.broker.clock import now_micros
-from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
@@ -21,7 +21,7 @@ from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import MESSAGES, REQUESTS
 from tests.benchmarks.bench import PAYLOAD_BYTES, seconds
 from tests.requests import On, request
 
@@ -70,13 +70,10 @@ class RoundRig:
             self._publishes += 1
             self._tables[topic].append(_publish_rows(messages, self._publishes))
 
-    def ask(self, requests: list[dict]) -> RoundResult:
-        """One round over *requests*."""
-        given = [
-            Request(**{name: row.get(name) for name in Request._fields} | {"properties": row.get("properties") or {}})
-            for row in requests
-        ]
-        return self.rounds.run(given, self.rounds.bundle.requests_version)
+    def ask(self, requests: list[dict] | pa.Table) -> RoundResult:
+        """One round over *requests*, which are read from rows of the table if they are none yet."""
+        rows = requests if isinstance(requests, pa.Table) else REQUESTS.rows(requests)
+        return self.rounds.run(requests_of(rows), self.rounds.bundle.requests_version)
 
     def timed_round(self) -> float:
         """Seconds of a round over what is new."""

@@ -89,7 +89,7 @@ def test_a_line_a_minute_says_what_happened_and_a_quiet_minute_has_none(caplog):
     assert counts == (100, 500, 300, 0, 1, 108)
     assert line.levelno == logging.INFO
     assert line.message == (
-        "60 s: 100 rounds, 500 messages delivered, 300 entries acknowledged, 0 requests refused, 1 letters, "
+        "60 s: 100 rounds, 500 messages delivered, 300 entries acknowledged, 0 requests refused, 1 letter, "
         "99 % of rounds within 108 ms"
     )
     clock.advance(600)
@@ -130,3 +130,27 @@ def test_refusals_of_many_kinds_do_not_flood_the_log(engine, results, caplog):
         engine.round([on.flow(f"nobody-{now}", 1)], now)
         journal.note(results[-1], 0.01)
     assert len([record for record in caplog.records if record.getMessage().startswith("refused flow")]) == 20
+
+
+def test_what_expired_is_told_apart_from_what_was_acknowledged(engine, results, caplog):
+    caplog.set_level(logging.INFO, "pulsar_spark")
+    engine.publish(TOPIC, -1, [1] * 10, publish_time_ms=1_000)
+    on = On(TOPIC)
+    engine.round([on.subscribe("A"), on.policy("message_ttl_seconds", 60), on.policy("ttl_check_seconds", 1)], 2_000)
+    engine.round([on.ack(0), on.ack(4)], 3_000)
+    engine.publish(TOPIC, -1, [1] * 5, publish_time_ms=60_000)
+    engine.round([on.ack(6)], 62_000)
+    engine.round([on.expire(0)], 63_000)
+    assert [(result.acknowledged_entries, result.expired_entries) for result in results if result.is_committed] == [
+        (0, 0),
+        (2, 0),
+        (1, 7),
+        (0, 5),
+    ]
+    journal = Journal(Seconds())
+    for result in results:
+        journal.note(result, 0.001)
+    journal.end_minute()
+    [line] = caplog.records
+    assert (line.acknowledged, line.expired) == (3, 12)
+    assert "3 entries acknowledged, 12 expired, 0 requests refused" in line.message

@@ -5,9 +5,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from pulsar_spark.broker.facts import rows_of_round
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import find_or_create_topic, read_topic
 from tests.letters import LETTERS, RECONSUMED, REDELIVERED, SUBSCRIPTION, TOPIC, write_letters
 
@@ -79,3 +81,25 @@ def test_what_cannot_be_is_named(dlq, layout, arguments, says):
     command, *options = arguments
     with pytest.raises(InvalidConfiguration, match=says):
         dlq(command, LETTERS, *options)
+
+
+def test_without_letters_no_spark_is_started_and_an_unknown_subscription_is_refused(layout, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr("pulsar_spark.storage.session.spark_session", refuse)
+    topic = find_or_create_topic(layout, TOPIC, 0)
+    row = {"kind": "cursor", "topic": TOPIC, "topic_id": topic.topic_id, "partition": -1, "subscription": "billing"}
+    AppendTable(layout.broker_table("cursor_ledger")).append(
+        rows_of_round(1, [{"kind": "round"}, row | {"mark_delete_position": -1, "read_position": 0}], [])
+    )
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["dlq", *arguments, "--root", str(layout.root)])
+
+    assert run("count", "orders", "-s", "billing").stdout == run("list", "orders", "-s", "billing").stdout == "none\n"
+    assert json.loads(run("count", "orders", "-s", "billing", "--json").stdout) == []
+    for command in (["list"], ["count"], ["reprocess", "--job-id", "j"]):
+        refused = run(*command, "orders", "-s", "biling").exception
+        assert type(refused).__name__ == "SubscriptionNotFound"
+        assert "no subscription 'biling'" in str(refused) and "it has billing" in str(refused)

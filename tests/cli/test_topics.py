@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
 
 from pulsar_spark.cli import app
+from pulsar_spark.protocol.policies import POLICIES
 
 TOPIC = "persistent://public/default/orders"
 
@@ -82,3 +84,52 @@ def test_without_a_root_the_usage_names_the_option_and_the_variable():
     done = CliRunner().invoke(app, ["topics", "list"], env={"PULSAR_SPARK_ROOT": None})
     assert done.exit_code == 2
     assert "--root" in done.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("stats", "orders"),
+        ("topics", "describe", "orders"),
+        ("subscriptions", "list", "orders"),
+        ("consume", "orders", "-s", "billing", "--timeout", "0"),
+        ("dlq", "count", "orders", "-s", "billing"),
+        ("dlq", "count", "orders", "-s", "billing"),
+    ],
+)
+def test_a_mistyped_root_is_said_and_not_made(tmp_path, command):
+    done = run(*command, root=tmp_path / "rooot")
+    assert type(done.exception).__name__ in ("TopicNotFound", "NotARoot")
+    assert f"'{tmp_path / 'rooot'}' is not a root of pulsar_spark" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_publishes_into_a_new_root_is_told_so(tmp_path):
+    root = tmp_path / "root"
+    assert f"1 messages published to orders in the new root '{root}'" in run("produce", "orders", "x", root=root).stdout
+    assert "root" not in run("produce", "orders", "x", root=root).stdout
+
+
+def test_the_version_is_printed(tmp_path):
+    assert run("--version", root=tmp_path).stdout == f"pulsar-spark {version('pulsar-spark')}\n"
+
+
+def test_the_policies_there_are(tmp_path):
+    found = {each["policy"]: each for each in json.loads(run("policies", "list", "--json", root=tmp_path).stdout)}
+    assert list(found) == list(POLICIES)
+    assert (found["ttl_check_seconds"]["default"], found["ttl_check_seconds"]["values"]) == (
+        60,
+        "a whole number from 1 to 1000000000",
+    )
+    assert "producer_exception" in found["backlog_quota_policy"]["values"]
+    assert "retention_seconds" in run("policies", "list", root=tmp_path).stdout
+
+
+def test_a_negative_number_is_a_value_and_no_option(tmp_path):
+    root = tmp_path / "root"
+    run("topics", "create", "orders", root=root)
+    refused = run("policies", "set", TOPIC, "message_ttl_seconds", "-5", root=root)
+    assert str(refused.exception) == "policy message_ttl_seconds: '-5' is not a whole number from 0 to 1000000000"
+    waits = run("policies", "set", TOPIC, "retention_seconds", "-1", "--timeout", "0", root=root)
+    assert type(waits.exception).__name__ == "Timeout", "taken, and no broker is there to answer"
+    assert run("policies", "set", TOPIC, "retention_seconds", "-1", "--tiemout", "0", root=root).exit_code == 2

@@ -5,8 +5,9 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.client.letters import letter_topics
+from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.tables import append_lock, read_file
+from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually, nothing_comes, receive_values

@@ -11,10 +11,12 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
-from pulsar_spark.frames import consume
+from pulsar_spark.frames import call, consume
+from pulsar_spark.frames.delivery import Acknowledged, Answer
 from pulsar_spark.protocol.hash_ranges import SLOTS
 from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.storage.slices import PositionRange
 from tests.client.waiting import eventually
 from tests.frames.plain import Seconds
 
@@ -77,19 +79,52 @@ def test_each_key_has_one_consumer_and_is_in_order(served):
     assert a.by_key() | b.by_key() == in_order(0, 299)
 
 
+def when_more_has_come(consumptions: list) -> bool:
+    """Wait for a delivery that is sent behind the one which is handled; true in the end."""
+    return eventually(lambda: consumptions and not consumptions[0]._events.empty())
+
+
 def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served):
     """Two deliveries are in flight when the first is given back; both come again, in order of each key."""
-    clock = Seconds()
-    handled = Handled(lambda number, positions: number == 1)
+    clock, consumptions = Seconds(), []
+    handled = Handled(lambda number, positions: number == 1 and when_more_has_come(consumptions))
     publish(served, 0, 199)
-    with run(served, handled, "a", max_messages=60, clock=clock):
-        assert eventually(lambda: len(handled.seen) == 1)
+    with run(served, handled, "a", max_messages=60, clock=clock) as consumption:
+        consumptions.append(consumption)
+        assert eventually(lambda: len(served.asked("negative_ack")) == 2)
         publish(served, 200, 259)
-        served.advance(2)
-        clock.advance(2)
+        served.advance(3)
+        clock.advance(3)
         assert eventually(lambda: len(handled.positions) == 260)
     assert handled.by_key() == in_order(0, 259)
-    assert {handled.counts[position] for position in handled.seen[0]} == {1}
+    assert handled.seen[0] == list(range(60)), "what came too early is not shown"
+    assert {handled.counts[position] for position in range(120)} == {1}
+
+
+def test_of_what_was_sent_behind_a_row_only_its_key_is_held_back(served, monkeypatch):
+    """One message of the first delivery is given back, and the function takes two behind it itself; of the second
+    delivery all other keys are handled without it."""
+    clock, consumptions, whole = Seconds(), [], call.answer
+
+    def answer(delivery, result):
+        back = PositionRange(-1, 7, 7)
+        if delivery.ranges[0].first:
+            return whole(delivery, result)
+        assert when_more_has_come(consumptions)
+        handled.positions.remove(7)
+        return Answer([Acknowledged(-1, 0, 6), Acknowledged(-1, 8, 59)], [back])
+
+    monkeypatch.setattr(call, "answer", answer)
+    handled = Handled()
+    publish(served, 0, 119)
+    with run(served, handled, "a", max_messages=60, clock=clock) as consumption:
+        consumptions.append(consumption)
+        assert eventually(lambda: len(handled.positions) == 116)
+        assert sorted({7, 67, 87, 107}.symmetric_difference(range(120))) == sorted(handled.positions)
+        served.advance(3)
+        clock.advance(3)
+        assert eventually(lambda: len(handled.positions) == 120)
+    assert handled.by_key() == in_order(0, 119) | {"key-7": [27, 47, 7, 67, 87, 107]}
 
 
 def test_a_key_that_fails_holds_up_no_other(served):

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, TopicNotFound
 from pulsar_spark.frames import Published, publish, publish_stream
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key
-from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
@@ -62,7 +61,6 @@ def test_every_column_arrives(spark, root, layout, clock):
                     "deliver_at_time": instant,
                     "producer_name": "p",
                     "sequence_id": 7,
-                    "sticky_key_hash": sticky_key_hash(b"o"),
                 }
             ]
         )

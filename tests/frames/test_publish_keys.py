@@ -18,6 +18,7 @@ from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.frames.test_publish import assert_ids_are_runs, read
 
 EVERY_BYTE = bytes(range(256))
+MURMUR3 = dict(hashing_scheme="Murmur3_32Hash")
 
 
 def hash_of(key: bytes) -> int:
@@ -39,7 +40,7 @@ def keys_and_hashes(spark, layout, topic: str) -> dict:
 
 @pytest.mark.parametrize("partitions", [0, 3])
 @pytest.mark.parametrize("scheme", list(HashingScheme))
-def test_the_hash_of_each_message_lies_with_it(spark, root, layout, partitions, scheme):
+def test_the_hash_of_each_message_lies_with_it_where_it_is_routed_by_that(spark, root, layout, partitions, scheme):
     """And an ordering key is nothing to its partition."""
     create_topic(layout, "t", partitions)
     keys = [
@@ -57,6 +58,8 @@ def test_the_hash_of_each_message_lies_with_it(spark, root, layout, partitions, 
     )
     publish(frame, root, "t", hashing_scheme=scheme)
     hashes = [hash_of(key) for key in (b"k", b"o", b"o", NONE_KEY, b"", b"", "订单".encode(), b"x" * 1_000_000)]
+    if scheme is not HashingScheme.Murmur3_32Hash:
+        hashes = [None] * len(keys)
     found = keys_and_hashes(spark, layout, "t")
     assert found == {str(n): (key, None, order, hash) for n, ((key, order), hash) in enumerate(zip(keys, hashes))}
     placed = read(spark, layout, "t").select("partition_key", "partition").where("partition_key is not null").collect()
@@ -64,8 +67,11 @@ def test_the_hash_of_each_message_lies_with_it(spark, root, layout, partitions, 
         assert all(partition == partition_for_key(key, partitions, scheme) for key, partition in placed)
 
 
-def test_what_is_stored_is_what_a_round_reads(spark, root, layout):
-    publish(spark.range(1000).selectExpr("'m' as payload", "concat('key-', id) as key"), root, "t")
+@pytest.mark.parametrize("options", [{}, MURMUR3, dict(sort_by_key=True)])
+def test_stored_or_not_a_round_reads_the_same(spark, root, layout, options):
+    publish(spark.range(1000).selectExpr("'m' as payload", "concat('key-', id) as key"), root, "t", **options)
+    hashes = {row[-1] for row in keys_and_hashes(spark, layout, "t").values()}
+    assert (None in hashes) == (not options)
     path = read_topic(layout, "t").path
     runs = runs_of(layout, "t")
     assert all(run.has_keys for run in runs)
@@ -90,7 +96,7 @@ def test_a_key_of_bytes_goes_as_base64(spark, root, layout):
         [(str(number), None if key is None else bytearray(key)) for number, key in enumerate(keys)],
         "payload string, key binary",
     )
-    publish(frame, root, "t")
+    publish(frame, root, "t", **MURMUR3)
     texts = [None if key is None else base64.b64encode(key).decode() for key in keys]
     flags = [None if key is None else True for key in keys]
     hashes = [hash_of(NONE_KEY if key is None else key) for key in keys]
@@ -98,7 +104,7 @@ def test_a_key_of_bytes_goes_as_base64(spark, root, layout):
     assert keys_and_hashes(spark, layout, "t") == expected
     placed = read(spark, layout, "t").select("partition_key", "partition").where("partition_key is not null").collect()
     assert {tuple(row) for row in placed} == {
-        (text, partition_for_key(text, 7, HashingScheme.JavaStringHash)) for text in texts if text is not None
+        (text, partition_for_key(text, 7, HashingScheme.Murmur3_32Hash)) for text in texts if text is not None
     }
 
 
@@ -111,7 +117,7 @@ def test_a_key_that_is_base64_already_says_so(spark, root, layout):
         ("4", None, True),
     ]
     frame = spark.createDataFrame(rows, "payload string, key string, partition_key_b64_encoded boolean")
-    publish(frame, root, "t")
+    publish(frame, root, "t", **MURMUR3)
     hashes = [hash_of(key) for key in (b"\x01\x02", b"AQI=", b"AQI=", NONE_KEY, NONE_KEY)]
     assert keys_and_hashes(spark, layout, "t") == {
         payload: (key, flag, None, hash) for (payload, key, flag), hash in zip(rows, hashes)

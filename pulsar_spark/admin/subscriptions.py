@@ -1,0 +1,122 @@
+"""Subscriptions, with the verbs of ``pulsar-admin``: created, listed, moved, deleted."""
+
+import datetime
+
+from pulsar_spark.client.arguments import check_count
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.link.inbox import Reply
+from pulsar_spark.link.requester import Requester
+from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lost import lost_entries_of
+from pulsar_spark.storage.topics import resolve_partition, resolve_topic
+
+POSITIONS = ("earliest", "latest")
+
+
+class Subscriptions:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with subscriptions. All but :meth:`subscriptions`
+    ask the broker."""
+
+    def __init__(self, layout: Layout, requester: Requester):
+        self.layout, self._requester = layout, requester
+
+    def create_subscription(self, topic: str, subscription: str, initial_position: str = "latest") -> None:
+        """Create a durable subscription at ``"earliest"`` or ``"latest"``; the topic too, where it does not exist."""
+        if str(initial_position).lower() not in POSITIONS:
+            raise InvalidConfiguration(f"initial position {initial_position!r}: give 'earliest' or 'latest'")
+        resolve_topic(self.layout, topic, create=True)
+        self._ask(topic, subscription, "create_subscription", {"initial_position": str(initial_position).capitalize()})
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """Names of the topic's subscriptions."""
+        found, partitions = resolve_topic(self.layout, topic)
+        return sorted(
+            {
+                key.subscription
+                for key in read_latest(self.layout, "cursor").cursors
+                if key.topic_id == found.topic_id and key.partition in partitions
+            }
+        )
+
+    def unsubscribe(self, topic: str, subscription: str, force: bool = False) -> None:
+        """Delete the subscription; refused while consumers are connected unless *force*."""
+        self._ask(topic, subscription, "unsubscribe", {"force": "true" if force else "false"})
+
+    def skip_messages(self, topic: str, subscription: str, messages: int) -> int:
+        """Acknowledge the next *messages* of the backlog unseen; how many there were. Of a partitioned topic, name one
+        partition."""
+        check_count("messages", messages)
+        resolve_partition(self.layout, topic, "skip on")
+        return sum(
+            int(reply.text or 0) for reply in self._ask(topic, subscription, "skip", {"messages": str(messages)})
+        )
+
+    def skip_lost(self, topic: str, subscription: str) -> int:
+        """Acknowledge the messages behind mark-delete that are lost (see :meth:`lost_messages`), so that nobody waits
+        for them; how many they are."""
+        check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        acknowledged = {
+            key.partition: cursor["mark_delete_position"]
+            for key, cursor in read_latest(self.layout).cursors.items()
+            if (key.topic_id, key.subscription) == (found.topic_id, subscription)
+        }
+        lost = lost_entries_of(self.layout, found, partitions, acknowledged)
+        self._requester.ask(
+            [
+                {
+                    "kind": "ack",
+                    "topic": str(found.name),
+                    "partition": each.partition,
+                    "subscription": subscription,
+                    "first": each.first_position,
+                    "last": each.last_position,
+                    "properties": {"receipt": "true"},
+                }
+                for each in lost
+            ]
+        )
+        return sum(each.messages for each in lost)
+
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        """Acknowledge everything published so far."""
+        self._ask(topic, subscription, "clear_backlog")
+
+    def expire_messages(self, topic: str, subscription: str, seconds: int) -> None:
+        """Acknowledge what was published more than *seconds* ago."""
+        check_count("seconds", seconds)
+        self._ask(topic, subscription, "expire", {"seconds": str(seconds)})
+
+    def reset_cursor(self, topic: str, subscription: str, to: str | int | datetime.datetime) -> None:
+        """Move the cursor to ``"earliest"``, ``"latest"``, the position of the next entry to deliver, or the first
+        entry published at or after a time."""
+        if isinstance(to, datetime.datetime):
+            properties = {"publish_time_ms": str(int(to.timestamp() * 1000))}
+        elif to in POSITIONS or (isinstance(to, int) and not isinstance(to, bool) and to >= 0):
+            properties = {"position": str(to)}
+        else:
+            raise InvalidConfiguration(
+                f"position {to!r}: give 'earliest', 'latest', a position (0, 1, 2...) or a datetime"
+            )
+        self._ask(topic, subscription, "seek", properties)
+
+    def _ask(
+        self, topic: str, subscription: str | None, kind: str, properties: dict[str, str] | None = None
+    ) -> list[Reply]:
+        if subscription is not None:
+            check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        return self._requester.ask(
+            [
+                {
+                    "kind": kind,
+                    "topic": str(found.name),
+                    "partition": partition,
+                    "subscription": subscription,
+                    "properties": properties,
+                }
+                for partition in partitions
+            ]
+        )

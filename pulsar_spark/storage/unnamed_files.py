@@ -1,0 +1,63 @@
+"""Data files that no commit names, put together by the publish or round they are of: what is left of a commit that was
+lost, or of a writer that crashed."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage.examination import named_files
+from pulsar_spark.storage.log import TableLog
+
+
+class Group(NamedTuple):
+    """Files no commit names, of one publish or round; ``written`` is when the last of them was."""
+
+    identity: object
+    files: tuple[str, ...]
+    written: float
+
+
+def unnamed_files(path: Path, column: str | None, broken: set[int]) -> list[Group]:
+    """What no commit of a table names but those *broken*, oldest first; without what a retry wrote again and was
+    committed. The *column* has the same value in all rows of a commit; None in a table without one, where each
+    file is a group of its own."""
+    log = TableLog(path)
+    named = set(named_files(path, broken)) | {
+        file.path for version in _readable(log, broken) for file in log.commit(version).added
+    }
+    known = {file.min_values.get(column) for version in _readable(log, broken) for file in log.commit(version).added}
+    found: dict[object, list[str]] = {}
+    for file in sorted(path.rglob("*.parquet")):
+        name = str(file.relative_to(path))
+        if name.startswith(("_", ".")) or name in named:
+            continue
+        with contextlib.suppress(pa.ArrowInvalid, OSError, KeyError):
+            found.setdefault(_identity_of(file, name, column), []).append(name)
+    groups = [
+        Group(identity, tuple(names), max((path / name).stat().st_mtime for name in names))
+        for identity, names in found.items()
+        if column is None or identity not in known
+    ]
+    return sorted(groups, key=lambda group: group.written)
+
+
+def _readable(log: TableLog, broken: set[int]) -> Iterator[int]:
+    return (
+        version
+        for version in range(max(log.earliest(), 0), log.latest() + 1)
+        if version not in broken and log.has(version)
+    )
+
+
+def _identity_of(file: Path, name: str, column: str | None) -> object:
+    """The one value of the column, or, without one, the file itself; ArrowInvalid for a file that is not whole,
+    KeyError for one of other columns."""
+    if column is None:
+        pq.read_metadata(file)
+        return name
+    values = pq.ParquetFile(file).read(columns=[column])[column].unique().to_pylist()
+    return values[0] if len(values) == 1 else name
