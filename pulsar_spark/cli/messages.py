@@ -173,9 +173,9 @@ def consume(
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
     set_up_logging(log_level, log_format)
-    require_root(Layout(root))
     consumer_type = _served_type(subscription_type)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
+    require_root(Layout(root))
     received = size = 0
     with ExitStack() as stack:
         payloads = stack.enter_context(open_payloads(output))
