@@ -17,7 +17,7 @@ from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
 from pulsar_spark.cli.signals import exit_code, told_to_end
 from pulsar_spark.frames import consume, to_delta
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, INITIAL_POSITIONS
-from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
+from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.storage.session import spark_session
 
 
@@ -27,7 +27,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--subscription", required=True)
     parser.add_argument("--target", required=True, help="path of the Delta table to append to; created if missing")
-    parser.add_argument("--subscription-type", choices=IMPLEMENTED_TYPES, default="Exclusive")
+    parser.add_argument("--subscription-type", choices=SUBSCRIPTION_TYPES, default="Exclusive")
     parser.add_argument(
         "--initial-position",
         choices=INITIAL_POSITIONS,

@@ -1,6 +1,9 @@
-# Databricks notebook source MAGIC %md MAGIC # Dead letters, from failure to reprocessing MAGIC A handler cannot cope
-# with some messages. They are given back, delivered again, and after too many attempts they become dead letters: rows
-# of a table, MAGIC with what they were and why they died. Here they are looked at, repaired and sent back, each once.
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Dead letters, from failure to reprocessing
+# MAGIC A handler cannot cope with some messages. They are given back, delivered again, and after too many attempts they
+# MAGIC become dead letters: rows of a table, with what they were and why they died. Here they are looked at, repaired
+# MAGIC and sent back, each once.
 
 # COMMAND ----------
 

@@ -1,6 +1,9 @@
-# Databricks notebook source MAGIC %md MAGIC # Quickstart MAGIC Publish a DataFrame to a topic, run a broker in this
-# notebook, consume a subscription as DataFrames, look at its state with SQL. MAGIC Everything lies in one folder, the
-# root: a topic is a Delta table in it, and so is the state of its subscriptions.
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Quickstart
+# MAGIC Publish a DataFrame to a topic, run a broker in this notebook, consume a subscription as DataFrames, look at its
+# MAGIC state with SQL. Everything lies in one folder, the root: a topic is a Delta table in it, and so is the state of
+# MAGIC its subscriptions.
 
 # COMMAND ----------
 

@@ -16,7 +16,7 @@ up by its next broker (storage.migrations)."""
 TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
 ENCRYPTION_KEYS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary(), "metadata": PROPERTIES}))
-HASH_RANGES = pa.list_(pa.struct({"start": pa.int32(), "end": pa.int32()}))
+HASH_RANGES = pa.list_(pa.struct({name: pa.int32() for name in ("start", "end", "modulus", "remainder")}))
 
 
 class Column(NamedTuple):
@@ -90,8 +90,9 @@ MESSAGES = TableSpec(
             (
                 "sticky_key_hash",
                 pa.int32(),
-                "Murmur3 of the sticky key, sign bit cleared: 31 bits, where the producer computed it (its slot is the "
-                "hash modulo 65536; selectors before 4.0 use the whole hash); null: whoever needs it computes it",
+                "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, where the producer "
+                "computed it (its slot is the hash modulo 65536; selectors before 4.0 use the whole hash); null: "
+                "whoever needs it computes it",
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
@@ -219,7 +220,13 @@ CURSOR_LEDGER = TableSpec(
             ),
             ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
             ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
-            ("read_position", pa.int64(), "cursor: first position never delivered"),
+            (
+                "read_position",
+                pa.int64(),
+                "cursor: first position never delivered; consumer: the first position behind everything that was "
+                "handed out as it joined a KeyShared subscription, while it is one of those recently joined (classic "
+                "implementation only), else null",
+            ),
             (
                 "subscription_type",
                 pa.string(),
@@ -301,8 +308,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "properties",
                 PROPERTIES,
-                "cursor, consumer, policy: settings as asked for; letter: the dead letter policy, or what the "
-                "request says",
+                "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
+                "consumers are connected; letter: the dead letter policy, or what the request says",
             ),
             (
                 "lane",
@@ -315,7 +322,10 @@ CURSOR_LEDGER = TableSpec(
             (
                 "hash_ranges",
                 HASH_RANGES,
-                "consumer: sticky-key hashes it owns on a KeyShared subscription, both ends inclusive, in order",
+                "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
+                "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; "
+                "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; page of a lane: the hashes "
+                "of the lane, of which only those whose remainder by the modulus is the remainder",
                 2,
             ),
             ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null", 2),

@@ -3,17 +3,18 @@
 A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4
 says in its order: membership and the requests that move a cursor, one after another; then all acknowledgements; then
 all returns; then one dispatch. Policies are those of semantics 0 where they differ from Pulsar. Letters are noted, not
-published. Not modelled: chunks, keys, the delay index.
+published. Not modelled: chunks, the delay index.
 """
 
 from collections import defaultdict
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
+from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
 
 
 class Reply(NamedTuple):
@@ -45,6 +46,7 @@ class Model:
             "max_unacked_messages_per_subscription": max_unacked_messages_per_subscription,
             "max_consumers_per_subscription": max_consumers_per_subscription,
             "active_consumer_failover_delay_ms": active_consumer_failover_delay_ms,
+            **DEFAULTS,
         }
         self.broker_limit, self.is_broker_blocked = max_unacked_messages_per_broker, False
         self.policies: dict[str, dict[str, str]] = {}
@@ -53,6 +55,7 @@ class Model:
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
         self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
+        self.hashes: dict[tuple[str, int], list[int]] = {}
         self.cursors: dict[tuple[str, int, str], Cursor] = {}
         self.dead_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
         self.retry_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
@@ -61,11 +64,8 @@ class Model:
 
     def create_topic(self, topic: str, partitions: int = 0) -> None:
         for partition in range(partitions) if partitions else (-1,):
-            self.batches[topic, partition], self.publish_ms[topic, partition], self.deliver_ms[topic, partition] = (
-                [],
-                [],
-                [],
-            )
+            for known in (self.batches, self.publish_ms, self.deliver_ms, self.hashes):
+                known[topic, partition] = []
 
     def publish(
         self,
@@ -74,21 +74,28 @@ class Model:
         entries: list[int],
         publish_time_ms: int | None = None,
         deliver_at_ms: list[int | None] | None = None,
+        keys: list[tuple[Key, ...]] | None = None,
     ) -> list[int]:
         """Append entries of so many messages each; gives their positions. The time is that of the last round unless
-        given."""
+        given; *keys* are those of each entry's messages, one where all have the same."""
         log = self.batches[topic, partition]
         log.extend(entries)
         self.publish_ms[topic, partition].extend(
             [self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries)
         )
         self.deliver_ms[topic, partition].extend(deliver_at_ms or [None] * len(entries))
+        self.hashes[topic, partition].extend(
+            of_messages[0].hash_code() for of_messages in keys or [(Key(),)] * len(entries)
+        )
         return list(range(len(log) - len(entries), len(log)))
 
     def round(self, requests: list[dict], now_ms: int, number: int | None = None) -> dict:
         """One round. *number* turns the line of Shared consumers; it counts up by itself."""
         self.number = self.number + 1 if number is None else number
         self.now_ms = now_ms
+        for cursor in self.cursors.values():
+            if cursor.keys:
+                cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
         self._maintain()
@@ -99,9 +106,11 @@ class Model:
             deliver_ms = self.deliver_ms[cursor.topic, cursor.partition]
             cursor.apply_acks(batches, deliver_ms)
             cursor.apply_returns(now_ms, batches)
-            unread = cursor.read(deliver_ms, now_ms, has_work=has_work)
+            limits = self._limits(cursor.topic)
+            look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
+            unread = cursor.read(deliver_ms, now_ms, has_work=has_work, look_ahead=look_ahead)
             deliveries += cursor.dispatch(
-                batches, unread, limits=self._limits(cursor.topic), asked=asked, round_number=self.number, now_ms=now_ms
+                batches, unread, limits=limits, asked=asked, round_number=self.number, now_ms=now_ms
             )
         self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
@@ -132,6 +141,7 @@ class Model:
                 position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())
             },
             "ack_sets": dict(sorted(cursor.ack_sets.items())),
+            "recently_joined": dict(cursor.keys.recently_joined) if cursor.keys else {},
             "consumers": {
                 consumer_id: {
                     "permits": consumer.permits,
@@ -309,6 +319,7 @@ class Model:
                 read_position=start,
                 letters=self.dead_letters[key[0], key[2]],
                 last_active_ms=self.now_ms,
+                hashes=self.hashes[key[:2]],
             ),
         )
 
@@ -323,25 +334,34 @@ class Model:
         limit = self._limits(request["topic"])["max_consumers_per_subscription"]
         if there and (asked == "Exclusive" or 0 < limit <= len(there)):
             raise Refused("ConsumerBusy")
+        if there and asked == KEY_SHARED and self.cursors[key].keys.refuses(properties):
+            raise Refused("SubscriptionBusy")
+        is_new = key not in self.cursors
         cursor = self._new_cursor(request, properties["initial_position"])
+        if asked == KEY_SHARED and not there:
+            cursor.keys = new_key_shared(properties, self._limits(request["topic"]))
+        consumer = Consumer(
+            request["consumer_id"],
+            request["client_id"],
+            properties["consumer_name"],
+            int(properties.get("priority_level", 0)),
+            cursor.joined,
+            int(properties["lease_ms"]),
+            self.now_ms,
+            has_unacked_limits=properties.get("max_unacked_messages") != "0",
+            ranges=hash_ranges_of(properties),
+        )
+        try:
+            cursor.join(consumer, asked, active_from_ms=self._active_from(cursor))
+        except ConsumerAssignError as refused:
+            cursor.keys = cursor.keys if there else None
+            if is_new:
+                del self.cursors[key]
+            raise Refused("ConsumerAssignError") from refused
         if int(properties.get("max_redeliver_count", 0)):
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
         cursor.last_active_ms = self.now_ms
-        cursor.join(
-            Consumer(
-                request["consumer_id"],
-                request["client_id"],
-                properties["consumer_name"],
-                int(properties.get("priority_level", 0)),
-                cursor.joined,
-                int(properties["lease_ms"]),
-                self.now_ms,
-                has_unacked_limits=properties.get("max_unacked_messages") != "0",
-            ),
-            asked,
-            active_from_ms=self._active_from(cursor),
-        )
 
     def _create_subscription(self, request: dict, properties: dict) -> None:
         if (request["topic"], request["partition"], request["subscription"]) in self.cursors:

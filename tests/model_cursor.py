@@ -5,6 +5,7 @@ choices are those of the round itself: who stands where in line, how wide a turn
 shared with the package but the pure rules.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -12,7 +13,9 @@ from typing import NamedTuple
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
+from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
+from tests.model_keys import KeyShared
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
 SMALLEST_SHARE = 20
@@ -51,6 +54,7 @@ class Consumer:
     permits: int = 0
     is_blocked: bool = False
     has_unacked_limits: bool = True
+    ranges: tuple[tuple[int, int], ...] = ()
 
     def in_line(self) -> Candidate:
         return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
@@ -90,16 +94,25 @@ class Cursor:
     replay: dict[int, Replay] = field(default_factory=dict)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     consumers: dict[str, Consumer] = field(default_factory=dict)
+    hashes: list[int] = field(default_factory=list)
+    """Of all entries of the topic partition, whatever the type."""
+    keys: KeyShared | None = None
     acks: list[tuple[int, int, tuple[int, ...] | None, bool]] = field(default_factory=list)
     negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     is_asked: bool = False
+    moves: int = 0
 
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
 
     def join(self, consumer: Consumer, subscription_type: str, *, active_from_ms: int) -> None:
+        """ConsumerAssignError, and nothing changed, where Key_Shared has no hashes for it."""
+        if self.keys:
+            behind_all = max(self.read_position - 1, *self.acknowledged, *self.pending, *self.replay, -1) + 1
+            member = Member(consumer.consumer_id, consumer.name, consumer.ranges)
+            self.keys.join(member, behind_all=behind_all, mark_delete=self.mark_delete)
         self.subscription_type = subscription_type
         self.consumers[consumer.consumer_id] = consumer
         self.joined += 1
@@ -113,8 +126,10 @@ class Cursor:
         del self.consumers[consumer_id]
         self.left.add(consumer_id)
         self._choose_active(active_from_ms)
+        if self.keys:
+            self.keys.leave(consumer_id, consumers_left=len(self.consumers))
         if not self.consumers:
-            self.subscription_type, self.is_blocked_by_broker = None, False
+            self.subscription_type, self.keys, self.is_blocked_by_broker = None, None, False
 
     def _choose_active(self, active_from_ms: int) -> None:
         """Who receives, on Exclusive and Failover. What the one before held comes back, and on Failover its successor
@@ -150,9 +165,11 @@ class Cursor:
     def move_to(self, position: int) -> None:
         """Seek: *position* is the next to deliver, everything known about entries is forgotten, also what was asked
         earlier in this round (3.26)."""
-        self.mark_delete, self.read_position = position - 1, position
+        self.mark_delete, self.read_position, self.moves = position - 1, position, self.moves + 1
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
+        if self.keys:
+            self.keys.recently_joined = {}
         for consumer in self.consumers.values():
             consumer.permits = 0
 
@@ -249,10 +266,10 @@ class Cursor:
         asked = self.acks or self.negative_acks or self.redeliver_all or self.left or self.is_asked
         return bool(asked) or any(held.due_ms is not None and held.due_ms <= now_ms for held in self.pending.values())
 
-    def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool) -> list[int]:
-        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared those that it
-        meets before their deliver time do not go out, and wait for it as replay; the other types know none (2.6, 4.9).
-        Nothing is read while all are blocked and nothing happens."""
+    def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool, look_ahead: int = 0) -> list[int]:
+        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared and Key_Shared
+        those that it meets before their deliver time do not go out, and wait for it as replay; the other types know
+        none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
@@ -263,7 +280,11 @@ class Cursor:
         if is_held_back and not has_work and not self.is_single_active():
             return []
         unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
-        met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
+        if self.keys:
+            readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead)
+        else:
+            met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
         early = (
             []
             if self.is_single_active()
@@ -272,6 +293,42 @@ class Cursor:
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
+
+    def _read_by_key(
+        self, unknown: Iterable[int], receivers: list[Consumer], now_ms: int, look_ahead: int
+    ) -> list[int]:
+        """As many entries as everybody has permits for, of the hashes that are theirs; those that wait, for their hash
+        or for their owner, are passed over, until they are so many as *look_ahead* says (2.31, 2.39)."""
+        room = {consumer.consumer_id: consumer.permits for consumer in receivers}
+        met, passed = [], 0
+        for position in unknown:
+            if not any(room.values()):
+                break
+            owner = self.keys.owner_of(self.hashes[position])
+            if room.get(owner, 0) and not self.waits(position, now_ms):
+                met.append(position)
+                room[owner] -= 1
+                continue
+            passed += 1
+            if passed == look_ahead:
+                break
+        return met
+
+    def waits(self, position: int, now_ms: int) -> bool:
+        """Has the entry to wait for others of its hash, or for a consumer that may have it? Who holds a hash that has
+        moved is waited for, and later entries wait for one that was negatively acknowledged and is not due yet (0.22);
+        by the rule of 3.2.3 newcomers wait for what was out before the first of them came, and nobody else does."""
+        hash_code = self.hashes[position]
+        owner = self.keys.owner_of(hash_code)
+        if owner is None:
+            return True
+        if self.keys.allows_out_of_order:
+            return False
+        if self.keys.is_classic:
+            joined = self.keys.recently_joined
+            return owner in joined and position >= next(iter(joined.values()))
+        of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
+        return any(held.consumer_id != owner or (at < position and held.due_ms is not None) for at, held in of_hash)
 
     def _due_replay(self, now_ms: int) -> list[int]:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
@@ -326,30 +383,27 @@ class Cursor:
             for consumer_id, consumer in self.consumers.items()
         }
         receivers = self._receivers(now_ms)
-        total_permits = sum(consumer.permits for consumer in receivers)
-
-        replay = self._due_replay(now_ms)
-        in_line = sorted(replay + unread) if self.is_single_active() else replay + unread
-        heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
-        offered = len(replay + unread)
-
         subscription_limit = 0 if is_unlimited else limits["max_unacked_messages_per_subscription"]
         out = self.unacked(batches)
         is_reading_blocked = subscription_limit > 0 and (
             out >= subscription_limit or (self.is_blocked and out >= subscription_limit // 2)
         )
-        if is_reading_blocked:
-            unread = []
-        elif subscription_limit > 0:
-            unread = unread[: max(1, (subscription_limit - out) // heaviest)]
-
-        deliveries, candidates = [], sorted(replay + unread) if self.is_single_active() else replay + unread
-        for consumer_id, width in self._turns(
-            receivers, blocked, unacked, limit, heaviest, min(offered, total_permits), round_number
-        ):
-            for position in candidates[:width]:
-                deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
-            candidates = candidates[width:]
+        deliveries = []
+        for replay, new, peers in self._lines(self._due_replay(now_ms), unread, receivers, now_ms):
+            in_line = sorted(replay + new) if self.is_single_active() else replay + new
+            total_permits = sum(consumer.permits for consumer in receivers)
+            heaviest = max((self.weight(position, batches) for position in in_line[:total_permits]), default=1)
+            offered = min(len(in_line), total_permits)
+            if is_reading_blocked:
+                new = []
+            elif subscription_limit > 0:
+                new = new[: max(1, (subscription_limit - out) // heaviest)]
+            candidates = sorted(replay + new) if self.is_single_active() else replay + new
+            largest = 1 if self.keys else heaviest
+            for consumer_id, width in self._turns(peers, blocked, unacked, limit, largest, offered, round_number):
+                for position in candidates[:width]:
+                    deliveries.append(self._deliver(position, self.consumers[consumer_id], batches))
+                candidates = candidates[width:]
 
         for consumer_id, consumer in self.consumers.items():
             consumer.is_blocked = blocked[consumer_id] or 0 < limit <= self.unacked(batches, consumer_id)
@@ -360,6 +414,23 @@ class Cursor:
         self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
         self.acks, self.negative_acks, self.redeliver_all, self.left, self.is_asked = [], [], set(), set(), False
         return deliveries
+
+    def _lines(
+        self, replay: list[int], unread: list[int], receivers: list[Consumer], now_ms: int
+    ) -> list[tuple[list[int], list[int], list[Consumer]]]:
+        """What comes again and what is new, with those who stand in line for it: on Key_Shared each consumer stands
+        alone beside what is its own and need not wait."""
+        if not self.keys:
+            return [(replay, unread, receivers)]
+        owner_of = {position: self.keys.owner_of(self.hashes[position]) for position in replay + unread}
+        ready = [position for position in replay if not self.waits(position, now_ms)]
+        return [
+            (
+                *([at for at in several if owner_of[at] == consumer.consumer_id] for several in (ready, unread)),
+                [consumer],
+            )
+            for consumer in receivers
+        ]
 
     def _turns(
         self,

@@ -4,15 +4,24 @@ histories are many.
 It does what the transforms do, from the same rows, but an entry at a time and without their algebra.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.transforms.round_inputs import STATE
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
 
 UNREAD = "unread"
+
+
+class Place(NamedTuple):
+    """The line an entry is offered in, and whether it is held back."""
+
+    line: str | None
+    is_held: bool
 
 
 class PlainPlanner:
@@ -48,13 +57,17 @@ def _plan(rows: list[dict]) -> Outcome:
             ),
         )
     for row in _of(rows, "range"):
-        _put(held, Range(**{name: row[name] for name in Range._fields}))
+        _put(held, Range(**{name: row[name] for name in STATE}))
     for row in _of(rows, "ack"):
         _put(held, Range(row["first"], row["last"], ACKNOWLEDGED))
     for row in _of(rows, "ack_set"):
         _acknowledge_batch(held, row)
     _give_back(held, rows, limits)
-    consumers, is_blocked = _hand_out(held, rows, limits)
+    places = defaultdict(lambda: Place(None, False))
+    for row in _of(rows, "unread") + _of(rows, "range"):
+        for position in range(row["first"], row["last"] + 1):
+            places[position] = Place(row.get("line"), bool(row.get("is_held")))
+    consumers, is_blocked = _hand_out(held, places, rows, limits)
     return Outcome(
         [
             each if each.ack_set is None else each._replace(ack_set=tuple(each.ack_set))
@@ -105,7 +118,7 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
     for position, entry in pending.items():
         count = entry.redelivery_count + (position in counted)
         if position in counted and 0 < most < count:
-            held[position] = entry._replace(status=DEAD, redelivery_count=count)
+            held[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
         elif position in counted or entry.consumer_id in limits["left"] or (counted and limits["is_single_active"]):
             held[position] = entry._replace(
                 status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None
@@ -120,42 +133,39 @@ def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
             held[position] = entry._replace(status=REPLAY)
 
 
-def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> tuple[list[ConsumerOutcome], bool]:
-    """Deals out; what becomes of the consumers, and whether the cursor is blocked."""
-    waiting = [
-        entry.first
-        for entry in sorted(
-            held.values(), key=lambda entry: (0 if limits["is_single_active"] else entry.due_time or 0, entry.first)
-        )
-        if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])
-    ]
-    unread = [entry.first for entry in sorted(held.values()) if entry.status == UNREAD]
-    in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
-    heaviest = max((held[position].unacked_messages for position in in_line[: limits["permits"]]), default=1)
+def _hand_out(
+    held: dict[int, Range], places: dict[int, Place], rows: list[dict], limits: dict
+) -> tuple[list[ConsumerOutcome], bool]:
+    """Deals out, line by line; what becomes of the consumers, and whether the cursor is blocked."""
     out, given, again = Counter(), Counter(), Counter()
     for entry in held.values():
         out[entry.consumer_id] += entry.unacked_messages if entry.status == PENDING else 0
-    offered = min(len(in_line), limits["permits"])
     unacked = out.total() + limits["unacked_elsewhere"]
     is_blocked = limits["limit"] > 0 and unacked >= limits["limit"] // (2 if limits["is_blocked"] else 1)
-    if limits["limit"] > 0:
-        room = 0 if is_blocked else max(1, (limits["limit"] - unacked) // heaviest)
-        in_line = in_line[: len(waiting) + room]
     turns = sorted(_of(rows, "consumer"), key=lambda row: row["first"])
     blocked = {row["consumer_id"]: _is_blocked(row, out[row["consumer_id"]]) for row in turns}
-    for row in turns:
-        if row["peers"] is None or blocked[row["consumer_id"]]:
-            continue
-        width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], heaviest)
-        share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
-        width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
-        for position in in_line[:width]:
-            held[position] = held[position]._replace(
-                status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
-            )
-            given[row["consumer_id"]] += held[position].unacked_messages
-            again[row["consumer_id"]] += (position < limits["read_position"]) * held[position].unacked_messages
-        in_line = in_line[width:]
+    for line in {row.get("line") for row in turns}:
+        waiting, unread = _candidates(held, places, line, limits)
+        in_line = sorted(waiting + unread) if limits["is_single_active"] else waiting + unread
+        heaviest = max((held[position].unacked_messages for position in in_line[: limits["permits"]]), default=1)
+        offered = min(len(in_line), limits["permits"])
+        if limits["limit"] > 0:
+            room = 0 if is_blocked else max(1, (limits["limit"] - unacked) // heaviest)
+            in_line = in_line[: len(waiting) + room]
+        for row in turns:
+            if row.get("line") != line or row["peers"] is None or blocked[row["consumer_id"]]:
+                continue
+            largest = heaviest if line is None else 1
+            width = _width(row, limits, out[row["consumer_id"]] + row["unacked_elsewhere"], largest)
+            share = max(SMALLEST_SHARE, -(-offered // row["peers"]))
+            width = min(width, share) if row["lap"] == 0 else max(width - share, 0)
+            for position in in_line[:width]:
+                held[position] = held[position]._replace(
+                    status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
+                )
+                given[row["consumer_id"]] += held[position].unacked_messages
+                again[row["consumer_id"]] += (position < limits["read_position"]) * held[position].unacked_messages
+            in_line = in_line[width:]
     consumers = [
         ConsumerOutcome(
             name,
@@ -167,6 +177,21 @@ def _hand_out(held: dict[int, Range], rows: list[dict], limits: dict) -> tuple[l
         for name, row in {row["consumer_id"]: row for row in turns}.items()
     ]
     return consumers, is_blocked or 0 < limits["limit"] <= unacked + given.total()
+
+
+def _candidates(
+    held: dict[int, Range], places: dict[int, Place], line: str | None, limits: dict
+) -> tuple[list[int], list[int]]:
+    """What may go out in a line: replay in its order, and unread entries."""
+    free = [entry for position, entry in held.items() if not places[position].is_held and places[position].line == line]
+    waiting = [
+        entry.first
+        for entry in sorted(
+            free, key=lambda entry: (0 if limits["is_single_active"] else entry.due_time or 0, entry.first)
+        )
+        if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])
+    ]
+    return waiting, sorted(entry.first for entry in free if entry.status == UNREAD)
 
 
 def _is_blocked(row: dict, out: int) -> bool:

@@ -37,6 +37,7 @@ from pulsar_spark.storage.topics import create_topic, prepare_root
 from pulsar_spark.table_specs import MESSAGES
 from tests.model import Reply, as_ranges
 from tests.model_cursor import Delivery, Letter
+from tests.model_keys import Key
 from tests.plain_planner import PlainPlanner
 from tests.requests import PLACE
 
@@ -87,6 +88,7 @@ class SparkEngine:
         entries: list[int],
         publish_time_ms: int | None = None,
         deliver_at_ms: list[int | None] | None = None,
+        keys: list[tuple[Key, ...]] | None = None,
         **columns,
     ) -> list[int]:
         instant = _instant(self.now_ms if publish_time_ms is None else publish_time_ms)
@@ -103,7 +105,7 @@ class SparkEngine:
                         partition=partition,
                         publish_time=instant,
                         deliver_at_time=due[entry_id] and _instant(due[entry_id]),
-                        **{"payload": b"x", **columns},
+                        **{"payload": b"x", **_key_columns(keys and keys[entry_id], index), **columns},
                     )
                     for entry_id, size in enumerate(entries)
                     for index in range(size)
@@ -189,6 +191,11 @@ class SparkEngine:
                 if held.status == REPLAY
             },
             "ack_sets": {position: held.ack_set for position, held in each if held.ack_set is not None},
+            "recently_joined": {
+                consumer_id: row["read_position"]
+                for consumer_id, row in self.latest.consumers[key].items()
+                if row["read_position"] is not None
+            },
             "consumers": {
                 consumer_id: {
                     "permits": row["permits"],
@@ -238,6 +245,16 @@ def _request(row: dict) -> Request:
         **{name: row.get(name) for name in Request._fields if name != "properties"},
         properties=dict(row.get("properties") or {}),
     )
+
+
+def _key_columns(keys: tuple[Key, ...] | None, index: int) -> dict:
+    """What message *index* of an entry carries: the last of *keys* where they are fewer."""
+    key = keys[min(index, len(keys) - 1)] if keys else Key()
+    return {
+        "partition_key": key.partition_key,
+        "ordering_key": key.ordering_key,
+        "partition_key_b64_encoded": key.is_base64 or None,
+    }
 
 
 def _instant(milliseconds: int) -> datetime:

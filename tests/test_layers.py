@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},
     "__main__": {"cli"},
 }
-ONLY_STANDARD_LIBRARY_AND = {"protocol": {"mmh3"}, "errors": set()}
+ONLY_STANDARD_LIBRARY_AND = {"protocol": {"mmh3", "numpy"}, "errors": set()}
 
 
 def modules() -> list[Path]:

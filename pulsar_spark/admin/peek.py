@@ -16,6 +16,7 @@ from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import BytesSchema
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topic_files import trimmed_ledgers
@@ -40,7 +41,7 @@ class PartitionMessages:
                 f"topic {self._name!r} has no subscription {subscription!r}: create it, or look at 'pulsar-spark "
                 "subscriptions list'"
             )
-        ranges = sorted(held for page in latest.pages[key].values() for held in page)
+        ranges = exact_ranges(latest, key, self._ledgers, self._topic.path)
         end = self._ledgers.end(self._topic.topic_id, self._partition)
         for low, high, left in unacknowledged(latest.cursors[key]["mark_delete_position"], end, ranges):
             if high >= first:

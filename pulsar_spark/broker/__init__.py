@@ -25,6 +25,19 @@ would cost time and change nothing.
 | which lease a consumer has after a restart | 2.2 | load_bundle._load_cursor | membership.lease_ms_of |
 | whose lease ended | 2.2 | members.Members.end_leases | membership.ended_leases |
 | where a subscription begins | 3.15 | desk.Desk.new_cursor | cursor.initial_read_position |
+| what a Key_Shared consumer asks for | 2.4, 2.29 | key_shared.newcomer_of | key_shared.key_shared_meta |
+| which rules a Key_Shared subscription has | 2.4, 0.4, 0.11 | key_shared.newcomer_of | key_shared.rules_for |
+| which rules it has after a restart | 2.4 | key_shared.restore | key_shared.kept_rules |
+| who may join others of Key_Shared | 2.4 | key_shared.refusal_of | key_shared.meta_refusal |
+| who owns which hashes as a consumer joins | 2.24-2.29 | key_shared.take_in | key_shared.owners_with |
+| who owns which hashes as one leaves | 2.24-2.29 | key_shared.let_go | key_shared.owners_without |
+| who owns which hashes after a restart | 2.24-2.29 | key_shared.restore | kept_owners.kept_selector |
+| who joined of late | 2.32, 2.35 | key_shared.take_in | key_shared.join_position |
+| who is no longer one of them as others leave | 2.34 | key_shared.let_go | key_shared.still_recent |
+| who has caught up with those before it | 2.34 | gather._Gathering.look_at | draining.caught_up |
+| whose each entry is | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
+| which hashes wait | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
+| how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead | draining.look_ahead_limit |
 | up to where mark-delete runs | 3.17 | state.Cursor._advance_mark_delete | cursor.take_acknowledged |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |

@@ -12,6 +12,7 @@ from pulsar_spark.broker.facts import (
     removed_page_row,
 )
 from pulsar_spark.broker.isolation import isolated, of_cursor
+from pulsar_spark.broker.key_shared import with_other_ranges
 from pulsar_spark.broker.state import Cursor, Page
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
@@ -54,7 +55,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
         rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
         rows.facts += [
             bundle.consumer_row(cursor, cursor.consumers[consumer_id])
-            for consumer_id in sorted(asked.changed_consumers)
+            for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
             if consumer_id in cursor.consumers
         ]
     return rows

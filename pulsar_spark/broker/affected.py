@@ -36,10 +36,10 @@ class Affected(NamedTuple):
 
 
 def affected_ranges(
-    asked: CursorDraft, *, now: int, wall: int, permits: int, unread: tuple[int, int] | None
+    asked: CursorDraft, *, now: int, offered: Iterable[tuple[int, int]], unread: Iterable[tuple[int, int]]
 ) -> Affected:
-    """What a round concerns that does what is *asked*, gives back what is due *now*, and by the *wall* clock hands out
-    so many messages, of the *unread* positions last."""
+    """What a round concerns that does what is *asked*, gives back what is due *now*, and hands out the *offered* ranges
+    (page, number) and the *unread* stretches of positions."""
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
@@ -54,7 +54,7 @@ def affected_ranges(
                 for number, held in enumerate(page.ranges)
                 if held.status == PENDING and (held.consumer_id in returning or is_due(held, now))
             )
-    for index, number in _offered(asked.cursor, wall, permits):
+    for index, number in offered:
         chosen.setdefault(index, set()).add(number)
     ranges, planned = [], []
     for index in sorted(chosen):
@@ -127,7 +127,7 @@ def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
     return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
 
 
-def _offered(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int]]:
+def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int]]:
     """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
     as a whole.
 
@@ -147,7 +147,7 @@ def _offered(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
             return
-        found += cursor.pages[index].ranges[number].entries
+        found += cursor.pages[index].ranges[number].size
         yield index, number
 
 
@@ -156,12 +156,11 @@ def is_due(held: Range, now: int) -> bool:
     return held.due_time is not None and held.due_time <= now
 
 
-def _spans(asked: CursorDraft, unread: tuple[int, int] | None) -> Iterator[tuple[int, int]]:
+def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield from asked.acks
     yield from ((position, position) for position in asked.ack_sets)
     yield from ((first, last) for first, last, _, _ in asked.returns)
-    if unread:
-        yield unread
+    yield from unread
 
 
 def _overlapping(pages: list[Page], spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, range]]:

@@ -67,7 +67,8 @@ class Removed(NamedTuple):
 class CursorDraft:
     """What a round does to one cursor. ``ack_sets`` says what is left of batches acknowledged in part, by position;
     ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held back must
-    be found out again."""
+    be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go, which hashes each
+    owned before."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
@@ -80,6 +81,7 @@ class CursorDraft:
     dropped_pages: list[int] = field(default_factory=list)
     changed_consumers: set[str] = field(default_factory=set)
     is_changed: bool = False
+    ranges_before: dict[str, list[tuple[int, int]]] | None = None
     expired: int = 0
     """Entries of ``acks`` that nobody acknowledged: they were too old, or too many."""
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from pulsar_spark.broker.state import Consumer, Cursor, Page
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.kept_owners import kept_properties
+from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
@@ -32,12 +34,14 @@ _TEXT = 2000
 
 
 class PageRows(NamedTuple):
-    """The ranges of a page of a cursor, by position: a row each in the table."""
+    """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
+    if it is of one."""
 
     key: CursorKey
     topic: str
     page: int
     ranges: Sequence[Range]
+    lane: str | None = None
 
 
 def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
@@ -76,6 +80,7 @@ def removed_topic_row(state: "TopicState") -> dict:
 
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
+    rules = cursor.key_shared.properties() if cursor.key_shared else {}
     return dict(
         _of(cursor, "cursor"),
         mark_delete_position=cursor.mark_delete,
@@ -83,7 +88,9 @@ def cursor_row(cursor: Cursor) -> dict:
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
         status=BLOCKED_BY_BROKER if cursor.is_blocked_by_broker else None,
-        properties=list(cursor.dead_letters.items()),
+        properties=[*cursor.dead_letters.items(), *rules.items()],
+        key_shared_mode=cursor.key_shared_mode,
+        allow_out_of_order_delivery=cursor.allows_out_of_order or None,
         join_order=cursor.joined,
         due_time=cursor.reads_after or None,
         round_time=cursor.last_active,
@@ -112,7 +119,9 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) 
         join_order=consumer.join_order,
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=list(consumer.properties.items()),
+        properties=list((consumer.properties | kept_properties(cursor.selector, consumer.consumer_id)).items()),
+        hash_ranges=_hash_ranges(cursor, consumer) if cursor.selector else None,
+        read_position=cursor.recently_joined.get(consumer.consumer_id),
     )
 
 
@@ -131,6 +140,20 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
 def page_row(cursor: Cursor, page: Page) -> dict:
     """One row per page that was written: its ranges in the same round are all it holds."""
     return dict(_of(cursor, "page"), page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last)
+
+
+def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
+    """One row per lane that was written, which is a page of its own: its ranges in the same round are all it holds, and
+    its hashes say which entries between their positions they mean."""
+    return dict(
+        _of(cursor, "page"),
+        page=page,
+        lane=str(lane),
+        first=ranges[0].first,
+        last=ranges[-1].last,
+        hash_ranges=[held._asdict() for held in hashes.ranges],
+        properties=[("axis_size", str(hashes.axis.size)), ("axis_start", str(hashes.axis.start))],
+    )
 
 
 def removed_page_row(cursor: Cursor, first: int) -> dict:
@@ -239,6 +262,7 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
         "topic": [page.topic for page in pages],
         **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
     }
+    of_pages["lane"] = [page.lane for page in pages]
     same = {"round": round_number, "kind": "range"}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
@@ -253,6 +277,10 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     return pa.concat_tables(
         [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
     )
+
+
+def _hash_ranges(cursor: Cursor, consumer: Consumer) -> list[dict]:
+    return [{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
 
 
 def _of(cursor: Cursor, kind: str) -> dict:

@@ -7,18 +7,29 @@ there is something to give. Which of its ranges are planned is said in ``affecte
 from collections import Counter
 from typing import NamedTuple
 
-from pulsar_spark.broker.affected import affected_ranges, effective_returns, has_replays, is_due
+from pulsar_spark.broker import keyed
+from pulsar_spark.broker.affected import (
+    Affected,
+    affected_ranges,
+    effective_returns,
+    has_replays,
+    is_due,
+    offered_ranges,
+)
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
+from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_slices import delayed_unread
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range, skip_unacked
+from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
+from pulsar_spark.transforms.round_inputs import STATE
 
 MAX_ROUND_ENTRIES = 20_000_000
 """Most entries one cursor hands out in a round."""
@@ -63,31 +74,58 @@ class _Gathering:
 
     def look_at(self, cursor: Cursor) -> None:
         """Add the rows of *cursor* if it has work."""
+        for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
+            del cursor.recently_joined[consumer_id]
+            self.draft.of(cursor).changed_consumers.add(consumer_id)
         takers = _takers(cursor, self.draft.now)
         if _takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
 
     def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
-        cursor, now = asked.cursor, self.draft.now
+        if asked.cursor.is_key_shared:
+            self._add_keyed(asked, takers, Keyed(self.bundle, self.draft, asked, takers))
+            return
+        cursor = asked.cursor
         permits = sum(consumer.permits for consumer in takers)
         most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
         unread = _unread_runs(self.bundle, asked, most)
         affected = affected_ranges(
             asked,
-            now=now,
-            wall=self.draft.wall,
-            permits=permits,
-            unread=(unread[0].first, unread[-1].last) if unread else None,
+            now=self.draft.now,
+            offered=offered_ranges(cursor, self.draft.wall, permits),
+            unread=[(unread[0].first, unread[-1].last)] if unread else [],
         )
         planned = affected.planned
-        number, elsewhere = len(self.cursors), _unacked_elsewhere(cursor, planned)
-        self._add_limits(number, asked, permits, elsewhere)
+        number = self._begin(asked, takers, affected)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
         self.rows.extend("unread", number, unread)
+
+    def _add_keyed(self, asked: CursorDraft, takers: list[Consumer], by_key: Keyed) -> None:
+        """The same for a Key_Shared cursor, each row in its owner's line."""
+        offered, unread = by_key.replays(), by_key.unread()
+        if not offered and (not unread or asked.cursor.is_blocked):
+            keyed.note_in_vain(self.bundle, asked.cursor, takers, self.draft.wall)
+        affected = affected_ranges(
+            asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
+        )
+        affected, places = by_key.cut(affected)
+        number = self._begin(asked, takers, affected)
+        self.rows.extend(
+            "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
+        )
+        self._add_requests(number, asked, affected.planned, by_key)
+        self.rows.extend("unread", number, unread)
+
+    def _begin(self, asked: CursorDraft, takers: list[Consumer], affected: Affected) -> int:
+        """Add a cursor and its consumers; the cursor's number."""
+        planned, number = affected.planned, len(self.cursors)
+        elsewhere = _unacked_elsewhere(asked.cursor, planned)
+        self._add_limits(number, asked, sum(consumer.permits for consumer in takers), elsewhere)
         self._add_turns(number, asked, takers, planned, elsewhere)
         self.cursors.append(asked)
         self.affected.append(affected)
+        return number
 
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
@@ -113,16 +151,17 @@ class _Gathering:
             wall=self.draft.wall,
         )
 
-    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range]) -> None:
+    def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None) -> None:
         cursor, passed = asked.cursor, asked.cursor.mark_delete
         acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
         self.rows.extend("ack", number, acks)
         ack_sets = [(position, position, left) for position, left in asked.ack_sets.items() if position > passed]
         self.rows.extend("ack_set", number, ack_sets)
-        never_delivered = [position for position, _, _ in ack_sets if cursor.find(position) is None]
-        for position in never_delivered:
+        never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
+        places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
+        for position, place in zip(never_delivered, places):
             size, due = self.bundle.batch_size(cursor, position), _deliver_time(self.bundle, cursor, position)
-            self.rows.extend("unread", number, [UnreadRun(position, position, size, due)])
+            self.rows.extend("unread", number, [(position, position, size, due, *place)])
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_turns(
@@ -136,7 +175,10 @@ class _Gathering:
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
         limit = self._limit(cursor, UNACKED_LIMITS[0])
-        for place, (consumer, lap, peers) in enumerate([*turns(takers, start=self.draft.number), *others]):
+        # On Key_Shared each one stands alone in a line of its own.
+        lines = [[taker] for taker in takers] if cursor.is_key_shared else [takers]
+        served = [turn for line in lines for turn in turns(line, start=self.draft.number)]
+        for place, (consumer, lap, peers) in enumerate([*served, *others]):
             self.rows.add(
                 "consumer",
                 number,
@@ -149,6 +191,7 @@ class _Gathering:
                 limit=limit,
                 unacked_elsewhere=elsewhere[consumer.consumer_id],
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
+                line=consumer.consumer_id if cursor.is_key_shared else None,
             )
 
 
@@ -195,16 +238,18 @@ def _takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: list[
     return (
         (asked is not None and asked.has_work)
         or any(page.has_returns(draft.now) for page in cursor.pages)
-        or (bool(takers) and _has_candidates(bundle, cursor, draft.wall))
+        or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
     )
 
 
-def _has_candidates(bundle: Bundle, cursor: Cursor, wall: int) -> bool:
+def _has_candidates(bundle: Bundle, cursor: Cursor, takers: list[Consumer], wall: int) -> bool:
     topic = bundle.topics.get(cursor.topic)
     if topic is None:
         return False
     if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
         return False
+    if cursor.is_key_shared:
+        return keyed.has_candidates(bundle, cursor, takers, wall)
     replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
     return replays or (
         cursor.read_position < topic.end_position(cursor.key.partition)

@@ -6,10 +6,12 @@ What the columns of each kind of row mean is said where they are written (see fa
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
 from pulsar_spark.broker.facts import policy_row
+from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
@@ -87,7 +89,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
         row["msg_out_counter"] or 0,
         row["msg_redeliver_counter"] or 0,
     )
-    cursor.dead_letters = dict(row["properties"] or [])
+    cursor.dead_letters = {name: value for name, value in row["properties"] or [] if name not in RULES}
     for consumer_id, facts in sorted(latest.consumers[key].items(), key=lambda item: item[1]["join_order"]):
         properties = dict(facts["properties"] or [])
         cursor.consumers[consumer_id] = Consumer(
@@ -106,6 +108,7 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
             cursor.active_id = consumer_id
         lease_ms = lease_ms_of(properties.get("lease_ms"))
         bundle.lease_ms[facts["client_id"]] = min(lease_ms, bundle.lease_ms.get(facts["client_id"], lease_ms))
+    restore(cursor, row, latest.consumers[key])
     for page, ranges in latest.pages[key].items():
         cursor.load_page(page, ranges)
     return cursor

@@ -4,20 +4,23 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 """
 
 from collections.abc import Collection
+from functools import partial
 
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
+from pulsar_spark.broker.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.errors import TopicStopped
+from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letters_to
 from pulsar_spark.protocol.membership import (
     DEFAULT_LEASE_MS,
+    KEY_SHARED,
     MOST_LEASE_MS,
     ended_leases,
     refusal,
@@ -39,41 +42,41 @@ class Members(Desk):
     """Requests about consumers."""
 
     def subscribe(self, request: Request) -> str:
-        state, properties = self.topic_of(request), request.properties
+        state, wanted = self.topic_of(request), _type_wanted(request)
         if state.error:
             raise TopicStopped(state.error)
-        wanted = properties.get("subscription_type", "Exclusive")
         cursor = self.bundle.cursors.get(self.key_of(request))
         if cursor and request.consumer_id in cursor.consumers:
             return "connected"
-        self._check_may_join(cursor, request, wanted)
+        newcomer = newcomer_of(request, partial(self.bundle.policy, request.topic)) if wanted == KEY_SHARED else None
+        self._check_may_join(cursor, request, newcomer)
         # Whatever else may be refused is looked at before anything changes.
         dead_letters = self._dead_letter_policy(request)
         priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
-            cursor = self.new_cursor(state, request, properties.get("initial_position", "Latest"))
+            cursor = self.new_cursor(state, request, request.properties.get("initial_position", "Latest"))
         cursor.subscription_type = wanted
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
         self.bundle.lease_ms[request.client_id] = lease_ms
         self.renew_lease(request.client_id)
-        self._join(cursor, request, priority_level)
+        self._join(cursor, request, priority_level, newcomer)
         return "connected"
 
-    def _check_may_join(self, cursor: Cursor | None, request: Request, wanted: str) -> None:
+    def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
         """Refuse by name who may not join; before, look whether who is in the way is still there."""
-        refused = self._refusal(cursor, request, wanted)
+        refused = self._refusal(cursor, request, newcomer)
         if refused and cursor:
             clients = (consumer.client_id for consumer in cursor.consumers.values())
             if self._let_go(self.bundle.liveness.look_at(clients)):
-                refused = self._refusal(cursor, request, wanted)
+                refused = self._refusal(cursor, request, newcomer)
         if refused:
-            raise error_named(refused[0])(
-                f"{request.topic} subscription {request.subscription!r}: {refused[1]}{self._holders(cursor)}"
-            )
+            error = error_named(refused[0])
+            holders = self._holders(cursor) if issubclass(error, ConsumerBusy) else ""
+            raise error(f"{request.topic} subscription {request.subscription!r}: {refused[1]}{holders}")
 
-    def _join(self, cursor: Cursor, request: Request, priority_level: int) -> None:
+    def _join(self, cursor: Cursor, request: Request, priority_level: int, newcomer: Newcomer | None) -> None:
         consumer = Consumer(
             request.consumer_id,
             request.properties.get("consumer_name") or request.consumer_id,
@@ -89,16 +92,19 @@ class Members(Desk):
         draft.is_changed = True
         draft.has_new_limits |= not consumer.has_unacked_limits
         draft.changed_consumers.add(consumer.consumer_id)
+        if newcomer:
+            take_in(cursor, newcomer, draft)
         self._choose_active(cursor, draft)
 
-    def _refusal(self, cursor: Cursor | None, request: Request, wanted: str) -> tuple[str, str] | None:
+    def _refusal(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
-        return refusal(
-            wanted,
+        refused = refusal(
+            _type_wanted(request),
             present=present,
             consumers=consumers,
             most=self.bundle.policy(request.topic, "max_consumers_per_subscription"),
         )
+        return refusal_of(newcomer, cursor) if refused is None and newcomer else refused
 
     def _holders(self, cursor: Cursor | None) -> str:
         """Who is connected, when they were heard of last, and until when they are waited for."""
@@ -213,6 +219,7 @@ class Members(Desk):
         cursor.last_active = self.draft.now
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
+        let_go(cursor, consumer_id, draft)
         self._choose_active(cursor, draft)
         cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
         if cursor.subscription_type is None:
@@ -241,6 +248,10 @@ class Members(Desk):
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
             self.bundle.renew_lease(client_id, self.draft.now)
+
+
+def _type_wanted(request: Request) -> str:
+    return request.properties.get("subscription_type", "Exclusive")
 
 
 def _shown(instant: int) -> str:

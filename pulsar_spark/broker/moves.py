@@ -38,6 +38,7 @@ class Moves(Desk):
         draft.dropped_pages += cursor.clear()
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         draft.is_changed = True
+        cursor.recently_joined = {}
         for consumer in cursor.consumers.values():
             consumer.permits, consumer.is_blocked = 0, False
             draft.changed_consumers.add(consumer.consumer_id)

@@ -177,5 +177,5 @@ def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
 
 
 def _range_of(values: tuple) -> Range:
-    held = Range._make(values)
+    held = Range(*values)
     return held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set))

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
+
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
-from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.key_shared import KeySharedRules
+from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
+from pulsar_spark.protocol.selectors import Selector
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
 MAX_PAGE_RANGES = 1000
@@ -46,6 +51,8 @@ class Page:
     def __init__(self, first: int, ranges: list[Range]):
         self.first, self.ranges = first, ranges
         self.unacked = Counter()
+        self.out: tuple | None = None
+        """What a Key_Shared round has found out about its pending entries (see keyed)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
         for held in ranges:
@@ -64,6 +71,11 @@ class Page:
         waited for."""
         return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
 
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """The first positions of its ranges and the last ones, as they were when the page was made."""
+        return np.array([(held.first, held.last) for held in self.ranges], np.int64).reshape(-1, 2).T
+
     def number_of(self, first: int) -> int:
         """Which range begins at position *first*."""
         return bisect_left(self.ranges, first, key=lambda held: held.first)
@@ -74,7 +86,11 @@ class Page:
 
 
 class Cursor:
-    """A subscription on one partition."""
+    """A subscription on one partition.
+
+    On Key_Shared, while consumers are connected, ``key_shared`` are the rules the first of them fixed, ``selector``
+    says who owns which hashes, and ``recently_joined`` who came of late and behind which position, in that order
+    (semantics 2.32; empty unless the classic implementation is used)."""
 
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
@@ -88,18 +104,64 @@ class Cursor:
         self.is_blocked = self.is_blocked_by_broker = False
         self.dead_letters: dict[str, str] = {}
         self.joined = 0
+        self.key_shared: KeySharedRules | None = None
+        self.recently_joined: dict[str, int] = {}
+        self.selector: Selector | None = None
         self.msg_out_counter = self.msg_redeliver_counter = 0
         self.unacked = Counter()
         self.pages: list[Page] = []
+        self.changes = 0
+        """Counts up with each change of its ranges."""
+        self.looked_in_vain: tuple | None = None
+        """How things stood when a Key_Shared round found nothing to hand out (see keyed)."""
 
     @property
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
 
     @property
+    def is_key_shared(self) -> bool:
+        return self.subscription_type == KEY_SHARED
+
+    @property
+    def key_shared_mode(self) -> str | None:
+        """AUTO_SPLIT or STICKY; None unless Key_Shared with consumers."""
+        return self.key_shared.mode if self.key_shared else None
+
+    @property
+    def allows_out_of_order(self) -> bool:
+        """May entries of one key overtake each other? Only where the first consumer of a Key_Shared subscription asked
+        for it."""
+        return self.key_shared is not None and self.key_shared.allows_out_of_order
+
+    @property
+    def selector(self) -> Selector | None:
+        """Who owns which hashes; None unless Key_Shared with consumers."""
+        return self._selector
+
+    @selector.setter
+    def selector(self, selector: Selector | None) -> None:
+        self._selector = selector
+        self.__dict__.pop("owned", None)
+        self.__dict__.pop("hash_ranges", None)
+
+    @cached_property
+    def owned(self) -> list[OwnedRange]:
+        """Who owns which hashes, in order of start; nothing without a selector."""
+        return self.selector.owned() if self.selector else []
+
+    @cached_property
+    def hash_ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """The same by consumer, as (start, end): hashes that consumers share are listed with each of them."""
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        for owned in self.owned:
+            ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
+        return ranges
+
+    @property
     def has_unacked_limits(self) -> bool:
-        """Do limits of unacknowledged messages hold? Only on Shared, and not for consumers that take deliveries too
-        large for them (DataFrame consumers)."""
+        """Do limits of unacknowledged messages hold? Only on Shared and Key_Shared, and not for consumers that take
+        deliveries too large for them (DataFrame consumers)."""
         return not self.is_single_active and all(consumer.has_unacked_limits for consumer in self.consumers.values())
 
     @property
@@ -110,6 +172,12 @@ class Cursor:
     def ranges(self) -> Iterator[Range]:
         for page in self.pages:
             yield from page.ranges
+
+    @property
+    def first_untouched(self) -> int:
+        """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
+        last = next((page.ranges[-1].last for page in reversed(self.pages) if page.ranges), -1)
+        return max(self.read_position, last + 1)
 
     def find(self, position: int) -> Range | None:
         """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
@@ -130,6 +198,7 @@ class Cursor:
     def clear(self) -> list[int]:
         """Drop all ranges; the pages dropped."""
         dropped = [page.first for page in self.pages]
+        self.changes += 1
         self.pages, self.unacked = [], Counter()
         return dropped
 
@@ -139,6 +208,7 @@ class Cursor:
         *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
         gone.
         """
+        self.changes += 1
         before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
         for page in before:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.errors import InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
@@ -40,11 +41,19 @@ class TopicState:
     error: str | None = None
     stopped_at: tuple | None = None
     checked_at: int | None = None
+    entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         found = self.partitions.get(partition)
         if found is None:
             found = self.partitions[partition] = PartitionLedgers()
+        return found
+
+    def hashes(self, partition: int) -> EntryHashes:
+        """The sticky-key hashes of a partition's entries."""
+        found = self.entry_hashes.get(partition)
+        if found is None:
+            found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
         return found
 
     @property

@@ -5,6 +5,7 @@ each.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,9 +29,10 @@ class Rows:
         self.extend(kind, cursor, [tuple(map(values.get, KINDS[kind]))])
 
     def extend(self, kind: str, cursor: int, rows: Sequence[tuple]) -> None:
-        """Rows of one kind, with the columns of that kind in order."""
+        """Rows of one kind, with the columns of that kind in order; those left out at the end are null."""
         self._cursors[kind] += [cursor] * len(rows)
-        for column, values in zip(self._columns[kind], zip(*rows)):
+        given = [*zip(*rows)]
+        for column, values in zip_longest(self._columns[kind], given, fillvalue=(None,) * len(rows)):
             column += values
 
     def table(self) -> pa.Table:

@@ -17,9 +17,10 @@ from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json,
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, Timeout, UnknownError
+from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
 from pulsar_spark.link.requester import require_root
-from pulsar_spark.protocol.membership import IMPLEMENTED_TYPES
+from pulsar_spark.protocol.key_shared import hash_ranges_of
+from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import is_root
 
@@ -144,6 +145,19 @@ def _publish(
     return {"produced": count, "lastMessageId": str(published[-1]) if published else None}
 
 
+SubscriptionType = Annotated[str, typer.Option("--subscription-type", "-t", help=f"{', '.join(SUBSCRIPTION_TYPES)}.")]
+ConsumerName = Annotated[
+    str | None, typer.Option("--consumer-name", help="Name of the consumer; KeyShared splits the keys by it.")
+]
+StickyRanges = Annotated[
+    str | None, typer.Option("--sticky-ranges", help="KeyShared: the hashes to receive, such as 0-9,20-65535.")
+]
+OutOfOrder = Annotated[
+    bool, typer.Option("--allow-out-of-order-delivery", help="KeyShared: messages of a key need not be in order.")
+]
+Position = Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")]
+
+
 def consume(
     topic: Topic,
     subscription: Subscription,
@@ -151,12 +165,11 @@ def consume(
     count: Annotated[
         int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")
     ] = 1,
-    subscription_type: Annotated[
-        str, typer.Option("--subscription-type", "-t", help=f"{', '.join(IMPLEMENTED_TYPES)}.")
-    ] = "Exclusive",
-    position: Annotated[
-        str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")
-    ] = "latest",
+    subscription_type: SubscriptionType = "Exclusive",
+    consumer_name: ConsumerName = None,
+    sticky_ranges: StickyRanges = None,
+    out_of_order: OutOfOrder = False,
+    position: Position = "latest",
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
@@ -173,7 +186,8 @@ def consume(
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
     set_up_logging(log_level, log_format)
-    consumer_type = _served_type(subscription_type)
+    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
+    key_shared_policy = _key_shared_policy(consumer_type, sticky_ranges, out_of_order)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
     require_root(Layout(root))
     received = size = 0
@@ -185,6 +199,8 @@ def consume(
             topic,
             subscription,
             consumer_type=consumer_type,
+            consumer_name=consumer_name,
+            key_shared_policy=key_shared_policy,
             initial_position=initial_position,
             receiver_queue_size=min(count, 1000) or 1000,
         )
@@ -202,6 +218,25 @@ def consume(
         raise typer.Exit(exit_code(signals[0]))
 
 
+def _key_shared_policy(
+    consumer_type: "pulsar_spark.ConsumerType", sticky_ranges: str | None, out_of_order: bool
+) -> "pulsar_spark.ConsumerKeySharedPolicy | None":
+    if consumer_type is not pulsar_spark.ConsumerType.KeyShared:
+        if sticky_ranges is not None or out_of_order:
+            raise InvalidConfiguration(
+                "--sticky-ranges and --allow-out-of-order-delivery go with --subscription-type KeyShared"
+            )
+        return None
+    if sticky_ranges is None:
+        return pulsar_spark.ConsumerKeySharedPolicy(allow_out_of_order_delivery=out_of_order)
+    try:
+        return pulsar_spark.ConsumerKeySharedPolicy(
+            pulsar_spark.KeySharedMode.Sticky, out_of_order, hash_ranges_of(sticky_ranges)
+        )
+    except ValueError as wrong:
+        raise InvalidConfiguration(f"--sticky-ranges {sticky_ranges!r}: {wrong}") from None
+
+
 def _receive(
     consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
 ) -> Iterator["pulsar_spark.Message"]:
@@ -215,15 +250,6 @@ def _receive(
         except Timeout:
             if timeout is not None and time.monotonic() - quiet_since >= timeout:
                 return
-
-
-def _served_type(text: str) -> "pulsar_spark.ConsumerType":
-    consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", text, IMPLEMENTED_TYPES)
-    if consumer_type.name not in IMPLEMENTED_TYPES:
-        raise OperationNotSupported(
-            f"--subscription-type {text!r} is not served: give one of {', '.join(IMPLEMENTED_TYPES)}"
-        )
-    return consumer_type
 
 
 def _member(enum, option: str, text: str, offered: Iterable[str] = ()):

@@ -129,7 +129,7 @@ def demo(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
 ):
-    """Publish a year of flights, run a broker, consume them through three kinds of subscription and check what became
+    """Publish a year of flights, run a broker, consume them through all kinds of subscription and check what became
     of each message."""
     from pulsar_spark.demo.run import run_demo
 

@@ -1,4 +1,4 @@
-"""``pulsar-spark subscriptions ...``: all but ``list`` and ``peek`` ask the broker and wait for its answer."""
+"""``pulsar-spark subscriptions ...``: all but ``list``, ``hashes`` and ``peek`` ask the broker, and wait for it."""
 
 import datetime
 from typing import Annotated
@@ -22,6 +22,9 @@ from pulsar_spark.cli.shown import Output, parse_place, show_all
 from pulsar_spark.errors import InvalidConfiguration
 
 app = typer.Typer(no_args_is_help=True)
+
+_SHOWN_RANGES = 3
+_SHOWN_HASHES = 20
 
 
 @app.command()
@@ -85,6 +88,49 @@ def skip_lost(
         print_json({"skipped": skipped})
     else:
         typer.echo(f"skipped {skipped}")
+
+
+@app.command()
+def hashes(topic: Topic, subscription: Subscription, root: Root, as_json: Json = False):
+    """Show who owns which hashes of keys on a Key_Shared subscription, and which hashes wait for whom."""
+    ranges, waiting = admin(root).hash_ranges(topic, subscription), admin(root).draining_hashes(topic, subscription)
+    if as_json:
+        print_json({"ranges": ranges, "draining": waiting})
+        return
+    print_table(["partition", "consumer", "hash ranges", "share"], _owners(ranges), none="nobody is connected")
+    print_table(
+        ["partition", "hash", "owner", "waits for", "messages", "first", "why"],
+        [
+            (
+                each["partition"],
+                each["sticky_key_hash"],
+                each["owner_name"] or "nobody",
+                each["consumer_name"],
+                each["messages"],
+                each["first"],
+                "drains" if each["is_draining"] else f"given back, comes again at {each['due_time']}",
+            )
+            for each in waiting[:_SHOWN_HASHES]
+        ],
+        "hashes that wait",
+    )
+    if len(waiting) > _SHOWN_HASHES:
+        typer.echo(f"and {len(waiting) - _SHOWN_HASHES} more: --json shows all")
+
+
+def _owners(ranges: list[dict]) -> list[tuple]:
+    """A row for each partition and consumer, in order of the first range: its ranges, in short, and its share of all
+    hashes."""
+    owned: dict[tuple, list[dict]] = {}
+    for each in ranges:
+        owned.setdefault((each["partition"], each["consumer_id"], each["consumer_name"]), []).append(each)
+    rows = []
+    for (partition, _, name), own in owned.items():
+        share = sum((each["range_end"] - each["range_start"] + 1) / each["sharers"] / each["axis_size"] for each in own)
+        listed = ", ".join(f"[{each['range_start']}, {each['range_end']}]" for each in own[:_SHOWN_RANGES])
+        more = f" and {len(own) - _SHOWN_RANGES} more" if len(own) > _SHOWN_RANGES else ""
+        rows.append((partition, name or "nobody", listed + more, f"{share:.1%}"))
+    return rows
 
 
 @app.command()

@@ -219,6 +219,22 @@ def stats(topic: Topic, root: Root, as_json: Json = False):
             ["subscription", "consumer", "permits", "unacked", "oldest s", "out", "redelivered", "out/s", "blocked"],
             consumers,
         )
+    key_shared = [
+        (
+            name,
+            sub["keySharedMode"],
+            "yes" if sub["allowOutOfOrderDelivery"] else "no",
+            sub["drainingHashesCount"],
+            sub["drainingHashesUnackedMessages"],
+            sub["waitingHashesCount"],
+        )
+        for name, sub in subscriptions
+        if "keySharedMode" in sub
+    ]
+    if key_shared:
+        print_table(
+            ["subscription", "mode", "out of order", "draining hashes", "unacked of them", "waiting hashes"], key_shared
+        )
 
 
 def _seconds(stats: dict) -> str:

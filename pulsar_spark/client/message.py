@@ -1,4 +1,4 @@
-"""Messages as the application sees them, and the deliveries they come in.
+"""Messages as the application sees them.
 
 A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the
 whole block at once, so that a consumer which reads only payloads pays only for payloads.
@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 
+from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.schema import Schema
@@ -36,34 +37,6 @@ class Block:
         if values is None:
             values = self._columns[name] = self._rows.column(name).to_pylist()
         return values
-
-
-class Delivery:
-    """Positions of one partition that the broker sent to one consumer in one round; ``bits`` are the batch indexes not
-    yet acknowledged, None for all."""
-
-    __slots__ = ("subscription", "generation", "first", "last", "batch_size", "redelivery_count", "bits")
-
-    def __init__(self, subscription, row: dict, generation: int):
-        self.subscription = subscription
-        self.generation = generation
-        self.first, self.last = row["first"], row["last"]
-        self.batch_size = row["batch_size"] or 1
-        self.redelivery_count = row["redelivery_count"] or 0
-        self.bits = (
-            None
-            if row["ack_set"] is None
-            else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
-        )
-
-    @property
-    def unacked_bits(self) -> int:
-        return (1 << self.batch_size) - 1 if self.bits is None else self.bits
-
-    @property
-    def messages(self) -> int:
-        """Messages the application is to see of it, which is what it cost in permits."""
-        return (self.last - self.first + 1) * (self.batch_size if self.bits is None else self.bits.bit_count())
 
 
 class Message:

@@ -3,8 +3,12 @@
 Each says with ``request_properties`` what it adds to the subscribe request.
 """
 
-from pulsar_spark.client.arguments import check_type, check_type_or_none
+from operator import index
+
+from pulsar_spark.client.arguments import check_type_or_none, given
 from pulsar_spark.client.enums import KeySharedMode
+from pulsar_spark.protocol.key_shared import AUTO_SPLIT, STICKY
+from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE
 
 
 class ConsumerDeadLetterPolicy:
@@ -22,12 +26,12 @@ class ConsumerDeadLetterPolicy:
     ):
         if isinstance(max_redeliver_count, bool) or not isinstance(max_redeliver_count, int) or max_redeliver_count < 1:
             raise ValueError(f"max_redeliver_count {max_redeliver_count!r}: give a number above 0")
-        for name, given in (
+        for name, text in (
             ("dead_letter_topic", dead_letter_topic),
             ("initial_subscription_name", initial_subscription_name),
             ("retry_letter_topic", retry_letter_topic),
         ):
-            check_type_or_none(str, given, name)
+            check_type_or_none(str, text, name)
         self.max_redeliver_count = max_redeliver_count
         self.retry_letter_topic = retry_letter_topic or ""
         self.dead_letter_topic = dead_letter_topic or ""
@@ -45,7 +49,10 @@ class ConsumerDeadLetterPolicy:
 
 
 class ConsumerKeySharedPolicy:
-    """How a Key_Shared consumer takes part in splitting the hashes; sticky ranges are inclusive, within 0..65535."""
+    """How a Key_Shared consumer takes part in splitting the hashes.
+
+    ``sticky_ranges`` are inclusive, from 0 to 65535, and do not overlap. Whether others have them already, and whether
+    each begins before it ends, is said on subscribing."""
 
     def __init__(
         self,
@@ -53,22 +60,56 @@ class ConsumerKeySharedPolicy:
         allow_out_of_order_delivery: bool = False,
         sticky_ranges: list[tuple[int, int]] | None = None,
     ):
-        check_type(KeySharedMode, key_shared_mode, "key_shared_mode")
+        if not isinstance(key_shared_mode, KeySharedMode):
+            raise TypeError(f"argument key_shared_mode: KeySharedMode expected, not {given(key_shared_mode)}")
+        if not hasattr(type(allow_out_of_order_delivery), "__bool__"):
+            raise TypeError(
+                f"argument allow_out_of_order_delivery: bool expected, not {given(allow_out_of_order_delivery)}"
+            )
         if key_shared_mode is KeySharedMode.Sticky and sticky_ranges is None:
-            raise ValueError("key_shared_mode Sticky needs sticky_ranges")
+            raise ValueError("When using key_shared_mode = KeySharedMode.Sticky you must also provide sticky_ranges")
         self.key_shared_mode = key_shared_mode
-        self.allow_out_of_order_delivery = allow_out_of_order_delivery
-        self.sticky_ranges = list(sticky_ranges or [])
+        self.allow_out_of_order_delivery = bool(allow_out_of_order_delivery)
+        self.sticky_ranges = [] if sticky_ranges is None else _sticky_ranges(sticky_ranges)
 
     def policy(self) -> "ConsumerKeySharedPolicy":
         return self
 
     def request_properties(self) -> dict[str, str]:
         return {
-            "key_shared_mode": self.key_shared_mode.name,
+            "key_shared_mode": STICKY if self.key_shared_mode is KeySharedMode.Sticky else AUTO_SPLIT,
             "allow_out_of_order_delivery": str(self.allow_out_of_order_delivery).lower(),
-            "sticky_ranges": ",".join(f"{first}-{last}" for first, last in self.sticky_ranges),
+            "hash_ranges": ",".join(f"{first}-{last}" for first, last in self.sticky_ranges),
         }
+
+
+def _sticky_ranges(given_ranges: object) -> list[tuple[int, int]]:
+    """Checked as the package checks them, which leaves a range that ends before it begins, and one that is given twice,
+    to the broker."""
+    if not isinstance(given_ranges, (list, tuple, set, frozenset)):
+        raise TypeError(f"argument sticky_ranges: list of pairs of int expected, not {given(given_ranges)}")
+    ranges = [_pair(each) for each in given_ranges]
+    if not ranges:
+        raise ValueError("Ranges for KeyShared policy must not be empty: give at least one, such as (0, 65535)")
+    for first, last in ranges:
+        if first < 0 or last >= DEFAULT_RANGE_SIZE:
+            raise ValueError(
+                f"KeySharedPolicy Exception: Ranges must be [0, {DEFAULT_RANGE_SIZE - 1}]: ({first}, {last}) is not"
+            )
+    widest = (-1, -1)
+    for first, last in sorted({pair for pair in ranges if pair[0] <= pair[1]}):
+        if first <= widest[1]:
+            raise ValueError(f"Ranges for KeyShared policy with overlap: {widest} and ({first}, {last})")
+        widest = (first, last)
+    return ranges
+
+
+def _pair(value: object) -> tuple[int, int]:
+    try:
+        first, last = map(index, value)
+    except (TypeError, ValueError):
+        raise TypeError(f"argument sticky_ranges: {value!r} is not a pair of int") from None
+    return first, last
 
 
 class ConsumerBatchReceivePolicy:

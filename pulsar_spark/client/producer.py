@@ -133,7 +133,7 @@ class Producer:
         deliver_after=None,
     ) -> None:
         """Publish without waiting; ``callback(Result, MessageId)`` is called from the producer's thread, in the order
-        of sending.
+        of sending; with key-based batching in that of the batches, each key's in the order of sending.
 
         A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
         that are wrong are raised.

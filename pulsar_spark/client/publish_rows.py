@@ -1,6 +1,7 @@
 """Rows of one publish commit, column by column: entries of any number of partitions become one Arrow table.
 
-Entry ids count 0, 1, 2... within each partition of the commit, in the order of sending. A message is a tuple, see
+Entry ids count 0, 1, 2... within each partition of the commit, in the order of sending. Where any message has a key,
+each says the hash that Key_Shared goes by, so that no round has to read and hash the keys. A message is a tuple, see
 :class:`Outgoing`, because a fast producer makes tens of thousands of them a second.
 """
 
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.table_specs import MESSAGES
 
 
@@ -85,9 +87,21 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
         "deliver_at_time": time("deliver_at_ms"),
         "producer_name": pa.repeat(pa.scalar(producer_name), rows),
     }
+    if any(columns["partition_key"]) or any(columns["ordering_key"]):
+        given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
     written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
     return pa.Table.from_arrays(arrays, schema=written), places
+
+
+def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
+    """What Key_Shared goes by, for each message: the hash of the first message's key of its entry (2.22)."""
+    hashes: list[int] = []
+    for _, messages in entries:
+        first, ordering_key = messages[0], messages[0].ordering_key
+        key = sticky_key(first.partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
+        hashes += [sticky_key_hash(key)] * len(messages)
+    return hashes
 
 
 def unwritable_text(message: Outgoing) -> tuple[str, str] | tuple[None, None]:

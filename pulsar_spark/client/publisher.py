@@ -116,7 +116,7 @@ class Publisher(Worker):
             entry = self._queue.popleft()
             taken.append(entry)
             messages += len(entry.messages)
-            size += sum(len(message.payload or b"") for message in entry.messages)
+            size += sum(map(_size, entry.messages))
         return taken
 
     def _publish(self, entries: list[Entry]) -> None:
@@ -206,3 +206,8 @@ class Publisher(Worker):
                 done(error, message_id)
         finally:
             self._answered(called)
+
+
+def _size(message: Outgoing) -> int:
+    """What a message weighs in a commit, roughly: a key may be as large as a payload."""
+    return len(message.payload or b"") + len(message.partition_key or "") + len(message.ordering_key or "")

@@ -10,7 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.message import Delivery, Message
+from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError

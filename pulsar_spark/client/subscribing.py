@@ -69,6 +69,10 @@ class Subscribing:
 
         What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
         a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
+
+        On Key_Shared, consumers that are connected at a time agree on mode and order (``key_shared_policy``): one that
+        asks for others is refused with :class:`SubscriptionBusy`, one whose sticky ranges others have with
+        :class:`ConsumerAssignError`.
         """
         self._check_open()
         for name, value in (

@@ -11,14 +11,16 @@ the broker write its letter (4.26).
 import threading
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
-from pulsar_spark.client.message import Block, Delivery, Message
+from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.message import Message
+from pulsar_spark.client.reading import read_messages
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
-from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.permits import Permits
-from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import Topic
 
 _RECONNECT_SECONDS = 1.0
@@ -46,6 +48,7 @@ class PartitionSubscription:
         self.partition = partition
         self.topic_name = str(topic.name.partition(partition))
         self._permits = Permits(queue_size)
+        self.schema, self.ledgers, self.entries = consumer._schema, consumer._ledgers, consumer._entries
         self._label = (
             f"subscription {consumer.subscription_name()!r} of {self.topic_name!r}, "
             f"consumer {consumer.consumer_name()!r}"
@@ -63,6 +66,7 @@ class PartitionSubscription:
         self._stale_until = -1
         self._last_delivered = -1
         self._newest: dict[int, Delivery] = {}
+        self._newest_of_lanes: list[Delivery] = []
         self._start_after: tuple[int, int] | None = None
         self._next_start_after: tuple[int, int] | None = None
 
@@ -127,6 +131,7 @@ class PartitionSubscription:
             dropped, self._queued = self._queued, 0
             self.generation += 1
             self._newest.clear()
+            self._newest_of_lanes.clear()
         self._flow(self._permits.drop(dropped))
 
     # From the channel's thread.
@@ -145,6 +150,7 @@ class PartitionSubscription:
         self._queued = 0
         self._last_delivered = -1
         self._newest.clear()
+        self._newest_of_lanes.clear()
 
     def on_removed(self, text: str | None) -> None:
         if text in ("unsubscribed", "deleted"):
@@ -202,13 +208,22 @@ class PartitionSubscription:
             if is_shown:
                 self._queued += delivery.messages
                 if delivery.redelivery_count and not self._is_single_active:
-                    self._newest.update(dict.fromkeys(range(delivery.first, delivery.last + 1), delivery))
+                    self._comes_again(delivery)
         if is_shown:
             self._consumer._receiver.arrive(delivery)
             return
-        if is_dead:
-            self.tracker.give_back(range(delivery.first, delivery.last + 1), 0)
+        if is_dead and delivery.positions is None:
+            delivery.is_dead = True
+            self._consumer._receiver.arrive(delivery)  # who reads it gives it back: then its positions are known
+        elif is_dead:
+            self.tracker.give_back(delivery.positions, 0)
         self._flow(self._permits.refuse(delivery.messages))
+
+    def _comes_again(self, delivery: Delivery) -> None:
+        if delivery.positions is None:
+            self._newest_of_lanes.append(delivery)
+        else:
+            self._newest.update(dict.fromkeys(delivery.positions, delivery))
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self.error = error
@@ -219,46 +234,32 @@ class PartitionSubscription:
     # Handing out.
 
     def read(self, delivery: Delivery) -> Iterator[Message | MessagesLost]:
-        """The delivery's messages in order, without those whose batch index is acknowledged already. Those that were
-        deleted are acknowledged; for those that are lost there is an error in their place, to be raised."""
-        consumer = self._consumer
-        schema, bits = consumer._schema, delivery.bits
-        for run in consumer._ledgers.runs(self.topic.topic_id, self.partition, delivery.first, delivery.last):
-            for rows in consumer._entries.read(self.topic.path, run):
-                if isinstance(rows, Missing):
-                    yield from self._pass_over(delivery, run, rows)
-                    continue
-                block = Block(rows, self.topic_name, self.partition, run.ledger_id)
-                for index, position in enumerate(block.column("position")):
-                    if bits is None or bits >> block.column("batch_index")[index] & 1:
-                        yield Message(block, index, schema, position, delivery)
-
-    def _pass_over(self, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
-        """Messages that are no longer there leave the queue unseen: deleted ones are acknowledged, so that they come to
-        nobody again."""
-        wanted = delivery.unacked_bits
-        parts = {entry: [index for index in indexes if wanted >> index & 1] for entry, indexes in missing.parts.items()}
-        messages = sum(last - first + 1 for first, last in missing.whole) * wanted.bit_count() + sum(
-            map(len, parts.values())
-        )
+        """The delivery's messages in order; for those that are lost there is an error in their place, to be raised."""
         with self.lock:
-            if delivery.generation != self.generation:
+            if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
+                self._newest_of_lanes.remove(delivery)
+        messages = 0
+        for message in read_messages(self, delivery):
+            messages += isinstance(message, Message)
+            yield message
+        if not delivery.is_dead:
+            self._pass_over(delivery, delivery.messages - messages)
+
+    def positions_of(self, delivery: Delivery) -> range | np.ndarray:
+        """Where its entries lie."""
+        return delivery.look_up(self.ledgers, self.topic, self.partition)
+
+    def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
+        """Acknowledge entries that were deleted, first..last of each of *spans*."""
+        self._channel.submit([self.row("ack", first=first, last=last) for first, last in spans])
+
+    def _pass_over(self, delivery: Delivery, messages: int) -> None:
+        """Messages that are no longer there leave the queue unseen."""
+        with self.lock:
+            if messages <= 0 or delivery.generation != self.generation:
                 return
             self._queued -= messages
             permits = self._permits.take(messages)
-        if missing.is_lost:
-            self._flow(permits)
-            yield lost_error(self.topic.path, run, missing)
-            return
-        self._channel.submit(
-            [
-                self.row("ack", first=first + run.to_position, last=last + run.to_position)
-                for first, last in missing.whole
-            ]
-        )
-        for entry, indexes in parts.items():
-            for index in indexes:
-                self.tracker.acknowledge(entry + run.to_position, index, wanted)
         self._flow(permits)
 
     def hand_out(self, message: Message) -> bool:
@@ -267,18 +268,25 @@ class PartitionSubscription:
         delivery, position = message._delivery, message._position
         is_batch = delivery.batch_size > 1
         batch_index = message._field("batch_index") if is_batch else -1
+        comes_again = self._newest_of_lanes and self._comes_again_in_a_lane(position)
         with self.lock:
             if delivery.generation != self.generation:
                 return False
             self._queued -= 1
-            is_shown = self._newest.get(position, delivery) is delivery and self._is_to_be_shown(
-                delivery, position, batch_index
-            )
+            is_newest = self._newest.get(position, delivery) is delivery and not comes_again
+            is_shown = is_newest and self._is_to_be_shown(delivery, position, batch_index)
             if self._newest.get(position) is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
                 del self._newest[position]
             permits = self._permits.hand_out(is_shown=is_shown)
         self._flow(permits)
         return is_shown
+
+    def _comes_again_in_a_lane(self, position: int) -> bool:
+        with self.lock:
+            around = [each for each in self._newest_of_lanes if each.first <= position <= each.last]
+        for each in around:
+            self.positions_of(each)
+        return any(each.holds(position) for each in around)
 
     def _is_to_be_shown(self, delivery: Delivery, position: int, batch_index: int) -> bool:
         """Whether a message is neither acknowledged already nor before the place a seek went to."""

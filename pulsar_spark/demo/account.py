@@ -17,6 +17,14 @@ class Letters(NamedTuple):
     acknowledged: int
 
 
+class Keyed(NamedTuple):
+    """The keys of a Key_Shared subscription: that of each flight, as a number, and which consumers went before the end
+    (by their index in the notes)."""
+
+    keys: np.ndarray
+    gone: set[int]
+
+
 class Account(NamedTuple):
     """The figures of one subscription, and one sentence for each broken promise. ``redelivered`` are the deliveries
     after a message's first."""
@@ -41,11 +49,12 @@ def make_account(
     notes: list[np.ndarray],
     closed_after: dict[int, int],
     letters: Letters | None = None,
+    keyed: Keyed | None = None,
 ) -> Account:
     """The account of a subscription from the broker's *stats* of it and its consumers' *notes*.
 
     *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had
-    acknowledged.
+    acknowledged; *keyed* is what must hold for each key of a Key_Shared subscription.
     """
     delivered = stats["msgOutCounter"]
     account = Account(
@@ -64,7 +73,11 @@ def make_account(
     notes = [part[~part["is_repaired"]] for part in notes]
     defects += [*_losses(published, notes), *_miscounts(account, sum(map(len, notes)))]
     if kind in ("Exclusive", "Failover"):
-        defects += _disorder(notes) + _repeats(notes, closed_after)
+        defects += _disorder(notes)
+    if keyed:
+        defects += _key_defects(keyed, notes)
+    if kind != "Shared":
+        defects += _repeats(notes, closed_after)
     return account._replace(defects=defects)
 
 
@@ -131,3 +144,30 @@ def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]
         if again:
             found.append(f"{again} messages came again after their consumer had acknowledged them and closed")
     return found
+
+
+def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
+    """Of each key in each partition, its flights come in order: to each consumer, and the first time of all, whoever
+    gets them. Nobody gets one that another has, unless that one went."""
+    found = []
+    for part in notes:
+        if backwards := _backwards(keyed.keys, part):
+            found.append(f"a consumer received {backwards} messages before earlier ones of their key")
+    in_time = np.concatenate(notes)
+    in_time = in_time[np.argsort(in_time["time"], kind="stable")]
+    firsts = np.sort(np.unique(in_time["flight"], return_index=True)[1])
+    if not found and (backwards := _backwards(keyed.keys, in_time[firsts])):
+        found.append(f"{backwards} messages were received before earlier ones of their key, by different consumers")
+    stayed = [np.unique(part["flight"]) for index, part in enumerate(notes) if index not in keyed.gone]
+    counts = np.unique(np.concatenate([*stayed, np.empty(0, "i8")]), return_counts=True)[1]
+    if twice := int((counts > 1).sum()):
+        found.append(f"{twice} messages were received by two consumers, neither of which went")
+    return found
+
+
+def _backwards(keys: np.ndarray, notes: np.ndarray) -> int:
+    """How many of *notes* do not come behind the one before of the same key and partition."""
+    key, partition, flight = keys[notes["flight"]], notes["partition"], notes["flight"]
+    order = np.lexsort((np.arange(len(notes)), partition, key))
+    same = (np.diff(key[order]) == 0) & (np.diff(partition[order]) == 0)
+    return int((same & (np.diff(flight[order]) <= 0)).sum())

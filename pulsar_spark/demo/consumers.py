@@ -32,8 +32,14 @@ NOTE = np.dtype(
         ("partition", "i4"),
         ("redelivery_count", "i4"),
         ("is_repaired", "?"),
+        ("time", "i8"),
     ]
 )
+"""What is written down of a delivery: ``time`` is when its batch had come, in nanoseconds by a clock that all processes
+of the machine share."""
+
+
+QUEUE_SIZE = 50_000
 
 
 class Assignment(NamedTuple):
@@ -49,6 +55,7 @@ class Assignment(NamedTuple):
     pause_at: int
     is_cumulative: bool
     handler: Callable[[dict], None] | None = None
+    queue_size: int = QUEUE_SIZE
 
 
 class Pause(NamedTuple):
@@ -58,7 +65,6 @@ class Pause(NamedTuple):
     acknowledged: int
 
 
-QUEUE_SIZE = 50_000
 CONNECT_SECONDS = 180
 LEASE_SECONDS = 10
 REDELIVERIES = 2
@@ -99,7 +105,7 @@ def _run(assignment: Assignment, parent: Connection) -> None:
         consumer_type=pulsar.ConsumerType[assignment.subscription_type],
         consumer_name=assignment.name,
         initial_position=pulsar.InitialPosition.Earliest,
-        receiver_queue_size=QUEUE_SIZE,
+        receiver_queue_size=assignment.queue_size,
         batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(assignment.batch, -1, 100),
         **letters,
     )
@@ -140,6 +146,8 @@ def read_notes(path: Path) -> np.ndarray:
 
 
 def _notes(messages: list["pulsar.Message"], flights: list[dict]) -> bytes:
+    now = time.monotonic_ns()
+
     def note(message, flight):
         message_id = message.message_id()
         return (
@@ -149,6 +157,7 @@ def _notes(messages: list["pulsar.Message"], flights: list[dict]) -> bytes:
             message_id.partition(),
             message.redelivery_count(),
             "repaired" in flight,
+            now,
         )
 
     return np.array(list(map(note, messages, flights)), NOTE).tobytes()

@@ -7,6 +7,7 @@ no longer bring.
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +33,11 @@ def read_flights(rows: int) -> pa.Table:
     )
     flights.insert(0, "id", range(len(flights)))
     return pa.Table.from_pandas(flights, preserve_index=False)
+
+
+def aircraft_of(flights: pa.Table) -> np.ndarray:
+    """The aircraft of each flight by its ``id``, as a number; -1 where the tail number is not known."""
+    return pd.factorize(flights["tailnum"].to_pandas())[0]
 
 
 def write_flights(flights: pa.Table, folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pulsar_spark.demo.broker_process import BrokerProcess
-from pulsar_spark.demo.consumers import Assignment, read_notes, run_consumer
+from pulsar_spark.demo.consumers import QUEUE_SIZE, READY, Assignment, read_notes, run_consumer
 from pulsar_spark.errors import NotConnected, PulsarSparkError, Timeout
 
 _STOP_SECONDS = 60
@@ -18,8 +18,9 @@ class ConsumerGroup:
     """A context: the consumers run inside it.
 
     With *leave_at* the first consumer that received so many messages leaves, closing with a batch unacknowledged. With
-    *kill_at* the first consumer is killed at that point, without a word to the broker. With a *handler* messages that
-    make it raise are given back (see ``consumers``).
+    *kill_at* the first consumer is killed at that point, without a word to the broker; with both, it is another one
+    that leaves. Behind each accident one of *joiners* more consumers joins. With a *handler* messages that make it
+    raise are given back (see ``consumers``).
     """
 
     def __init__(
@@ -35,13 +36,16 @@ class ConsumerGroup:
         is_cumulative: bool,
         leave_at: int = 0,
         kill_at: int = 0,
+        joiners: int = 0,
         handler: Callable[[dict], None] | None = None,
+        queue_size: int = QUEUE_SIZE,
     ):
         self.subscription, self.kind, self.topic = subscription, kind, topic
         self.closed_after: dict[int, int] = {}
-        self._kill_at = kill_at
-        self.is_waiting = bool(leave_at or kill_at)
-        pauses = [kill_at] + [0] * (consumers - 1) if kill_at else [leave_at] * consumers
+        self.gone: set[int] = set()
+        self._victim = 0 if kill_at else None
+        self._kills, self._leaves, self._joining = bool(kill_at), bool(leave_at), 0
+        pauses = [kill_at or leave_at, *[leave_at] * (consumers - 1), *[0] * joiners]
         self._assignments = [
             Assignment(
                 service_url,
@@ -54,22 +58,17 @@ class ConsumerGroup:
                 pause,
                 is_cumulative,
                 handler,
+                queue_size,
             )
             for index, pause in enumerate(pauses)
         ]
+        self._at_once = consumers
         self._processes: list[multiprocessing.Process] = []
         self._links: list = []
-        self._gone: set[int] = set()
 
     def __enter__(self) -> "ConsumerGroup":
-        context = multiprocessing.get_context("spawn")
-        for assignment in self._assignments:
-            mine, theirs = context.Pipe()
-            process = context.Process(target=run_consumer, args=(assignment, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._links.append(mine)
-            self._processes.append(process)
+        for _ in range(self._at_once):
+            self._start_next()
         return self
 
     def __exit__(self, *_):
@@ -77,6 +76,21 @@ class ConsumerGroup:
             if process.is_alive():
                 process.kill()
             process.join()
+
+    def _start_next(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        assignment = self._assignments[len(self._processes)]
+        process = context.Process(target=run_consumer, args=(assignment, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self._links.append(mine)
+        self._processes.append(process)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Is there an accident to come, or a consumer that is joining?"""
+        return self._kills or self._leaves or self._joining > 0
 
     def wait_ready(self, broker: BrokerProcess, seconds: float) -> None:
         """Wait until every consumer is subscribed."""
@@ -92,32 +106,36 @@ class ConsumerGroup:
                     )
             self._hear(index)
 
-    def watch(self) -> str | None:
-        """Look after the consumers: who pauses meets its accident or is sent on. A sentence when an accident
+    def watch(self) -> list[str]:
+        """Look after the consumers: who pauses meets its accident or is sent on. A sentence for each thing that
         happened."""
-        happened = None
-        for index, link in enumerate(self._links):
-            if index in self._gone:
+        happened = []
+        for index, link in enumerate(list(self._links)):
+            if index in self.gone:
                 continue
             self._check_alive(index)
-            if link.poll():
-                pause = self._hear(index)
-                if not self.is_waiting:
-                    link.send("go on")
-                    continue
-                self.is_waiting = False
-                self._gone.add(index)
-                happened = self._kill(index, pause.received) if self._kill_at else self._leave(index, pause)
+            if not link.poll():
+                continue
+            said = self._hear(index)
+            if said == READY:
+                self._joining -= 1
+                happened.append(f"{self._assignments[index].name} joined")
+            elif index == self._victim:
+                happened.append(self._kill(index, said.received))
+            elif self._leaves:
+                happened.append(self._leave(index, said))
+            else:
+                link.send("go on")
         return happened
 
     def stop(self) -> None:
         """Tell the consumers to close and wait until they have."""
         for index, link in enumerate(self._links):
-            if index not in self._gone:
+            if index not in self.gone:
                 link.send("stop")
         for index, process in enumerate(self._processes):
             process.join(_STOP_SECONDS)
-            if process.exitcode and not (self._kill_at and index in self._gone):
+            if process.exitcode and not (index in self.gone and index not in self.closed_after):
                 raise NotConnected(f"consumer {self._assignments[index].name} ended with exit code {process.exitcode}")
 
     def notes(self) -> list[np.ndarray]:
@@ -125,15 +143,25 @@ class ConsumerGroup:
         return [read_notes(assignment.notes) for assignment in self._assignments]
 
     def _kill(self, index: int, received: int) -> str:
+        self._kills = False
         self._processes[index].kill()
+        self._is_gone(index)
         return f"{self._assignments[index].name} was killed after {received} messages, without closing"
 
     def _leave(self, index: int, pause) -> str:
+        self._leaves = False
         self._links[index].send("leave")
         self.closed_after[index] = pause.acknowledged
+        self._is_gone(index)
         held = pause.received - pause.acknowledged
-        name = self._assignments[index].name
-        return f"{name}, the active consumer, left after {pause.received} messages, {held} of them unacknowledged"
+        who = f"{self._assignments[index].name}{', the active consumer,' if self.kind == 'Failover' else ''}"
+        return f"{who} left after {pause.received} messages, {held} of them unacknowledged"
+
+    def _is_gone(self, index: int) -> None:
+        self.gone.add(index)
+        if len(self._processes) < len(self._assignments):
+            self._joining += 1
+            self._start_next()
 
     def _hear(self, index: int):
         try:

@@ -1,4 +1,4 @@
-"""The course of the demo: session, broker, consumers, publishing, the two accidents, the dead letters and their repair,
+"""The course of the demo: session, broker, consumers, publishing, the accidents, the dead letters and their repair,
 the account."""
 
 import datetime
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from rich import box
@@ -21,10 +22,10 @@ from rich.table import Table
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.demo import billing
-from pulsar_spark.demo.account import Account, Letters, make_account
+from pulsar_spark.demo.account import Account, Keyed, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import REDELIVERIES, bill
-from pulsar_spark.demo.flights import flight_messages, read_flights, write_flights
+from pulsar_spark.demo.flights import aircraft_of, flight_messages, read_flights, write_flights
 from pulsar_spark.demo.group import ConsumerGroup
 from pulsar_spark.errors import Timeout
 from pulsar_spark.frames import publish
@@ -37,6 +38,9 @@ PARTITIONS = 4
 BROKER_LOG = "broker.log"
 PATIENCE_SECONDS = 180
 POLL_SECONDS = 0.25
+KEYED_QUEUE = 5_000
+"""Messages that a consumer of the Key_Shared subscription holds at most: each is a row of state until it is
+acknowledged, where those of the others are ranges."""
 _BATCHES_A_CONSUMER = 40
 _LARGEST_BATCH = 1_000
 
@@ -65,7 +69,7 @@ def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console
             place = _prepare(root or work / "root", work)
             console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
             accounts = _run(place, flights, console, stack)
-        _print_table(accounts, console)
+        _print_table(accounts, pc.count_distinct(flights["tailnum"]).as_py(), console)
         has_failed = any(account.defects for account in accounts)
     except Exception:
         has_failed = True
@@ -125,6 +129,7 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
     for group in groups:
         group.stop()
     broker.stop()
+    aircraft = aircraft_of(flights)
     return [
         make_account(
             group.subscription,
@@ -134,6 +139,7 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
             group.notes(),
             group.closed_after,
             letters.get(group.subscription),
+            Keyed(aircraft, group.gone) if group.kind == "KeyShared" else None,
         )
         for group in groups
     ]
@@ -147,6 +153,18 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
         ConsumerGroup("audit", "Exclusive", partitioned, 1, is_cumulative=True, **shared),
         ConsumerGroup("archive", "Failover", plain, 2, is_cumulative=True, leave_at=rows // 2, **shared),
         ConsumerGroup("workers", "Shared", partitioned, 3, is_cumulative=False, kill_at=max(1, rows // 20), **shared),
+        ConsumerGroup(
+            "fleet",
+            "KeyShared",
+            partitioned,
+            3,
+            is_cumulative=False,
+            kill_at=max(1, rows // 20),
+            leave_at=max(1, rows // 8),
+            joiners=2,
+            queue_size=KEYED_QUEUE,
+            **shared,
+        ),
         ConsumerGroup(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill, **shared),
     ]
 
@@ -170,7 +188,7 @@ def _consume(
 
     def look_after() -> None:
         for group in groups:
-            if happened := group.watch():
+            for happened in group.watch():
                 progress.console.print(happened, highlight=False, soft_wrap=True)
 
     topics = {group.subscription: group.topic for group in groups}
@@ -212,7 +230,8 @@ def _watch(
     while True:
         broker.check()
         look_after()
-        stats = {name: admin.stats(topic)["subscriptions"][name] for name, topic in topics.items()}
+        of_topics = {topic: admin.stats(topic)["subscriptions"] for topic in set(topics.values())}
+        stats = {name: of_topics[topic][name] for name, topic in topics.items()}
         yield stats
         now = {name: (sub["msgOutCounter"], sub["ackedEntries"]) for name, sub in stats.items()}
         if now != before:
@@ -230,7 +249,7 @@ def _short(topic: str) -> str:
     return topic.rpartition("/")[2]
 
 
-def _print_table(accounts: list[Account], console: Console) -> None:
+def _print_table(accounts: list[Account], aircraft: int, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("subscription", no_wrap=True)
     for column in ("published", "delivered", "re-\ndelivered", "dead", "re-\npaired", "acknow-\nledged", "left"):
@@ -257,7 +276,7 @@ def _print_table(accounts: list[Account], console: Console) -> None:
             console.print(f"{account.subscription}: {defect}", style="red", highlight=False, soft_wrap=True)
     if not any(account.defects for account in accounts):
         console.print(
-            "Nothing was lost, order held on every partition of the Exclusive and the Failover subscription, and "
-            "every dead letter was repaired.",
+            "Nothing was lost, order held on every partition of the Exclusive and the Failover subscription and for "
+            f"each of {aircraft:,} aircraft on the Key_Shared one, and every dead letter was repaired.",
             soft_wrap=True,
         )

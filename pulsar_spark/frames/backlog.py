@@ -1,38 +1,38 @@
 """Whether a run with *available_now* is done: everything published before it began has been handled.
 
 "Published before" is fixed by the topic's log at the start; where that is in positions is known as soon as the broker
-has numbered it. Handled is a position that is acknowledged, that another consumer holds, or that this run gave back: a
-message is handled at most once per run.
+has numbered it. Handled is a position that is acknowledged, that another consumer holds or, on Key_Shared, is to be
+given, or that this run gave back: a message is handled at most once per run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
-from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+import numpy as np
+
+from pulsar_spark.frames.delivery import subtract
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.key_hashes import hashes_of
+from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.views.key_shared import KeyShared, read_key_shared
+
+LOOK_ENTRIES = 1 << 16
+"""So many entries are looked at before it is asked whether one was found."""
 
 
 class Backlog:
-    """Made before the consumer subscribes. *subtract* takes holes out of a range."""
+    """Made before the consumer subscribes."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        topic: Topic,
-        partitions: list[int],
-        subscription: str,
-        subtract: Callable[[PositionRange, list[tuple[int, int]]], list[PositionRange]],
-    ):
-        self._layout, self._topic, self._partitions, self._subscription, self._subtract = (
-            layout,
-            topic,
-            partitions,
-            subscription,
-            subtract,
-        )
+    def __init__(self, layout: Layout, topic: Topic, partitions: list[int], subscription: str, ledgers: LedgerIndex):
+        self._layout, self._topic, self._partitions, self._subscription = layout, topic, partitions, subscription
+        self._ledgers = ledgers
         self._rounds = TableLog(layout.broker_table("cursor_ledger"))
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
@@ -64,12 +64,40 @@ class Backlog:
             return end == 0
         if cursor["mark_delete_position"] >= end - 1:
             return True
-        if cursor["read_position"] < end:
+        if self._holds_more(state, key, end, consumer_id, given_back):
             return False
-        return not any(
-            self._is_left(held, end, partition, consumer_id, given_back)
-            for page in state.pages[key].values()
-            for held in page
+        held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
+        key_shared = read_key_shared(self._layout, self._topic.path, state, key)
+        unread = []
+        if cursor["read_position"] < end:
+            known = Positions((each.first, each.last) for each in held)
+            unread = list(known.gaps(cursor["read_position"], end - 1))
+        if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
+            return False
+        left = [each for each in held if self._is_left(each, end, partition, consumer_id, given_back)]
+        if key_shared is not None:  # what comes again goes to its owner; what is pending is here already
+            spans = sorted((each.first, min(each.last, end - 1)) for each in left if each.status == REPLAY)
+            left = [each for each in left if each.status != REPLAY]
+            return not left and not self._owns_any(key_shared, partition, consumer_id, spans)
+        return not left
+
+    def _holds_more(
+        self, state: LatestRows, key: CursorKey, end: int, consumer_id: str, given_back: list[tuple[int, int]]
+    ) -> bool:
+        """Whether more is pending at this consumer than it gave back, which counting says."""
+        ranges = (held for page in state.pages[key].values() for held in page)
+        mine = sum(held.size for held in ranges if held.consumer_id == consumer_id and held.last < end)
+        return mine > sum(last - first + 1 for first, last in given_back)
+
+    def _owns_any(
+        self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
+    ) -> bool:
+        """Whether any entry of *spans* is this consumer's; what is others', or nobody's, is not waited for."""
+        owners = Owners(key_shared.owned, key_shared.axis)
+        return any(
+            (owners.of(hashes) == owners.number(consumer_id)).any()
+            for hashes in hashes_by_part(self._ledgers, self._topic, partition, spans)
+            if owners.number(consumer_id) != NOBODY
         )
 
     def _is_left(
@@ -81,7 +109,23 @@ class Backlog:
             or (held.status == PENDING and held.consumer_id != consumer_id)
         ):
             return False
-        return bool(self._subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
+        return bool(subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))
+
+
+def hashes_by_part(
+    ledgers: LedgerIndex, topic: Topic, partition: int, spans: Iterable[tuple[int, int]]
+) -> Iterator[np.ndarray]:
+    """The hashes of the entries of *spans*, in order, some at a time."""
+    part, entries = [], 0
+    for first, last in spans:
+        for at in range(first, last + 1, LOOK_ENTRIES):
+            part.append((at, min(at + LOOK_ENTRIES - 1, last)))
+            entries += part[-1][1] - at + 1
+            if entries >= LOOK_ENTRIES:
+                yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)
+                part, entries = [], 0
+    if part:
+        yield hashes_of(ledgers, topic.path, topic.topic_id, partition, part)
 
 
 def _last_publish(log: TableLog) -> int:

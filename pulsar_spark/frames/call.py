@@ -7,9 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
+from pulsar_spark.frames.key_columns import HASH, KEY_COLUMNS, by_key, with_hash
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
@@ -25,8 +26,8 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None), with their payload or
-    without."""
+    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, the hash of the sticky
+    key with *has_hash*), with their payload or without, *sorted_by_key* or in no order."""
 
     def __init__(
         self,
@@ -37,14 +38,17 @@ class Caller:
         columns: Sequence[str] | None,
         *,
         with_payload: bool,
+        has_hash: bool = False,
+        sorted_by_key: bool = False,
     ):
-        self._spark, self._topic, self._ledgers, self._function = spark, topic, ledgers, function
-        self._columns, self._with_payload = columns, with_payload
+        self._spark, self._topic, self.ledgers, self.function = spark, topic, ledgers, function
+        wanted = [*DELIVERED, HASH] if columns is None and (has_hash or sorted_by_key) else columns
+        self._columns, self._with_payload, self._sorted_by_key = wanted, with_payload, sorted_by_key
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
         """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
         try:
-            reply = answer(delivery, self._function(self._read(delivery), delivery))
+            reply = answer(delivery, self.function(self._read(delivery), delivery))
             if not reply.put_off:
                 return Called(reply, [], None)
             if letters is None or not letters.is_retry_enabled:
@@ -54,11 +58,20 @@ class Caller:
             return Called(Answer([], list(delivery.ranges)), [], error)
 
     def _read(self, delivery: Delivery) -> DataFrame:
+        if not self._sorted_by_key and HASH not in (self._columns or ()):
+            return self._located(delivery, self._columns)
+        needed = [*self._columns, HASH, *KEY_COLUMNS, *(["batch_index"] if self._sorted_by_key else [])]
+        messages = with_hash(self._located(delivery, list(dict.fromkeys(needed))))
+        if self._sorted_by_key:
+            messages = by_key(messages)
+        return messages.drop(*(set(needed) - set(self._columns)))
+
+    def _located(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
         return read_pieces(
             self._spark,
             self._topic,
-            find_pieces(self._ledgers, self._topic, delivery.ranges),
-            self._columns,
+            find_pieces(self.ledgers, self._topic, delivery.ranges),
+            columns,
             self._with_payload,
-            without=self._ledgers.foreign_files(self._topic.topic_id),
+            without=self.ledgers.foreign_files(self._topic.topic_id),
         )

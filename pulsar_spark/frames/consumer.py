@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
-from pulsar_spark.client.policies import ConsumerDeadLetterPolicy
+from pulsar_spark.client.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.call import ConsumeFunction
+from pulsar_spark.frames.call import Caller, ConsumeFunction
 from pulsar_spark.frames.consumption import Consumption
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.topics import prepare_root, resolve_topic
 
@@ -43,6 +44,8 @@ def consume(
     columns: Sequence[str] | None = None,
     with_payload: bool = True,
     priority_level: int = 0,
+    key_shared_policy: ConsumerKeySharedPolicy | None = None,
+    sorted_by_key: bool = False,
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
     retry_enable: bool = False,
     create: bool = True,
@@ -58,6 +61,11 @@ def consume(
     of it, and a scheduled run that starts at the end would do nothing, in silence. (Pulsar's clients, and
     ``pulsar.Client`` here, start at the latest.)
 
+    On "KeyShared" each key has one consumer, as *key_shared_policy* and the policies of the topic split them, and
+    messages have their ``sticky_key_hash``, too. Order is then per key, over deliveries: nothing of a key is handled
+    before what was given back of it. With *sorted_by_key*, on any type, all messages of a key in a delivery are in one
+    task and in order (keys of one hash lie between each other).
+
     With *available_now* it ends when everything published before the start has been handled; what was given back is
     left to the next run, and an error of the function is raised at the end. Otherwise a delivery whose function raises
     is given back, the error is logged, and the function is called again after a second, two, four... a minute at most,
@@ -70,7 +78,9 @@ def consume(
     here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
     """
     check_delta(spark)
-    options = SubscribeOptions.checked(subscription, subscription_type, consumer_name, initial_position, priority_level)
+    options = SubscribeOptions.checked(
+        subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy
+    )
     one_of("on_error", on_error, ON_ERROR)
     if max_messages < 1:
         raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
@@ -84,18 +94,26 @@ def consume(
         )
         letters.prepare(timeout)
         options = options._replace(letters=letters)
+    caller = Caller(
+        spark,
+        found,
+        LedgerIndex(layout),
+        function,
+        columns,
+        with_payload=with_payload,
+        has_hash=options.is_key_shared,
+        sorted_by_key=sorted_by_key,
+    )
     consumption = Consumption(
         spark,
         layout,
         found,
         partitions,
         options,
-        function,
+        caller,
         max_messages=max_messages,
         available_now=available_now,
         on_error=on_error,
-        columns=columns,
-        with_payload=with_payload,
         timeout=timeout,
         clock=clock,
     )

@@ -22,8 +22,9 @@ from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, UnknownError
 from pulsar_spark.frames import running
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.frames.backoff import Backoff
-from pulsar_spark.frames.call import Caller, ConsumeFunction
-from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, subtract
+from pulsar_spark.frames.call import Caller
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
+from pulsar_spark.frames.key_order import KeyOrder
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
@@ -31,8 +32,8 @@ from pulsar_spark.frames.rewinding import Rewinding
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import is_running
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 
 _IDLE_SECONDS = 0.05
@@ -54,21 +55,18 @@ class Consuming:
         topic: Topic,
         partitions: list[int],
         options: SubscribeOptions,
-        function: ConsumeFunction,
+        caller: Caller,
         *,
         max_messages: int,
         available_now: bool,
         on_error: str,
-        columns: Sequence[str] | None,
-        with_payload: bool,
         timeout: float,
         clock: Callable[[], float],
     ):
         self._spark, self._topic, self._partitions, self._options = spark, topic, partitions, options
         self._layout = layout
         self._max_messages, self._timeout = max_messages, timeout
-        self._ledgers = LedgerIndex(layout)
-        self._caller = Caller(spark, topic, self._ledgers, function, columns, with_payload=with_payload)
+        self._caller, self._ledgers, function = caller, caller.ledgers, caller.function
         self.seat = running.Seat(str(layout.root), str(topic.name), tuple(partitions), options.subscription)
         self.start_time = datetime.now(timezone.utc)
         # A failed delivery that is followed by another one would be a gap below the sink's transaction.
@@ -85,7 +83,10 @@ class Consuming:
         if options.subscription_type in SINGLE_ACTIVE:
             self._rewinding = Rewinding(clock, options.letters.max_redeliver_count if options.letters else 0)
         self._ended, self._stopping = threading.Event(), threading.Event()
-        self._backlog = Backlog(layout, topic, partitions, options.subscription, subtract) if available_now else None
+        self._backlog = (
+            Backlog(layout, topic, partitions, options.subscription, self._ledgers) if available_now else None
+        )
+        self._key_order = KeyOrder(topic, self._ledgers, is_final=available_now) if options.is_key_shared else None
         self._channel = Channel(layout, uuid.uuid4().hex)
         self._membership: Membership | None = None
         self._thread = threading.Thread(
@@ -157,6 +158,7 @@ class Consuming:
         if membership is not self._membership:
             return
         if isinstance(event, Delivery):
+            event = self._in_order(event)
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error
@@ -174,8 +176,21 @@ class Consuming:
         self._waiting = None
         if self._rewinding is not None:
             self._rewinding.forget()
+        if self._key_order is not None:
+            self._key_order.forget()
         self._membership.leave()
         self._join()
+
+    def _in_order(self, delivery: Delivery) -> Delivery:
+        """What of a delivery that has come is not too early for the order of its keys; that is given back."""
+        if self._key_order is None:
+            return delivery
+        ranges = without(delivery.ranges, self._given_back)
+        kept, early = self._key_order.in_order(ranges, delivery.requests_version)
+        self._ask_for_more(delivery, but=kept)
+        if early:
+            self._send(Answer([], early), [])
+        return delivery._replace(ranges=kept)
 
     def _rewind(self) -> None:
         """See to it that what was given back comes again."""
@@ -194,10 +209,7 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        ranges = tuple(
-            part for held in delivery.ranges for part in subtract(held, self._given_back.get(held.partition, []))
-        )
-        found = remaining(self._topic, self._ledgers, ranges)
+        found = remaining(self._topic, self._ledgers, without(delivery.ranges, self._given_back))
         self._tell_missing(found)
         if not found.ranges:
             return
@@ -210,6 +222,8 @@ class Consuming:
         else:
             self._take_error(delivery, error)
         self._send(reply, letters)
+        if reply.given_back and self._waiting is not None:
+            self._waiting = self._in_order(self._waiting)
         pause = self._backoff.seconds_left if error else 0.0
         self._progress.note(
             delivery,
@@ -277,11 +291,9 @@ class Consuming:
             self._stopping.set()
         return True
 
-    def _ask_for_more(self, delivery: Delivery) -> None:
-        taken = dict.fromkeys((held.partition for held in delivery.ranges), 0)
-        for held in delivery.ranges:
-            taken[held.partition] += held.messages
-        self._flow(taken)
+    def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange] = ()) -> None:
+        """Ask for as many messages as were delivered, *but* for those of some ranges."""
+        self._flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
     def _flow(self, wanted: dict[int, int]) -> None:
         rows = [
@@ -291,27 +303,16 @@ class Consuming:
             self._channel.submit(rows)
 
     def _send(self, reply: Answer, rows: list[dict]) -> None:
-        for done in reply.acknowledged:
-            rows.append(
-                self._membership.row(
-                    "ack",
-                    done.partition,
-                    first=done.first,
-                    last=done.last,
-                    ack_set=None if done.ack_set is None else list(done.ack_set),
-                )
-            )
+        delays = []
         for held in reply.given_back:
             if self._backlog is not None:  # of a subscription with an order all that is behind is left to the next run
                 last = held.last if self._rewinding is None else _ALL
                 self._given_back.setdefault(held.partition, []).append((held.first, last))
-            delay_ms = 0 if self._backlog is not None or self._stopping.is_set() else self._backoff.delay_ms(held)
-            rows.append(
-                self._membership.row(
-                    "negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms
-                )
-            )
+            is_at_once = self._backlog is not None or self._stopping.is_set()
+            delays.append(0 if is_at_once else self._backoff.delay_ms(held))
             if self._rewinding is not None and self._backlog is None:
-                self._rewinding.given_back(held, delay_ms)
+                self._rewinding.given_back(held, delays[-1])
+        rows += self._membership.answer_rows(reply, delays)
+        committed = self._key_order.given_back(reply.given_back) if self._key_order and reply.given_back else None
         if rows:
-            self._channel.submit(rows, is_urgent=True)
+            self._channel.submit(rows, is_urgent=True, committed=committed)

@@ -8,7 +8,8 @@ named by ``batch_index`` stay unacknowledged or are put off; without that column
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 
 
 class Delivery(NamedTuple):
-    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them."""
+    """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
+    had read ``requests`` up to ``requests_version``."""
 
     topic: str
     topic_id: str
@@ -36,6 +38,7 @@ class Delivery(NamedTuple):
     consumer_id: str
     round: int
     ranges: tuple[PositionRange, ...]
+    requests_version: int = -1
 
     @property
     def messages(self) -> int:
@@ -44,6 +47,14 @@ class Delivery(NamedTuple):
     def merged(self, later: "Delivery") -> "Delivery":
         """This delivery and a later one of the same consumer as one."""
         return later._replace(ranges=self.ranges + later.ranges)
+
+
+def messages_by_partition(ranges: Iterable[PositionRange]) -> Counter[int]:
+    """Messages of ranges, by partition."""
+    found: Counter[int] = Counter()
+    for held in ranges:
+        found[held.partition] += held.messages
+    return found
 
 
 class Acknowledged(NamedTuple):
@@ -77,11 +88,14 @@ def answer(delivery: Delivery, result: object) -> Answer:
     wrongly."""
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
     returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
+    in_order, later_in_order = (
+        {partition: list(each) for partition, each in found.items()} for found in (returned, later)
+    )
     acknowledged, given_back, put_off, found = [], [], [], 0
     for held in delivery.ranges:
         places = returned.get(held.partition, {})
-        positions = _between(places, held.first, held.last)
-        off = _between(later.get(held.partition, {}), held.first, held.last)
+        positions = _between(in_order.get(held.partition, []), held.first, held.last)
+        off = _between(later_in_order.get(held.partition, []), held.first, held.last)
         put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
         found += len(positions) + len(off)
         back = list(runs(positions))
@@ -153,8 +167,7 @@ def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) 
             yield PutOff(held.partition, position, index, delays.get(index, delays.get(None)))
 
 
-def _between(positions: dict[int, dict[int | None, int]], first: int, last: int) -> list[int]:
-    ascending = list(positions)
+def _between(ascending: list[int], first: int, last: int) -> list[int]:
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 
@@ -169,11 +182,30 @@ def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield found[0], found[-1]
 
 
+def without(
+    ranges: Iterable[PositionRange], holes: Mapping[int, Iterable[tuple[int, int]]]
+) -> tuple[PositionRange, ...]:
+    """What is left of ranges without *holes*, which are given by partition and may overlap each other.
+
+    >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
+    [(0, 1), (0, 0)]
+    """
+    gone = {partition: Positions(sorted(each)) for partition, each in holes.items() if each}
+    return tuple(
+        part
+        for held in ranges
+        for part in (
+            (held._replace(first=first, last=last) for first, last in gone[held.partition].gaps(held.first, held.last))
+            if held.partition in gone
+            else (held,)
+        )
+    )
+
+
 def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:
     """What is left of a range without *holes*, which may overlap each other.
 
     >>> [(left.first, left.last) for left in subtract(PositionRange(0, 0, 9), [(7, 20), (2, 3), (3, 4)])]
     [(0, 1), (5, 6)]
     """
-    gaps = Positions(sorted(holes)).gaps(held.first, held.last)
-    return [held._replace(first=first, last=last) for first, last in gaps]
+    return list(without([held], {held.partition: holes}))

@@ -21,24 +21,27 @@ same sink. A seek back asks for messages again, and they are written again.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
-from pulsar_spark.frames.delivery import Delivery, subtract
+from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.positions import Positions, expanded
 from pulsar_spark.storage.cursor_ledger import read_round, version_of_round
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.slices import by_partition, without_positions
 from pulsar_spark.storage.tables import append_lock
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -61,12 +64,23 @@ _COLUMNS = [
 
 
 class Sent(NamedTuple):
-    """Entries of a partition once delivered to a consumer."""
+    """Entries of a partition once delivered: of each range to whom, in which round, and its first and last position."""
 
-    consumer_id: str
-    round: int
-    first: int
-    last: int
+    consumer_ids: np.ndarray
+    rounds: np.ndarray
+    firsts: np.ndarray
+    lasts: np.ndarray
+
+    @classmethod
+    def nothing(cls) -> Self:
+        return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)))
+
+    def where(self, chosen: np.ndarray) -> Self:
+        """Some of them, by a flag or an index each."""
+        return type(self)(*(column[chosen] for column in self))
+
+    def followed_by(self, others: Self) -> Self:
+        return type(self)(*(np.concatenate(columns) for columns in zip(self, others, strict=True)))
 
 
 def to_delta(
@@ -106,14 +120,11 @@ class DeltaSink:
             with append_lock(self._path):
                 DeltaTable.create(str(self._path), rows.limit(0).toArrow().schema, mode="ignore")
         written = self._written_before(delivery)
-        if not any(subtract(held, written.get(held.partition, [])) for held in delivery.ranges):
+        if not without(delivery.ranges, written):
             return
-        for partition, holes in written.items():
-            for first, last in holes:
-                messages = messages.filter(
-                    ~((messages["partition"] == partition) & messages["position"].between(first, last))
-                )
-        self._append(self._transform(messages) if written else rows, delivery)
+        if written:
+            rows = self._transform(without_positions(messages.sparkSession, messages, written))
+        self._append(rows, delivery)
 
     def _append(self, rows: DataFrame, delivery: Delivery) -> None:
         app_id = self._app_id(delivery.consumer_id)
@@ -136,14 +147,15 @@ class DeltaSink:
     def _written_before(self, delivery: Delivery) -> dict[int, list[tuple[int, int]]]:
         """Per partition the positions of the delivery that are in the table."""
         self._history.read_up_to(delivery.round)
-        written: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        versions: dict[str, int] = {}
-        for held in delivery.ranges:
-            for sent in self._history.overlapping(held, delivery.consumer_id):
-                if sent.consumer_id not in versions:
-                    versions[sent.consumer_id] = self._fence(sent.consumer_id)
-                if sent.round <= versions[sent.consumer_id]:
-                    written[held.partition].append((max(sent.first, held.first), min(sent.last, held.last)))
+        written: dict[int, list[tuple[int, int]]] = {}
+        for partition, held in by_partition(delivery.ranges).items():
+            spans = [(each.first, each.last) for each in held]
+            sent = self._history.overlapping(partition, spans, delivery.consumer_id)
+            versions = {consumer_id: self._fence(consumer_id) for consumer_id in dict.fromkeys(sent.consumer_ids)}
+            is_written = sent.rounds <= np.array([versions[each] for each in sent.consumer_ids], np.int64)
+            if is_written.any():
+                found = Positions(sorted(zip(sent.firsts[is_written].tolist(), sent.lasts[is_written].tolist())))
+                written[partition] = list(found)
         return written
 
     def _fence(self, consumer_id: str) -> int:
@@ -182,7 +194,7 @@ class History:
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._seen = self._round = -1
         self._mark_delete: dict[int, int] = {}
-        self._sent: dict[int, list[Sent]] = defaultdict(list)
+        self._sent: dict[int, Sent] = defaultdict(Sent.nothing)
 
     def read_up_to(self, round_number: int) -> None:
         """Take in the rounds up to and including this one."""
@@ -197,13 +209,18 @@ class History:
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
         self._seen, self._round = version, round_number
 
-    def overlapping(self, held: PositionRange, but: str) -> list[Sent]:
-        """What was delivered of a range to consumers other than *but*."""
-        return [
-            sent
-            for sent in self._sent[held.partition]
-            if sent.consumer_id != but and sent.first <= held.last and sent.last >= held.first
-        ]
+    def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], but: str) -> Sent:
+        """What was delivered of *spans* (first, last; in order, none overlaps the next) to consumers other than
+        *but*."""
+        sent = self._sent[partition]
+        sent = sent.where(sent.consumer_ids != but)
+        firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
+        begin, end = np.searchsorted(lasts, sent.firsts), np.searchsorted(firsts, sent.lasts, "right")
+        of_span = expanded(begin, end - 1)
+        found = sent.where(np.repeat(np.arange(len(begin)), end - begin))
+        return found._replace(
+            firsts=np.maximum(found.firsts, firsts[of_span]), lasts=np.minimum(found.lasts, lasts[of_span])
+        )
 
     def _is_mine(self) -> ds.Expression:
         topic_id, subscription = self.key
@@ -220,17 +237,32 @@ class History:
 
     def _apply(self, rows: pa.Table) -> None:
         # Of one round the cursor goes first: its deliveries happened after the cursor was moved.
-        for row in sorted(rows.to_pylist(), key=lambda row: (row["round"], row["kind"])):
-            partition = row["partition"]
-            if row["kind"] == "range":
-                self._sent[partition].append(Sent(row["consumer_id"], row["round"], row["first"], row["last"]))
-                continue
-            before = self._mark_delete.get(partition, -1)
-            after = -1 if row["is_removed"] else row["mark_delete_position"]
-            self._mark_delete[partition] = after
-            if after != before or row["is_removed"]:
-                self._sent[partition] = (
-                    []
-                    if after < before or row["is_removed"]
-                    else [sent for sent in self._sent[partition] if sent.last > after]
-                )
+        rows = rows.sort_by([("round", "ascending"), ("kind", "ascending"), ("partition", "ascending")])
+        is_range = pc.equal(rows["kind"], "range").to_numpy()
+        changes = [pc.fill_null(rows[name], -1).to_numpy() for name in ("round", "partition")]
+        is_first = np.logical_or.reduce(
+            [np.diff(column, prepend=-2) != 0 for column in (*changes, is_range.astype("i1"))]
+        )
+        starts = np.flatnonzero(is_first | ~is_range)
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.num_rows]):
+            if is_range[start]:
+                self._add(rows.slice(start, end - start))
+            else:
+                self._move(rows.slice(start, 1).to_pylist()[0])
+
+    def _add(self, rows: pa.Table) -> None:
+        """Take in deliveries of a partition."""
+        numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
+        added = Sent(rows["consumer_id"].to_numpy(zero_copy_only=False), *numbers)
+        partition = rows["partition"][0].as_py()
+        self._sent[partition] = self._sent[partition].followed_by(added)
+
+    def _move(self, cursor: dict) -> None:
+        partition = cursor["partition"]
+        before = self._mark_delete.get(partition, -1)
+        after = -1 if cursor["is_removed"] else cursor["mark_delete_position"]
+        self._mark_delete[partition] = after
+        if after < before or cursor["is_removed"]:
+            self._sent[partition] = Sent.nothing()
+        elif after > before:
+            self._sent[partition] = self._sent[partition].where(self._sent[partition].lasts > after)

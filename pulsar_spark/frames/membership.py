@@ -7,14 +7,16 @@ builds on.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError, named
-from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.client.arguments import check_type_or_none
+from pulsar_spark.client.policies import ConsumerKeySharedPolicy
+from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.frames.delivery import Answer, Delivery
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
-from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, SUBSCRIPTION_TYPES, refusal
+from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -32,15 +34,6 @@ def one_of(what: str, value: object, allowed: tuple[str, ...]) -> str:
     return name
 
 
-def served_type(value: object) -> str:
-    """The subscription type *value* names; :class:`OperationNotSupported` for one of Pulsar's that is not served."""
-    name = one_of("subscription_type", value, SUBSCRIPTION_TYPES)
-    if refused := refusal(name, present=None, consumers=(), most=0):
-        error, words = refused
-        raise named(error)(words)
-    return name
-
-
 class SubscribeOptions(NamedTuple):
     """What the broker is told on subscribing."""
 
@@ -50,6 +43,7 @@ class SubscribeOptions(NamedTuple):
     initial_position: str
     priority_level: int = 0
     letters: FrameLetters | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
 
     @classmethod
     def checked(
@@ -59,16 +53,30 @@ class SubscribeOptions(NamedTuple):
         consumer_name: str | None,
         initial_position: object,
         priority_level: int,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
     ) -> "SubscribeOptions":
         """As a caller gives them: names or members of the client's enumerations, a consumer's name made up where there
         is none."""
-        return cls(
+        check_type_or_none(ConsumerKeySharedPolicy, key_shared_policy, "key_shared_policy")
+        asked = KEY_SHARED if subscription_type == "Key_Shared" else subscription_type  # as Java's client spells it
+        options = cls(
             check_name("subscription", subscription),
-            served_type(subscription_type),
+            one_of("subscription_type", asked, SUBSCRIPTION_TYPES),
             consumer_name or uuid.uuid4().hex[:10],
             one_of("initial_position", initial_position, INITIAL_POSITIONS),
             priority_level,
+            key_shared_policy=key_shared_policy,
         )
+        if key_shared_policy is not None and not options.is_key_shared:
+            raise InvalidConfiguration(
+                f"key_shared_policy says nothing to a subscription of type {options.subscription_type!r}: leave it "
+                f"out, or subscribe as {KEY_SHARED}"
+            )
+        return options
+
+    @property
+    def is_key_shared(self) -> bool:
+        return self.subscription_type == KEY_SHARED
 
     def properties(self) -> dict[str, str]:
         return {
@@ -78,6 +86,7 @@ class SubscribeOptions(NamedTuple):
             "initial_position": self.initial_position,
             "lease_ms": str(DEFAULT_LEASE_MS),
             "max_unacked_messages": "0",
+            **(self.key_shared_policy.request_properties() if self.key_shared_policy else {}),
             **(self.letters.request_properties() if self.letters else {}),
         }
 
@@ -113,7 +122,7 @@ class Membership:
             options,
             tell,
         )
-        self._arriving: dict[int, list[PositionRange]] = {}
+        self._arriving: dict[tuple[int, int], list[PositionRange]] = {}
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
@@ -151,15 +160,33 @@ class Membership:
             **columns,
         )
 
-    def arrived(self, round_number: int, held: PositionRange) -> None:
+    def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
+        """The requests that say what became of a delivery; each range that is given back waits for so long."""
+        acknowledged = (
+            self.row(
+                "ack",
+                done.partition,
+                first=done.first,
+                last=done.last,
+                ack_set=None if done.ack_set is None else list(done.ack_set),
+            )
+            for done in reply.acknowledged
+        )
+        given_back = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
+            for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
+        )
+        return [*acknowledged, *given_back]
+
+    def arrived(self, round_number: int, held: PositionRange, requests_version: int) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
-        self._arriving.setdefault(round_number, []).append(held)
+        self._arriving.setdefault((round_number, requests_version), []).append(held)
 
     def _tell_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
-        for round_number, ranges in sorted(arriving.items()):
+        for (round_number, requests_version), ranges in sorted(arriving.items()):
             self._tell(
                 self,
                 Delivery(
@@ -169,6 +196,7 @@ class Membership:
                     self.consumer_id,
                     round_number,
                     tuple(ranges),
+                    requests_version,
                 ),
             )
 
@@ -206,6 +234,7 @@ class _PartitionMembership:
                 ack_set,
                 row["batch_size"] or 1,
             ),
+            requests_version,
         )
 
     def on_failure(self, error: PulsarSparkError) -> None:

@@ -20,10 +20,12 @@ REFUSED = "pulsar_spark refuses:"
 """Marks the text of an error raised inside a Spark task, so that the driver can say it without the stack trace."""
 
 _TEXTS = (T.StringType,)
+_TEXTS_OR_BYTES = (T.StringType, T.BinaryType)
 _WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INSTANTS = (T.TimestampType,)
 _OPTIONAL = {
-    "partition_key": (_TEXTS, "string"),
+    "partition_key": (_TEXTS_OR_BYTES, "string"),
+    "partition_key_b64_encoded": ((T.BooleanType,), "boolean"),
     "ordering_key": (_TEXTS, "string"),
     "event_time": (_INSTANTS, "timestamp"),
     "deliver_at_time": (_INSTANTS, "timestamp"),
@@ -32,6 +34,7 @@ _OPTIONAL = {
     "partition": (_WHOLE_NUMBERS, "int"),
 }
 _ALIASES = {"key": "partition_key"}
+_KEYS = ("partition_key", "ordering_key")
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
@@ -54,7 +57,10 @@ def message_columns(
         types, cast = _OPTIONAL[target]
         if not isinstance(column_type, types):
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
-        columns[target] = F.col(quoted(name)).cast(cast)
+        if target in _KEYS:
+            columns |= _key(target, F.col(quoted(name)), column_type)
+        else:
+            columns[target] = F.col(quoted(name)).cast(cast)
     properties = _properties(given, properties_from)
     if properties is not None:
         columns["properties"] = properties
@@ -78,6 +84,29 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
     for alias, name in _ALIASES.items():
         if alias in given and name in given and not {alias, name} & set(properties_from):
             raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
+    keys = [name for name in (*_ALIASES, *_ALIASES.values()) if name in given and name not in properties_from]
+    if "partition_key_b64_encoded" in given and any(isinstance(given[name], T.BinaryType) for name in keys):
+        raise InvalidMessage(
+            f"column {keys[0]!r} holds bytes, which are encoded on the way: drop the column 'partition_key_b64_encoded'"
+        )
+
+
+def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
+    """The columns of a key. One of bytes goes as Pulsar sends it, in base64 with a flag; a text that is no UTF-8, which
+    no client could read, fails the job that writes it."""
+    if isinstance(given, T.BinaryType):
+        encoded = F.translate(F.base64(key), "\r\n", "")
+        return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
+    unreadable = refusal(
+        "InvalidMessage",
+        F.concat(
+            F.lit(f"{name} with the bytes '"),
+            F.substring(F.hex(key), 1, 80),
+            F.lit("' (hexadecimal) is no text that UTF-8 can hold: give a partition_key of type binary"),
+        ),
+    )
+    text = key.cast("string")
+    return {name: F.when(~F.is_valid_utf8(text), unreadable.cast("string")).otherwise(text)}
 
 
 def _payload(given: T.DataType, max_message_size: int | None) -> Column:
@@ -137,6 +166,7 @@ _SPARK_TYPES = {
     "string": "string",
     "int64": "bigint",
     "int32": "int",
+    "bool": "boolean",
     "binary": "binary",
     "timestamp[us, tz=UTC]": "timestamp",
     str(MESSAGES.schema.field("properties").type): "map<string,string>",

@@ -6,6 +6,13 @@ with partitions the task's rows are sorted by partition first, in the order the 
 partition in one file are one run: its smallest id and its row count number it. A topic without partitions is neither
 routed nor sorted: its publish is a plain append.
 
+**Keys.** A frame that is routed by Murmur3 says of each message the hash that Key_Shared goes by, which is the same, so
+that no round has to read and hash the keys; with another scheme the column is left out, for it takes a quarter of a
+plain append's time (0.3 s of 10^6 messages; whoever reads them needs 0.1 to 0.4 s for the hashes). Whoever publishes
+for Key_Shared may have each task's rows sorted by that hash (*sort_by_key*): then the messages of a consumer's hashes
+lie together, and who reads a thirty-second of 4 x 10^6 needs 0.4 s instead of 1.0. The messages of a key keep the
+frame's order, those of a partition do not, so it is not done unasked; and it takes 0.5 to 0.8 s of 10^6.
+
 **Exactly once.** ``app_id`` and ``app_version`` go into the commit as Delta's transaction identifier: a second attempt
 commits nothing, whatever it holds. A crash before the commit leaves files nobody refers to; a crash after it is a
 publish that the repetition finds done. For a stream the checkpoint's query id and the batch id are that pair, so the
@@ -33,18 +40,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
+from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
-from pulsar_spark.frames.routing_columns import checked_scheme, partition_column
+from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
+from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.transforms.key_hashes import hash_keys
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
 
@@ -71,6 +81,7 @@ def publish(
     producer_name: str | None = None,
     properties_from: Sequence[str] = (),
     max_message_size: int | None = MAX_MESSAGE_SIZE,
+    sort_by_key: bool = False,
     create: bool = True,
     app_id: str | None = None,
     app_version: int | None = None,
@@ -81,11 +92,14 @@ def publish(
 ) -> Published:
     """Append each row of *frame* to *topic* as a message, in one commit.
 
-    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``), ``ordering_key``,
-    ``properties``, ``event_time``, ``deliver_at_time``, ``sequence_id``, ``producer_name`` and ``partition`` may be.
+    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``; text, or bytes, which go as
+    base64 with ``partition_key_b64_encoded``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``,
+    ``sequence_id``, ``producer_name`` and ``partition`` may be.
     Columns in *properties_from* become properties of their names, nulls left out. The hashing scheme is that of
     Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in
-    ``-partition-N`` publishes to that partition only. A missing topic is created without partitions if *create*.
+    ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition are sorted
+    by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created without
+    partitions if *create*.
 
     :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then.
     With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
@@ -119,6 +133,7 @@ def publish(
         scheme,
         publish_id,
         now,
+        sort_by_key,
     )
     table = AppendTable(found.path)
     try:
@@ -170,16 +185,21 @@ def _message_rows(
     scheme: HashingScheme,
     publish_id: str,
     now: datetime,
+    sort_by_key: bool,
 ) -> DataFrame:
     """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where
     they would be null: writing them and their statistics took a quarter of a publish's time."""
+    has_keys = bool(given & {"partition_key", "ordering_key"})
+    if has_keys and (sort_by_key or scheme is HashingScheme.Murmur3_32Hash):
+        messages, given = _with_sticky_key_hash(messages, given), {*given, "sticky_key_hash"}
     if topic.partitions or "partition" in given:
-        messages = messages.withColumn("partition", partition_column(given, partitions, scheme))
+        messages = routed(messages, given, partitions, scheme)
     else:
         messages = messages.withColumn("partition", F.lit(-1))
-    if topic.partitions:
+    order = ["partition"] * bool(topic.partitions) + ["sticky_key_hash"] * (has_keys and sort_by_key)
+    if order:
         in_order = messages.withColumn("row", F.monotonically_increasing_id())
-        messages = in_order.sortWithinPartitions("partition", "row").drop("row")
+        messages = in_order.sortWithinPartitions(*order, "row").drop("row")
     columns = {
         "publish_id": F.lit(publish_id),
         "entry_id": F.monotonically_increasing_id(),
@@ -190,6 +210,17 @@ def _message_rows(
     return messages.select(
         *(columns[name].cast(spark_type(name)).alias(name) for name in MESSAGES.schema.names if name in columns)
     )
+
+
+def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
+    """*messages* with the hash that Key_Shared goes by; Python decodes what came encoded, as Spark refuses a row whose
+    base64 is none."""
+    if "partition_key_b64_encoded" in given:
+        names = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+        columns = (F.col(name) if name in given else F.lit(None) for name in names)
+        return messages.withColumn("sticky_key_hash", sticky_key_hash(*columns))
+    keys = [F.col(name).cast("binary") for name in ("ordering_key", "partition_key") if name in given]
+    return hash_keys(messages, F.coalesce(*keys, F.lit(NONE_KEY)), "sticky_key_hash")
 
 
 def _refused(failed: PySparkException) -> Exception | None:

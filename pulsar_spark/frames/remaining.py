@@ -6,15 +6,15 @@ delivered: they are an error that names them, until somebody skips them (``pulsa
 puts the file back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsar_spark.errors import MessagesLost
-from pulsar_spark.frames.delivery import subtract
+from pulsar_spark.frames.delivery import without
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import find_missing
 from pulsar_spark.storage.missing import lost_error
-from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.slices import PositionRange, by_partition
 from pulsar_spark.storage.topics import Topic
 
 
@@ -29,24 +29,23 @@ class Remaining(NamedTuple):
     error: MessagesLost | None
 
 
-def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange]) -> Remaining:
+def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) -> Remaining:
     """Look for every range of a delivery; a file that is where it was published costs a few stats."""
-    there, deleted, messages, lost, error = [], [], 0, [], None
-    for held in ranges:
-        gone = []
-        for run in ledgers.runs(topic.topic_id, held.partition, held.first, held.last):
-            missing = find_missing(topic.path, run)
+    gone, deleted, messages, lost, error = {}, [], 0, [], None
+    for partition, held in by_partition(ranges).items():
+        spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
+        for run, parts in spans:
+            missing = find_missing(topic.path, run, parts)
             if missing is None:
                 continue
             positions = [  # of a batch some of which was deleted, the others are there
                 (first + run.to_position, last + run.to_position)
                 for first, last in (missing.entries if missing.is_lost else missing.whole)
             ]
-            gone += positions
-            (lost if missing.is_lost else deleted).extend((held.partition, first, last) for first, last in positions)
+            gone.setdefault(partition, []).extend(positions)
+            (lost if missing.is_lost else deleted).extend((partition, first, last) for first, last in positions)
             if missing.is_lost:
                 error = error or lost_error(topic.path, run, missing)
             else:
                 messages += missing.messages
-        there += subtract(held, gone) if gone else [held]
-    return Remaining(tuple(there), deleted, messages, lost, error)
+    return Remaining(without(ranges, gone), deleted, messages, lost, error)

@@ -92,11 +92,7 @@ class Rewinding:
             cursor = latest.cursors.get(key)
             if cursor is not None and (
                 first <= cursor["mark_delete_position"]
-                or any(
-                    held.status == ACKNOWLEDGED and held.first <= first <= held.last
-                    for page in latest.pages[key].values()
-                    for held in page
-                )
+                or any(held.status == ACKNOWLEDGED and held.first <= first <= held.last for held in latest.ranges(key))
             ):
                 return True
         return False

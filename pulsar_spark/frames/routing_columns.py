@@ -1,21 +1,24 @@
-"""The partition of a message as a Column: the same rules as ``protocol.routing``, over a frame.
+"""The partition of a message as a column: the same rules as ``protocol.routing``, over a frame.
 
 A key decides by its hash; messages without one go round robin, each task starting at another partition.
-``JavaStringHash`` is computed by Java itself, at the price of a cast; the other schemes have no native expression
-(Spark's own ``hash`` is a Murmur3 that mixes the bytes after the last whole word differently) and take a Python worker,
-which hashes each key of a batch once.
+``JavaStringHash`` is computed by Java itself, at the price of a cast, ``Murmur3_32Hash`` by Spark's expressions (see
+transforms.key_hashes): where a message has no ordering key it is the hash that Key_Shared goes by, and computed once.
+``BoostHash`` takes a Python worker, which hashes each key of a batch once.
 """
 
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
 
 from pulsar_spark.frames.membership import one_of
 from pulsar_spark.frames.message_columns import refusal
 from pulsar_spark.protocol.routing import HashingScheme, key_hash
+from pulsar_spark.protocol.sticky_key import MAX_HASH
+from pulsar_spark.transforms.key_hashes import hash_keys
 
 _JAVA_HASH = "cast(reflect('java.util.Objects', 'hashCode', {}) as int)"
+_ROUTING_HASH = "routing_hash"
 
 
 def checked_scheme(scheme: HashingScheme | str) -> HashingScheme:
@@ -23,23 +26,24 @@ def checked_scheme(scheme: HashingScheme | str) -> HashingScheme:
     return HashingScheme[one_of("hashing scheme", scheme, tuple(HashingScheme.__members__))]
 
 
-def partition_column(columns: set[str], partitions: list[int], scheme: HashingScheme) -> Column:
-    """The partition of a row with the named message *columns*. *partitions* are those the publish may write to, all of
-    a topic or one.
+def routed(messages: DataFrame, columns: set[str], partitions: list[int], scheme: HashingScheme) -> DataFrame:
+    """*messages*, which have the message *columns*, with their ``partition``. *partitions* are those the publish may
+    write to, all of a topic or one. For Murmur3 messages with keys have ``sticky_key_hash``.
 
     An explicit partition among others fails the job that writes; an explicit null is as none.
     """
     if len(partitions) == 1:
-        routed = F.lit(partitions[0])
+        partition = F.lit(partitions[0])
     else:
-        turn = (_row_in_task() + F.spark_partition_id()) % len(partitions)
-        routed = (
-            turn
-            if "partition_key" not in columns
-            else F.when(F.col("partition_key").isNull(), turn).otherwise(
-                _key_hash("partition_key", scheme) % len(partitions)
-            )
-        )
+        partition = (_row_in_task() + F.spark_partition_id()) % len(partitions)
+        if "partition_key" in columns:
+            messages, key_hash = _with_key_hash(messages, columns, scheme)
+            of_key = key_hash % len(partitions)
+            partition = F.when(F.col("partition_key").isNull(), partition).otherwise(of_key)
+    return messages.withColumn("partition", _given_or(partition, columns, partitions)).drop(_ROUTING_HASH)
+
+
+def _given_or(routed: Column, columns: set[str], partitions: list[int]) -> Column:
     if "partition" in columns:
         given = F.col("partition")
         unknown = refusal(
@@ -65,13 +69,24 @@ def _row_in_task() -> Column:
     return F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
 
 
-def _key_hash(key: str, scheme: HashingScheme) -> Column:
+def _with_key_hash(messages: DataFrame, columns: set[str], scheme: HashingScheme) -> tuple[DataFrame, Column]:
+    """*messages*, perhaps with one more column, and the hash of their partition keys' text."""
+    key = F.col("partition_key")
     if scheme is HashingScheme.JavaStringHash:
-        return F.expr(_JAVA_HASH.format(key)).bitwiseAND(F.lit(0x7FFFFFFF))
+        return messages, F.expr(_JAVA_HASH.format("partition_key")).bitwiseAND(F.lit(MAX_HASH))
+    if scheme is HashingScheme.BoostHash:
+        return messages, _boost_hash(key)
+    if columns & {"ordering_key", "partition_key_b64_encoded"}:
+        return hash_keys(messages, key.cast("binary"), _ROUTING_HASH), F.col(_ROUTING_HASH)
+    return messages, F.col("sticky_key_hash")
 
+
+def _boost_hash(key: Column) -> Column:
     def hashes(keys: pa.Array) -> pa.Array:
         encoded = keys.dictionary_encode()
-        of_key = pa.array([key_hash(value, scheme) for value in encoded.dictionary.to_pylist()], pa.int32())
-        return of_key.take(encoded.indices)
+        distinct = encoded.dictionary.to_pylist()
+        return pa.array([key_hash(each, HashingScheme.BoostHash) for each in distinct], pa.int32()).take(
+            encoded.indices
+        )
 
-    return arrow_udf(hashes, "int")(F.col(key))
+    return arrow_udf(hashes, "int")(key)

@@ -1,4 +1,4 @@
-"""Stats as a DataFrame, for notebooks and monitoring jobs; what each column means is said by ``views.stats.STATS``."""
+"""Stats as a DataFrame, for notebooks and monitoring jobs; views.stats_table says what each column means."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.frames.producer import utc_now
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import list_topics, read_topic
-from pulsar_spark.views.stats import STATS, Observation, stats_rows
+from pulsar_spark.views.stats import Observation
+from pulsar_spark.views.stats_table import STATS, stats_rows
 
 
 def stats(

@@ -1,8 +1,9 @@
 """Who in this client hears what of a round.
 
 Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery
-says which requests its round had read, so that a consumer can tell one that crossed a request of its own. Everything
-here is called by the channel, which holds its lock for what changes the tables.
+says which requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it
+is of a lane, which hashes are the lane's: they are in the same round. Everything here is called by the channel, which
+holds its lock for what changes the tables.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
+from pulsar_spark.protocol.lanes import LaneHashes
+from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 
 COLUMNS = [
     "kind",
@@ -19,6 +22,8 @@ COLUMNS = [
     "topic_id",
     "partition",
     "subscription",
+    "page",
+    "lane",
     "first",
     "last",
     "status",
@@ -28,6 +33,9 @@ COLUMNS = [
     "redelivery_count",
     "ack_set",
     "batch_size",
+    "entries",
+    "hash_ranges",
+    "properties",
     "is_removed",
     "is_active",
     "request_id",
@@ -57,7 +65,8 @@ class Subscriber(Protocol):
         """Whether the consumer is the one that receives."""
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
-        """Entries were delivered in a round that had read ``requests`` up to this version."""
+        """Entries were delivered in a round that had read ``requests`` up to this version; ``lane_hashes`` of the row
+        are those of its lane, None where it means all entries between its ends."""
 
     def on_failure(self, error: PulsarSparkError) -> None:
         """The line is down for good."""
@@ -120,13 +129,26 @@ class Inbox:
             replied = self.waiting.pop(row["request_id"], None)
             if replied is not None:
                 replied(Reply(named(row["error"])(row["text"] or row["error"]) if row["error"] else None, row["text"]))
-        for row in found["range"]:
-            if (
-                row["status"] == "pending"
-                and row["delivery_round"] is not None
-                and (subscriber := self._subscriber(row))
-            ):
-                subscriber.on_delivery(row, requests_version)
+        deliveries = [row for row in found["range"] if row["status"] == "pending" and row["delivery_round"] is not None]
+        lanes = _lanes_of(rows, deliveries)
+        for row in deliveries:
+            if subscriber := self._subscriber(row):
+                subscriber.on_delivery(row | {"lane_hashes": lanes.get(_page(row))}, requests_version)
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))
+
+
+def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]:
+    """The hashes of each lane that *deliveries* are of, by its page: rows of the same round."""
+    wanted = {_page(row) for row in deliveries if row["lane"] is not None}
+    if not wanted:
+        return {}
+    pages = rows.filter(pc.equal(rows.column("kind"), "page")).filter(pc.is_valid(pc.field("lane")))
+    places = enumerate(zip(*(pages.column(name).to_pylist() for name in KEYS["page"])))
+    found = [at for at, place in places if place in wanted]
+    return {_page(row): lane_hashes(row) for row in pages.take(found).to_pylist()}
+
+
+def _page(row: dict) -> tuple:
+    return tuple(row[name] for name in KEYS["page"])

@@ -19,7 +19,8 @@ DEAD = "dead"
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
-    are None."""
+    are None. Of a range of a lane (see lanes), between whose entries those of other lanes lie, ``entries`` counts those
+    that are its own."""
 
     first: int
     last: int
@@ -30,19 +31,19 @@ class Range(NamedTuple):
     due_time: int | None = None
     ack_set: tuple[int, ...] | None = None
     batch_size: int | None = None
+    entries: int | None = None
 
     @property
-    def entries(self) -> int:
-        return self.last - self.first + 1
+    def size(self) -> int:
+        """Its entries."""
+        return self.last - self.first + 1 if self.entries is None else self.entries
 
     @property
     def unacked_messages(self) -> int:
         """Messages of all its entries that are not acknowledged."""
         if self.status == ACKNOWLEDGED:
             return 0
-        return (self.last - self.first + 1) * (
-            self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set)
-        )
+        return self.size * (self.batch_size if self.ack_set is None else ack_sets.count(self.ack_set))
 
 
 def initial_read_position(initial_position: str, *, first: int, end: int) -> int:

@@ -51,7 +51,7 @@ IS_BEFORE_TARGET, IS_NOT_BEFORE_TARGET = "it lies before the position", "it does
 LEAVES_NONE, LEAVES_SOME = "no index is left", "some index is left"
 BY_HOLDER, BY_OTHERS = "by its holder, who gets it again when the time has come", "by anybody else"
 MAY_COME_AGAIN, IS_TOO_OFTEN = "the dead letter policy allows one more delivery", "the dead letter policy does not"
-IS_SHARED = "the subscription is Shared"
+IS_SHARED = "the subscription is Shared or Key_Shared"
 IS_DUE = "its due time has come, or the subscription knows none"
 ALWAYS = ""
 

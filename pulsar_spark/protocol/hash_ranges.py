@@ -5,10 +5,13 @@ An axis says where the hash of a key lies. Selectors before 4.0 that split or fi
 2.23, 2.27, 2.28). A hash no range holds has no owner: its entries wait (2.31).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import lcm
 from typing import NamedTuple
+
+import numpy as np
 
 from pulsar_spark.protocol.sticky_key import DEFAULT_RANGE_SIZE, MAX_HASH
 
@@ -62,6 +65,110 @@ def owner(ranges: Sequence[OwnedRange], axis: Axis, hash_code: int) -> str | Non
             return ranges[index].consumer_id
         index -= 1
     return None
+
+
+NOBODY = -1
+"""The number of no consumer."""
+
+_TABLE_BITS = 17
+"""A table has as many rows as this many bits count at most: small enough for a processor's cache."""
+
+
+class Stretch(NamedTuple):
+    """Places *start* to *end*, inclusive: a hash there is of ``shares[hash % len(shares)]``."""
+
+    start: int
+    end: int
+    shares: tuple
+
+
+def stretches(ranges: Iterable[OwnedRange], axis: Axis, borders: Iterable[int] = ()) -> Iterator[Stretch]:
+    """The whole axis in order, cut where owners change, and at *borders*: shares are consumers, None where nobody is
+    one.
+
+    >>> [*stretches([OwnedRange(0, 9, "a"), OwnedRange(5, 9, "b", 2, 1)], Axis(12, 0))][1:]
+    [Stretch(start=5, end=9, shares=('a', 'b')), Stretch(start=10, end=11, shares=(None,))]
+    """
+    ranges = list(ranges)
+    found = {axis.start, *borders, *(border for owned in ranges for border in (owned.start, owned.end + 1))}
+    starts = sorted(start for start in found if axis.start <= start <= axis.last)
+    holders: list[dict[tuple[int, int], str]] = [{} for _ in starts]
+    for owned in ranges:
+        for index in range(bisect_left(starts, owned.start), bisect_left(starts, owned.end + 1)):
+            holders[index][owned.sharers, owned.share] = owned.consumer_id
+    for start, until, held in zip(starts, [*starts[1:], axis.last + 1], holders, strict=True):
+        yield Stretch(start, until - 1, _shares(held))
+
+
+def _shares(held: dict[tuple[int, int], str]) -> tuple[str | None, ...]:
+    """Consumers by the remainder of hashes, of those *held* by sharers and share."""
+    sharers = sorted({sharers for sharers, _ in held}, reverse=True)
+    return tuple(
+        next((held[each, share % each] for each in sharers if (each, share % each) in held), None)
+        for share in range(lcm(*sharers))
+    )
+
+
+class HashTable:
+    """The number of each of very many hashes, as *stretches* that cover *axis* in order give them; numbers are of a
+    *dtype*.
+
+    A hash is looked up by the upper bits of its place; those in whose row a border lies are searched for, which for all
+    would take seven times as long (10^7 hashes, 3,099 stretches of a ring: 0.1 s against 0.7 s).
+
+    >>> table = HashTable(SLOTS, [Stretch(0, 9, (5,)), Stretch(10, 65535, (6, 7))], np.uint8)
+    >>> table.of(np.array([9, 10, 11, 65536])).tolist()
+    [5, 6, 7, 5]
+    """
+
+    def __init__(self, axis: Axis, stretches: Sequence[Stretch], dtype: np.dtype | type):
+        self._size = axis.size
+        self._starts = np.array([stretch.start - axis.start for stretch in stretches], np.int64)
+        self._shares = np.array([len(stretch.shares) for stretch in stretches], np.int64)
+        self._offsets = np.cumsum(self._shares) - self._shares
+        self._numbers = np.array([number for stretch in stretches for number in stretch.shares], dtype)
+        self._shift = max(0, (axis.size - 1).bit_length() - _TABLE_BITS)
+        rows = (axis.size - 1 >> self._shift) + 1
+        at_start, at_end = (
+            np.cumsum(np.bincount(self._starts + more >> self._shift, minlength=rows)[:rows]) - 1
+            for more in ((1 << self._shift) - 1, 0)
+        )
+        self._rows = np.where(at_start == at_end, at_end, -1).astype(np.int32)
+
+    def of(self, hashes: np.ndarray) -> np.ndarray:
+        """The number of each hash."""
+        places = hashes if self._size > hashes.max(initial=0) else hashes % self._size
+        found = self._rows[places >> self._shift]
+        divided = np.flatnonzero(found < 0)
+        found[divided] = np.searchsorted(self._starts, places[divided], side="right") - 1
+        if len(self._numbers) == len(self._starts):
+            return self._numbers[found]
+        return self._numbers[self._offsets[found] + hashes % self._shares[found]]
+
+
+class Owners:
+    """Who owns which hash, for very many hashes at once: :func:`owner`, vectorised.
+
+    >>> owners = Owners([OwnedRange(0, 9, "a"), OwnedRange(20, 29, "b", 2, 0), OwnedRange(20, 29, "c", 2, 1)], SLOTS)
+    >>> owners.consumers, owners.of(np.array([9, 10, 20, 21])).tolist()
+    (['a', 'b', 'c'], [0, -1, 1, 2])
+    """
+
+    def __init__(self, ranges: Iterable[OwnedRange], axis: Axis):
+        ranges = list(ranges)
+        self.consumers = list(dict.fromkeys(owned.consumer_id for owned in ranges))
+        """Ids, by number."""
+        self._numbers = {consumer_id: number for number, consumer_id in enumerate(self.consumers)}
+        numbered = [held._replace(shares=tuple(map(self.number, held.shares))) for held in stretches(ranges, axis)]
+        self._table = HashTable(axis, numbered, np.int64)
+
+    def number(self, consumer_id: str | None) -> int:
+        """The number of a consumer; of one that owns nothing :data:`NOBODY`."""
+        return self._numbers.get(consumer_id, NOBODY)
+
+    def of(self, hashes: np.ndarray) -> np.ndarray:
+        """The number of each hash's owner."""
+        return self._table.of(hashes)
 
 
 def joined_ranges(ranges: Iterable[OwnedRange]) -> list[OwnedRange]:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
-SUBSCRIPTION_TYPES = ("Exclusive", "Failover", "Shared", "KeyShared")
-IMPLEMENTED_TYPES = ("Exclusive", "Failover", "Shared")
+KEY_SHARED = "KeyShared"
+SUBSCRIPTION_TYPES = (*SINGLE_ACTIVE, "Shared", KEY_SHARED)
 
 DEFAULT_LEASE_MS = 30_000
 MOST_LEASE_MS = 24 * 60 * 60 * 1000
@@ -25,10 +25,10 @@ def refusal(wanted: str, *, present: str | None, consumers: Collection, most: in
     >>> refusal("Shared", present="Failover", consumers=["a"], most=0)[0]
     'SubscriptionBusy'
     """
-    if wanted not in IMPLEMENTED_TYPES:
+    if wanted not in SUBSCRIPTION_TYPES:
         return (
             "OperationNotSupported",
-            f"subscription type {wanted!r} is not served: use one of {', '.join(IMPLEMENTED_TYPES)}",
+            f"subscription type {wanted!r} is not served: use one of {', '.join(SUBSCRIPTION_TYPES)}",
         )
     if not consumers:
         return None
@@ -40,7 +40,7 @@ def refusal(wanted: str, *, present: str | None, consumers: Collection, most: in
     if wanted == "Exclusive":
         return (
             "ConsumerBusy",
-            "an Exclusive subscription has a consumer already: close it first, or use Failover or Shared",
+            "an Exclusive subscription has a consumer already: close it first, or use Failover, Shared or KeyShared",
         )
     if 0 < most <= len(consumers):
         return (

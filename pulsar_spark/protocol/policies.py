@@ -28,10 +28,17 @@ POLICIES: dict[str, int | str] = {
     "subscription_expiration_minutes": 0,
     "delayed_delivery_active": 1,
     "delayed_delivery_tick_ms": 1_000,
+    "subscription_key_shared_use_consistent_hashing": 1,
+    "subscription_key_shared_consistent_hashing_replica_points": 100,
+    "subscription_key_shared_one_owner_per_point": 0,
+    "subscription_key_shared_use_classic_persistent_implementation": 0,
+    "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": 2_000,
+    "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
 }
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where
 it is none and -1 is for ever. The tick of delayed delivery is kept for who asks and has no effect: nothing comes early
-(semantics 0.21)."""
+(semantics 0.21). What those of Key_Shared subscriptions mean is said in protocol.key_shared; those of its look-ahead
+limit how many messages may wait to be delivered again, of one consumer and of all, before no new ones are read."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""
@@ -51,9 +58,23 @@ BROKER, BROKER_BLOCKED = "broker", "broker_dispatching_blocked"
 (protocol.unacked_limit)."""
 
 MOST_INT32 = (1 << 31) - 1
-_MOST = {"_seconds": 10**9, "_minutes": 10**9 // 60, "_ms": 10**9, "_bytes": 10**18}
+_MOST = {
+    "_seconds": 10**9,
+    "_minutes": 10**9 // 60,
+    "_ms": 10**9,
+    "_bytes": 10**18,
+    "_use_consistent_hashing": 1,
+    "_replica_points": 10_000,
+    "_one_owner_per_point": 1,
+    "_use_classic_persistent_implementation": 1,
+}
 _NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
-_LEAST = {"ttl_check_seconds": 1, "retention_seconds": -1, "retention_bytes": -1}
+_LEAST = {
+    "ttl_check_seconds": 1,
+    "retention_seconds": -1,
+    "retention_bytes": -1,
+    "subscription_key_shared_consistent_hashing_replica_points": 1,
+}
 
 
 def check_policy(name: str | None, value: str | None) -> None:
@@ -87,8 +108,8 @@ def values_of(name: str) -> str:
 
 
 def most_of(name: str) -> int:
-    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, and Pulsar's int of
-    everything else.
+    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, 1 where it is on or off,
+    as many points of a ring as can be made in a moment, and Pulsar's int of everything else.
 
     >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
     (1000000000, 2147483647)

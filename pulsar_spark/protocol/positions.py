@@ -7,6 +7,19 @@ whatever order they come in; adding and asking take a binary search each.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+
+def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+    """All positions of ranges, one behind the other.
+
+    >>> expanded(np.array([3, 9]), np.array([5, 9])).tolist()
+    [3, 4, 5, 9]
+    """
+    entries = lasts - firsts + 1
+    ends = np.cumsum(entries)
+    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
+
 
 class Positions:
     """Positions, given as inclusive ranges.

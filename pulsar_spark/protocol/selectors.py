@@ -7,7 +7,7 @@ HashRangeExclusiveStickyKeyConsumerSelector of 3.2.3, and what 4.0 made of them 
 Consumers are told apart by id and, on a ring, named: consumers of one name stand on the same points before 4.0.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
@@ -27,6 +27,11 @@ class Member(NamedTuple):
     consumer_id: str
     name: str = ""
     ranges: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What people know it by."""
+        return self.name or self.consumer_id
 
 
 class Selector(Protocol):
@@ -75,7 +80,7 @@ class AutoSplit:
         index = lengths.index(max(lengths))
         if lengths[index] <= 1:
             raise ConsumerAssignError(
-                f"consumer {member.consumer_id!r}: {len(self.borders)} consumers are as many as a hash range of "
+                f"consumer {member.label!r}: {len(self.borders)} consumers are as many as a hash range of "
                 f"{self.range_size} can be split for: close one first"
             )
         end = self.borders[index][0]
@@ -142,11 +147,12 @@ class ConsistentHashing4:
     def joined(self, member: Member) -> Self:
         taken = {index for index, held in self.members if held.name == member.name}
         index = next(index for index in range(len(taken) + 1) if index not in taken)
-        ring = dict(self.ring)
-        for number in range(self.points):
-            key = f"{member.name}\0{index}\0{number}".encode()
-            ring.setdefault(self.axis.place(sticky_key_hash(key)), member.consumer_id)
-        return replace(self, members=(*self.members, (index, member)), ring=tuple(sorted(ring.items())))
+        ring = list(self.ring)
+        for point in points_of_index(member.name, index, self.points, self.axis):
+            at = bisect_left(ring, (point,))
+            if at == len(ring) or ring[at][0] != point:
+                ring.insert(at, (point, member.consumer_id))
+        return replace(self, members=(*self.members, (index, member)), ring=tuple(ring))
 
     def left(self, consumer_id: str) -> Self:
         return replace(
@@ -154,6 +160,11 @@ class ConsistentHashing4:
             members=tuple(held for held in self.members if held[1].consumer_id != consumer_id),
             ring=tuple(point for point in self.ring if point[1] != consumer_id),
         )
+
+    def holder(self, point: int) -> str | None:
+        """Whose a point of the ring is; None where none is."""
+        at = bisect_left(self.ring, (point,))
+        return self.ring[at][1] if at < len(self.ring) and self.ring[at][0] == point else None
 
     def owned(self) -> list[OwnedRange]:
         return joined_ranges(_arcs({point: [held] for point, held in self.ring}, self.axis))
@@ -173,32 +184,40 @@ class Sticky:
 
     def joined(self, member: Member) -> Self:
         if not member.ranges:
-            raise ConsumerAssignError(f"consumer {member.consumer_id!r} asks for no hash range: name at least one")
+            raise ConsumerAssignError(f"consumer {member.label!r} asks for no hash range: name at least one")
         for start, end in member.ranges:
             if not 0 <= start <= end:
                 raise ConsumerAssignError(
-                    f"consumer {member.consumer_id!r}: {start} to {end} is no hash range: it begins at 0 or later and "
+                    f"consumer {member.label!r}: {start} to {end} is no hash range: it begins at 0 or later and "
                     "does not end before it begins"
                 )
-        if self.is_exact:
-            _require_apart(member, sorted(member.ranges))
-        for held in self.members:
-            for start, end in member.ranges:
-                for other_start, other_end in held.ranges:
-                    if start <= other_end and other_start <= end:
-                        raise ConsumerAssignError(
-                            f"consumer {member.consumer_id!r}: hash range {start} to {end} overlaps {other_start} to "
-                            f"{other_end} of consumer {held.consumer_id!r}: ask for ranges that nobody has"
-                        )
+        self._require_apart(member)
         return replace(self, members=(*self.members, member))
+
+    def _require_apart(self, member: Member) -> None:
+        """In order of start, the range that reaches farthest, of the newcomer's and of the others', tells whether one
+        overlaps."""
+        asked = [(*pair, True, member.label) for pair in member.ranges]
+        held = [(*pair, False, other.label) for other in self.members for pair in other.ranges]
+        farthest: dict[bool, tuple[int, int, bool, str]] = {}
+        for each in sorted([*asked, *held]):
+            start, end, is_asked, _ = each
+            for was_asked, before in farthest.items():
+                if before[1] >= start and (was_asked != is_asked or (is_asked and self.is_exact)):
+                    own, other = (each, before) if is_asked else (before, each)
+                    raise ConsumerAssignError(
+                        f"consumer {member.label!r}: hash range {own[0]} to {own[1]} overlaps {other[0]} to {other[1]} "
+                        f"of consumer {other[3]!r}: ask for ranges that nobody has"
+                    )
+            if is_asked not in farthest or farthest[is_asked][1] < end:
+                farthest[is_asked] = each
 
     def left(self, consumer_id: str) -> Self:
         return replace(self, members=tuple(held for held in self.members if held.consumer_id != consumer_id))
 
     def owned(self) -> list[OwnedRange]:
         if self.is_exact:
-            ranges = [OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges]
-            return sorted(ranges)
+            return sorted(OwnedRange(*pair, held.consumer_id) for held in self.members for pair in held.ranges)
         borders = sorted(
             {(border, held.consumer_id) for held in self.members for pair in held.ranges for border in pair}
         )
@@ -211,15 +230,6 @@ class Sticky:
         return joined_ranges([*single, *between])
 
 
-def _require_apart(member: Member, ranges: Sequence[tuple[int, int]]) -> None:
-    for (start, end), (next_start, next_end) in pairwise(ranges):
-        if next_start <= end:
-            raise ConsumerAssignError(
-                f"consumer {member.consumer_id!r}: its hash ranges {start} to {end} and {next_start} to {next_end} "
-                "overlap: ask for ranges that do not"
-            )
-
-
 def ring_points(name: str, points: int = POINTS) -> list[int]:
     """A consumer's points on the ring of before 4.0, in order of their numbers.
 
@@ -227,6 +237,15 @@ def ring_points(name: str, points: int = POINTS) -> list[int]:
     [1656011842, 1914695766]
     """
     return [sticky_key_hash(f"{name}\0{number}".encode()) for number in range(points)]
+
+
+def points_of_index(name: str, index: int, points: int, axis: Axis) -> list[int]:
+    """A consumer's points on the ring from 4.0 on, unless somebody else has them.
+
+    >>> points_of_index("consumer1", 0, 2, SLOTS_FROM_ONE)
+    [60442, 18366]
+    """
+    return [axis.place(sticky_key_hash(f"{name}\0{index}\0{number}".encode())) for number in range(points)]
 
 
 def _arcs(ring: dict[int, list[str]], axis: Axis) -> list[OwnedRange]:

@@ -33,9 +33,11 @@ def sticky_key_hash(key: bytes) -> int:
     return mmh3.hash(key, 0, signed=False) & MAX_HASH
 
 
-def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, is_base64: bool = False) -> bytes:
-    """The bytes Key_Shared hashes; *is_base64* says that *partition_key* is text for bytes. Bad base64 counts as no
-    key.
+def sticky_key(
+    partition_key: str | bytes | None, *, ordering_key: bytes | None = None, is_base64: bool | None = False
+) -> bytes:
+    """The bytes Key_Shared hashes. *partition_key* is a text, or that in UTF-8; *is_base64* says that it is one for
+    bytes, whose padding may be left out, as Java's decoder has it. Bad base64 counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
@@ -44,11 +46,13 @@ def sticky_key(partition_key: str | None, *, ordering_key: bytes | None = None, 
         return ordering_key
     if partition_key is None:
         return NONE_KEY
+    text = partition_key.encode("utf-8") if isinstance(partition_key, str) else partition_key
     if not is_base64:
-        return partition_key.encode("utf-8")
+        return text
+    padding = b"" if b"=" in text else b"=" * (-len(text) % 4)
     try:
-        return base64.b64decode(partition_key, validate=True)
-    except (binascii.Error, ValueError):
+        return base64.b64decode(text + padding, validate=True)
+    except binascii.Error:
         return NONE_KEY
 
 

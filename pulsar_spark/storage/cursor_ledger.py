@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.hash_ranges import Axis
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import conform, read_file
 from pulsar_spark.storage.layout import Layout
@@ -100,6 +102,9 @@ class LatestRows:
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.pages: dict[CursorKey, dict[int, list[Range]]] = {}
+        self.lanes: dict[CursorKey, dict[int, LaneHashes]] = {}
+        """Of pages that are of a lane, the lane's hashes: their ranges mean the entries with one of these, and count
+        them."""
         self.policies: dict[tuple[str, str], str] = {}
         self.owners: dict[str, str] = {}
         """Ids of the topics with policies, by name."""
@@ -135,6 +140,10 @@ class LatestRows:
         """The last version of a topic's table that a broker has followed; 0 for none."""
         return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
+    def ranges(self, key: CursorKey) -> list[Range]:
+        """All ranges of a cursor, by page; which entries those of lanes mean is said by storage.lane_ranges."""
+        return [held for page in self.pages[key].values() for held in page]
+
     def _apply_row(self, row: dict) -> None:
         kind = row["kind"]
         if kind == "round":
@@ -166,20 +175,24 @@ class LatestRows:
         if kind == "letterless":
             self.letterless[cursor] = row
         elif kind == "cursor" and row["is_removed"]:
-            for facts in (self.cursors, self.consumers, self.pages, self.letterless):
+            for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
                 facts.pop(cursor, None)
         elif kind == "cursor":
             self.cursors[cursor] = row
             self.consumers.setdefault(cursor, {})
             self.pages.setdefault(cursor, {})
+            self.lanes.setdefault(cursor, {})
         elif cursor in self.cursors and kind == "consumer":
             _replace(self.consumers[cursor], *key, row, row)
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])
+            self.lanes[cursor].pop(*key, None)
+            if row.get("lane") is not None and not row["is_removed"]:
+                self.lanes[cursor][key[0]] = lane_hashes(row)
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
-        for facts in (self.cursors, self.consumers, self.pages, self.letterless):
+        for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]
         self.set_aside = {
@@ -194,6 +207,13 @@ def _replace(facts: dict, key: object, row: dict, fact: object) -> None:
     facts.pop(key, None)
     if not row["is_removed"]:
         facts[key] = fact
+
+
+def lane_hashes(row: dict) -> LaneHashes:
+    """The hashes of the lane whose page a row is about."""
+    of_axis = dict(row["properties"])
+    axis = Axis(int(of_axis["axis_size"]), int(of_axis["axis_start"]))
+    return LaneHashes(axis, tuple(HashRange(**held) for held in row["hash_ranges"]))
 
 
 def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:

@@ -7,7 +7,7 @@ delivered is always there after a refresh.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,14 +39,16 @@ class LedgerIndex:
         """The runs, cut to size, of positions *first*..*last*, in order; :class:`CorruptState` for a position that is
         not numbered."""
         with self._lock:
-            known = self._partition(topic_id, partition, until=last)
-            if last >= known.end_position:
-                raise CorruptState(
-                    f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was "
-                    f"delivered but has no ledger; {DOCTOR}"
-                )
-            found = list(known.parts(first, last))
+            found = list(self._numbered(topic_id, partition, last).parts(first, last))
         yield from found
+
+    def spans_of(
+        self, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]
+    ) -> list[tuple[Run, list[tuple[int, int]]]]:
+        """The runs, whole, that hold positions of *spans* (first, last; in order, none overlaps the next), each with
+        its parts of them; :class:`CorruptState` for a position that is not numbered."""
+        with self._lock:
+            return list(self._numbered(topic_id, partition, max(last for _, last in spans)).spans_of(spans))
 
     def foreign_files(self, topic_id: str) -> set[str]:
         """Files of the topic that hold rows which are no publish."""
@@ -89,6 +91,15 @@ class LedgerIndex:
         with self._lock:
             self._refresh()
             return self._partition(topic_id, partition).last_ledger_id
+
+    def _numbered(self, topic_id: str, partition: int, last: int) -> PartitionLedgers:
+        known = self._partition(topic_id, partition, until=last)
+        if last >= known.end_position:
+            raise CorruptState(
+                f"{str(self._path)!r}: position {last} of topic {topic_id}, partition {partition} was "
+                f"delivered but has no ledger; {DOCTOR}"
+            )
+        return known
 
     def _partition(self, topic_id: str, partition: int, until: int = -1) -> PartitionLedgers:
         partitions = self._topics.get(topic_id)

@@ -2,7 +2,7 @@
 not whole, or has bytes in it that are no longer what was written."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,18 +29,21 @@ class LostEntries(NamedTuple):
     path: str
 
 
-def find_missing(table: str | os.PathLike, run: Run) -> Missing | None:
-    """What is not in the table any more of the entries of *run*, without reading them where its file is still the
-    table's and ends as a Parquet file does."""
+def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, int]] | None = None) -> Missing | None:
+    """What is not in the table any more of the entries of *run*, or of its positions first..last of each of *spans* (in
+    order, none overlaps the next), without reading them where its file is still the table's and ends as a Parquet file
+    does."""
     if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and is_there(
         f"{table}/{run.path}"
     ):
         return None
-    return _missing(table, run, ())
+    return _missing(table, run, (), spans)
 
 
-def _missing(table: str | os.PathLike, run: Run, columns: tuple[str, ...] | None) -> Missing | None:
-    found = EntryReader().read(table, run, columns=columns)
+def _missing(
+    table: str | os.PathLike, run: Run, columns: tuple[str, ...] | None, spans: Iterable[tuple[int, int]] | None = None
+) -> Missing | None:
+    found = EntryReader().read(table, run, spans, columns)
     return next((rows for rows in found if isinstance(rows, Missing)), None)
 
 

@@ -5,30 +5,41 @@ row of ``ledgers``) that holds it. So a slice is first cut into pieces of runs o
 entries lie, and then read with literal bounds on ``publish_id`` and ``entry_id``:
 Delta skips the files and Parquet the row groups outside them, where a join on a computed position would read every row.
 
-One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position; with
-more of them that expression costs more than it saves: then the smallest bounds around all pieces are pushed down and
-the pieces are joined, as many small publishes ask for.
+One piece is one ``between``. Up to :data:`MAX_BOUNDS` pieces become one disjunction with a CASE for the position. More
+of them, as many small publishes make, or Key_Shared, where each key's owner has entries of its own, are joined: a join
+by ``between`` would compare every row with every piece of its publish, so pieces are cut at blocks of entry ids about
+as long as they are themselves, and joined by block. What is pushed down then are as many bounds around clusters of
+pieces, the widest gaps between them left out: where entries of one owner lie together, as in publishes whose rows are
+in order of hash, the others' row groups are not read.
+
+Measured: FIGURES
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import attrgetter, or_
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 
 MAX_BOUNDS = 32
-_NOT_DELIVERED = frozenset(column.name for column in MESSAGES.columns if column.since > 1)
+WIDE_GAP = 20_000
+"""Entries between pieces that are worth a bound of their own: what Spark writes to a page of a Parquet file."""
+DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
 """Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
 goes on with the columns it has."""
+_LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
 class PositionRange(NamedTuple):
@@ -65,28 +76,48 @@ class Piece(NamedTuple):
 
 def pieces_of(held: PositionRange, runs: Iterable[Run]) -> list[Piece]:
     """The parts of *runs* that a range of one partition covers."""
-    return [
-        Piece(
-            held.partition,
-            run.ledger_id,
-            run.publish_id,
-            run.first_entry_id,
-            run.last_entry_id,
-            run.first_position,
-            held.redelivery_count,
-            held.ack_set,
-        )
-        for run in (run.part(held.first, held.last) for run in runs)
-    ]
+    return [_piece(held, run, max(held.first, run.first_position), min(held.last, run.last_position)) for run in runs]
+
+
+def _piece(held: PositionRange, run: Run, first: int, last: int) -> Piece:
+    shift = run.to_position
+    return Piece(
+        held.partition,
+        run.ledger_id,
+        run.publish_id,
+        first - shift,
+        last - shift,
+        first,
+        held.redelivery_count,
+        held.ack_set,
+    )
 
 
 def find_pieces(index: LedgerIndex, topic: Topic, ranges: Iterable[PositionRange]) -> list[Piece]:
-    """The pieces of *ranges* over any partitions of *topic*; :class:`CorruptState` when a position has no run."""
-    return [
-        piece
-        for held in ranges
-        for piece in pieces_of(held, index.runs(topic.topic_id, held.partition, held.first, held.last))
-    ]
+    """The pieces of *ranges* over any partitions of *topic*, none of which overlaps another; :class:`CorruptState` when
+    a position has no run."""
+    pieces = []
+    for partition, held in by_partition(ranges).items():
+        spans = index.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
+        of_range = iter(held)
+        each = next(of_range)
+        for run, parts in spans:
+            for first, last in parts:
+                while first > each.last:
+                    each = next(of_range)
+                pieces.append(_piece(each, run, first, last))
+    return pieces
+
+
+def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRange]]:
+    """Ranges of each partition, in order of position; of what is in two of them the later one's is left out."""
+    found: dict[int, list[PositionRange]] = {}
+    for held in sorted(ranges, key=attrgetter("partition", "first")):
+        others = found.setdefault(held.partition, [])
+        behind = others[-1].last + 1 if others else held.first
+        if held.last >= behind:
+            others.append(held if held.first >= behind else held._replace(first=behind))
+    return found
 
 
 def read_positions(
@@ -133,7 +164,7 @@ def read_pieces(
         )
     names = [
         name
-        for name in columns or [name for name in messages.columns if name not in _NOT_DELIVERED]
+        for name in columns or [name for name in messages.columns if name not in _LATER]
         if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
@@ -149,9 +180,6 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
             F.lit(None).cast("int"),
         )
     inside = [_is_in(piece) for piece in found]
-    wanted = inside[0]
-    for another in inside[1:]:
-        wanted = wanted | another
     place = None
     for piece, is_in in zip(found, inside, strict=True):
         of_piece = F.struct(
@@ -162,7 +190,7 @@ def _by_bounds(messages: DataFrame, found: list[Piece]) -> DataFrame:
         place = F.when(is_in, of_piece) if place is None else place.when(is_in, of_piece)
     if len(found) == 1:
         place = of_piece
-    located = messages.filter(wanted).withColumn("place", place)
+    located = messages.filter(reduce(or_, inside)).withColumn("place", place)
     return _with_place(
         located, F.col("place.ledger_id"), F.col("place.shift") + F.col("entry_id"), F.col("place.redelivery_count")
     )
@@ -189,36 +217,84 @@ def _is_unacked(ack_set: Column) -> Column:
 
 
 def _by_join(spark: SparkSession, messages: DataFrame, found: list[Piece]) -> DataFrame:
+    firsts, lasts = (
+        np.array([getattr(piece, name) for piece in found]) for name in ("first_entry_id", "last_entry_id")
+    )
+    bits, whole, blocks = _blocks(firsts, lasts)
     rows = pa.table(
         {
             "piece_partition": pa.array([piece.partition for piece in found], pa.int32()),
-            "piece_publish_id": [piece.publish_id for piece in found],
-            "piece_first": pa.array([piece.first_entry_id for piece in found], pa.int64()),
-            "piece_last": pa.array([piece.last_entry_id for piece in found], pa.int64()),
+            "piece_publish_id": pa.array([piece.publish_id for piece in found]),
+            "piece_first": firsts,
+            "piece_last": lasts,
             "piece_ledger_id": pa.array([piece.ledger_id for piece in found], pa.int64()),
             "piece_shift": pa.array([piece.first_position - piece.first_entry_id for piece in found], pa.int64()),
             "piece_redelivery_count": pa.array([piece.redelivery_count for piece in found], pa.int32()),
             "piece_ack_set": pa.array([piece.ack_set for piece in found], pa.list_(pa.int64())),
         }
-    )
-    publish_ids = pc.unique(rows["piece_publish_id"])
-    bounds = F.col("publish_id").between(pc.min(publish_ids).as_py(), pc.max(publish_ids).as_py()) & F.col(
-        "partition"
-    ).isin(*pc.unique(rows["piece_partition"]).to_pylist())
-    if len(publish_ids) == 1:
-        bounds = bounds & F.col("entry_id").between(
-            pc.min(rows["piece_first"]).as_py(), pc.max(rows["piece_last"]).as_py()
-        )
+    ).take(whole)
+    rows = rows.append_column("piece_block", blocks)
     is_in_piece = (
         (F.col("publish_id") == F.col("piece_publish_id"))
         & (F.col("partition") == F.col("piece_partition"))
+        & (F.shiftright("entry_id", bits) == F.col("piece_block"))
         & F.col("entry_id").between(F.col("piece_first"), F.col("piece_last"))
         & (F.col("piece_ack_set").isNull() | _is_unacked(F.col("piece_ack_set")))
     )
-    located = messages.filter(bounds).join(F.broadcast(spark.createDataFrame(rows)), on=is_in_piece, how="inner")
+    bounded = messages.filter(_around(found, firsts, lasts))
+    located = bounded.join(F.broadcast(spark.createDataFrame(rows)), on=is_in_piece, how="inner")
     return _with_place(
         located, F.col("piece_ledger_id"), F.col("piece_shift") + F.col("entry_id"), F.col("piece_redelivery_count")
     )
+
+
+def _blocks(firsts: np.ndarray, lasts: np.ndarray) -> tuple[int, pa.Array, pa.Array]:
+    """Ranges cut at blocks of numbers that agree but for so many lower bits, a block being about as long as they are:
+    of each part the index of its range and the number of its block."""
+    bits = int((lasts - firsts + 1).mean()).bit_length() - 1
+    blocks = expanded(firsts >> bits, lasts >> bits)
+    counts = (lasts >> bits) - (firsts >> bits) + 1
+    return bits, pa.array(np.repeat(np.arange(len(firsts)), counts)), pa.array(blocks)
+
+
+def without_positions(
+    spark: SparkSession, messages: DataFrame, holes: Mapping[int, Sequence[tuple[int, int]]]
+) -> DataFrame:
+    """*messages*, which have ``partition`` and ``position``, but for those in *holes*: (first, last) by partition."""
+    rows = [(partition, first, last) for partition, each in holes.items() for first, last in each]
+    if not rows:
+        return messages
+    partitions, firsts, lasts = np.array(rows, np.int64).T
+    bits, whole, blocks = _blocks(firsts, lasts)
+    columns = {"hole_partition": partitions, "hole_first": firsts, "hole_last": lasts}
+    table = pa.table({name: pa.array(column).take(whole) for name, column in columns.items()} | {"hole_block": blocks})
+    is_in_hole = (
+        (F.col("partition") == F.col("hole_partition"))
+        & (F.shiftright("position", bits) == F.col("hole_block"))
+        & F.col("position").between(F.col("hole_first"), F.col("hole_last"))
+    )
+    return messages.join(F.broadcast(spark.createDataFrame(table)), on=is_in_hole, how="left_anti")
+
+
+def _around(found: list[Piece], firsts: np.ndarray, lasts: np.ndarray) -> Column:
+    """Bounds around the pieces: of each publish in each partition, as far as bounds are left of its clusters of pieces;
+    of very many publishes the first and the last."""
+    places, groups = np.unique([f"{piece.publish_id}{piece.partition}" for piece in found], return_inverse=True)
+    if len(places) > MAX_BOUNDS:
+        publish_ids, partitions = {piece.publish_id for piece in found}, {piece.partition for piece in found}
+        return F.col("publish_id").between(min(publish_ids), max(publish_ids)) & F.col("partition").isin(*partitions)
+    in_order = np.lexsort((firsts, groups))
+    firsts, lasts, groups = firsts[in_order], lasts[in_order], groups[in_order]
+    gaps = np.where(groups[1:] == groups[:-1], firsts[1:] - lasts[:-1], 0)
+    widest = np.argsort(-gaps, kind="stable")[: MAX_BOUNDS - len(places)]
+    is_first = np.append(True, groups[1:] != groups[:-1])
+    is_first[1 + widest[gaps[widest] > WIDE_GAP]] = True
+    starts = np.flatnonzero(is_first)
+    bounds = [
+        _is_in(found[in_order[start]]._replace(last_entry_id=last, ack_set=None))
+        for start, last in zip(starts.tolist(), np.maximum.reduceat(lasts, starts).tolist())
+    ]
+    return reduce(or_, bounds)
 
 
 def _with_place(located: DataFrame, ledger_id: Column, position: Column, redelivery_count: Column) -> DataFrame:

@@ -21,6 +21,9 @@ KEYS = (*RANGE_KEY, "axis")
 ATTRIBUTES = STATE[2:]
 """Columns of a range beside its positions."""
 
+OFFERED_AS = ("line", "is_held")
+"""Columns that say to whom an entry may be offered, and whether; they outlive the round in no row."""
+
 LIMIT_COLUMNS = tuple(name for name in KINDS["cursor"] if name not in ("first", "last", "wall"))
 TURN_COLUMNS = tuple(name for name in KINDS["consumer"] if name not in ("first", "last"))
 
@@ -29,8 +32,8 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
     """Cut state, unread entries and requests into segments and apply the acknowledgements.
 
     One row per segment of the axis of entries: first, last, status (acknowledged, pending, replay or unread), the
-    entry's attributes, and the return request over it, if any; the rows of the other axes carry a consumer's turn and
-    the cursor's limits along untouched.
+    entry's attributes, its line and whether it is held, and the return request over it, if any; the rows of the other
+    axes carry a consumer's turn, with its line, and the cursor's limits along untouched.
     """
     segments = _cut(inputs)
     known = segments.where("points > 0 or states > 0 or unread > 0 or acks > 0").select(
@@ -64,6 +67,8 @@ def fold_requests(inputs: DataFrame) -> DataFrame:
         "entry.due_time",
         F.coalesce("left", "entry.ack_set").alias("ack_set"),
         "entry.batch_size",
+        F.coalesce("turn.line", "entry.line").alias("line"),
+        F.coalesce("entry.is_held", F.lit(False)).alias("is_held"),
         "back",
     )
 
@@ -77,7 +82,7 @@ def _cut(inputs: DataFrame) -> DataFrame:
         return F.when(kind == name, said)
 
     never_delivered = {"status": F.lit("unread"), "redelivery_count": F.lit(0)}
-    new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in ATTRIBUTES))
+    new_entry = F.struct(*(never_delivered.get(name, F.col(name)).alias(name) for name in (*ATTRIBUTES, *OFFERED_AS)))
     axis = F.when(kind == "consumer", TURNS).when(kind == "cursor", LIMITS).otherwise(ENTRIES)
     return to_segments(
         inputs.select("*", axis.alias("axis")),
@@ -93,7 +98,7 @@ def _cut(inputs: DataFrame) -> DataFrame:
         carries={
             "turn": only("consumer", F.struct(*TURN_COLUMNS)),
             "limits": only("cursor", F.struct(*LIMIT_COLUMNS, F.coalesce("wall", "now").alias("wall"))),
-            "entry": only("range", F.struct(*ATTRIBUTES)),
+            "entry": only("range", F.struct(*ATTRIBUTES, *OFFERED_AS)),
             "new_entry": only("unread", new_entry),
             "left": only("ack_set", F.col("ack_set")),
             "back": only("return", F.struct("consumer_id", "due_time")),

@@ -8,10 +8,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, LIMITS, TURNS
+from pulsar_spark.transforms.offer import IN_LINE
 
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
-"""Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, at counts of entries;
-and what is said of consumers and of the cursor, beside both."""
+"""Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, line by line at counts
+of entries; and what is said of consumers and of the cursor, beside both."""
 
 _NAMES = ("stretch", "taker", "fact")
 
@@ -80,7 +81,7 @@ def _points(lined_up: DataFrame) -> DataFrame:
         .when(F.col("offered") > 0, F.array(*offers))
         .otherwise(F.array(point(UNTOUCHED, F.col("first"), begins=True, stretch=stretch)))
     )
-    return lined_up.select("cursor", F.inline(points))
+    return lined_up.select("cursor", "line", F.inline(points))
 
 
 def _messages(entries: Column) -> Column:
@@ -102,7 +103,7 @@ def _sweep(points: DataFrame) -> DataFrame:
     Both axes lie end to end, so where one stretch or turn ends another begins; at such a place the end sorts first, and
     what is open behind it is what began last.
     """
-    by_count = Window.partitionBy("cursor", "axis").orderBy("at", "begins")
+    by_count = Window.partitionBy(*IN_LINE).orderBy("at", "begins")
     so_far = by_count.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     swept = points.select(
         "cursor",

@@ -6,7 +6,8 @@ it or all of that consumer's entries (count + 1), or when the due time set by a 
 + 1). A request for an entry that is pending elsewhere or not at all is ignored. On Exclusive and Failover any counted
 return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it does
 not die with it. Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An
-unread entry of a Shared subscription that is met before its deliver time waits as replay. Source:
+unread entry of a Shared or Key_Shared subscription that is met before its deliver time waits as replay, held or not, as
+Pulsar looks at the time before the hash (trackDelayedDelivery). Source:
 Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12,
 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
@@ -14,7 +15,7 @@ Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImp
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.transforms.acknowledge import KEYS
+from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 
 def give_back(segments: DataFrame) -> DataFrame:
@@ -22,8 +23,8 @@ def give_back(segments: DataFrame) -> DataFrame:
     dead; others may have a new due time. Every row has its cursor's ``limits``."""
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
-    is_held = F.col("status") != "acknowledged"
-    stays = (~is_back | is_dead) & is_held
+    is_kept = F.col("status") != "acknowledged"
+    stays = (~is_back | is_dead) & is_kept
     is_timed = F.col("status").isin("pending", "replay") | is_delayed
     return judged.select(
         *KEYS,
@@ -37,10 +38,11 @@ def give_back(segments: DataFrame) -> DataFrame:
         .alias("status"),
         F.when(stays, F.col("consumer_id")).alias("consumer_id"),
         F.when(stays, F.col("delivery_round")).alias("delivery_round"),
-        F.when(is_held, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
+        F.when(is_kept, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
         F.when(~is_back & is_timed, F.col("due_time")).alias("due_time"),
-        F.when(is_held, F.col("ack_set")).alias("ack_set"),
-        F.when(is_held, F.col("batch_size")).alias("batch_size"),
+        F.when(is_kept, F.col("ack_set")).alias("ack_set"),
+        F.when(is_kept, F.col("batch_size")).alias("batch_size"),
+        *OFFERED_AS,
     )
 
 

@@ -4,6 +4,12 @@ State, requests, unread entries and consumers are rows of one schema, because a 
 be one plan without join, exchange or broadcast, and such a plan may be built once and executed every round (design 4.2,
 "prepared plans"). The price is this union of unlike rows, told apart by ``kind``; :data:`KINDS` says what each kind is
 and which columns it has, the others are null. What comes out are rows of one schema too: :data:`RESULT`.
+
+**Lines.** Candidates and turns are laid end to end in lines, and nobody is given an entry of another line. A cursor of
+Shared, Exclusive or Failover has one, whose rows have a null ``line``. On Key_Shared each consumer stands alone in a
+line named by its id, and an entry is in the line of its hash's owner; one that nobody owns is in none (2.31). What is
+not to go out in this round is held (``is_held``): its hash drains, or nobody owns it (2.41, 0.22). Which hash is whose
+and which ones drain are control facts, decided before (protocol.selectors); the plan takes both as they are said.
 """
 
 import pyarrow as pa
@@ -44,19 +50,31 @@ KINDS = {
         "now",
         "wall",
     ),
-    # first..last of the cursor's state in one status
-    "range": STATE,
+    # first..last of the cursor's state in one status, in its line
+    "range": (*STATE, "line", "is_held"),
     # first..last are acknowledged
     "ack": ("first", "last"),
     # of entry first (= last) just the indexes in ack_set stay unacknowledged
     "ack_set": ("first", "last", "ack_set"),
     # first..last, which are pending at the consumer, come back at due_time; none overlaps another
     "return": ("first", "last", "consumer_id", "due_time"),
-    # first..last were never delivered; batch_size messages each, and on Shared not before due_time
-    "unread": ("first", "last", "batch_size", "due_time"),
-    # One lap of one consumer's turn, in order of first (= last): see protocol.shared. One that may be given nothing has
-    # a lap all the same, so that the plan says of every consumer whether it is blocked; its peers are then null.
-    "consumer": ("first", "last", "consumer_id", "lap", "peers", "permits", "limit", "unacked_elsewhere", "is_blocked"),
+    # first..last were never delivered; batch_size messages each, and on Shared and Key_Shared not before due_time
+    "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
+    # One lap of one consumer's turn, in order of first (= last): see protocol.shared. No two of a cursor have the same
+    # first, whatever their line. One that may be given nothing has a lap all the same, so that the plan says of every
+    # consumer whether it is blocked; its peers are then null.
+    "consumer": (
+        "first",
+        "last",
+        "consumer_id",
+        "lap",
+        "peers",
+        "permits",
+        "limit",
+        "unacked_elsewhere",
+        "is_blocked",
+        "line",
+    ),
 }
 
 _TYPES = {
@@ -83,6 +101,8 @@ _TYPES = {
     "round": pa.int64(),
     "now": pa.int64(),
     "wall": pa.int64(),
+    "line": pa.string(),
+    "is_held": pa.bool_(),
 }
 
 SCHEMA = pa.schema([("cursor", pa.int32()), ("kind", pa.string()), *_TYPES.items()])

@@ -7,16 +7,20 @@ many entries as permits, up to one read of Pulsar's (4.6). On Shared each priori
 share each, then what is left of each one's permits (0.28: run lengths are ours, permits and limits are Pulsar's). On
 Exclusive and Failover the active consumer is the only one in line.
 
+On Key_Shared each consumer stands alone in a line beside the candidates of its own hashes, and permits count entries
+there: a batch counts as one in the width, so that permits may go below zero (2.38).
+
 Who has too much unacknowledged gets nothing: a consumer (4.4), or a subscription, which is then given no new entries,
-only what comes again (4.5). Both are blocked at the limit and unblocked at half of it. Source:
-Consumer.addAndGetUnAckedMsgs, PersistentDispatcherMultipleConsumers.addUnAckedMessages, Consumer.sendMessages.
+only what comes again (4.5); on Key_Shared that holds in each line. Both are blocked at the limit and unblocked at half
+of it. Source: Consumer.addAndGetUnAckedMsgs, PersistentDispatcherMultipleConsumers.addUnAckedMessages,
+Consumer.sendMessages, PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
 """
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.transforms.acknowledge import TURNS
-from pulsar_spark.transforms.offer import REPLAY
+from pulsar_spark.transforms.offer import IN_LINE, REPLAY
 
 SMALLEST_SHARE = 20
 """Entries a consumer may take in one go however many consumers there are (dispatcherMaxRoundRobinBatchSize)."""
@@ -32,12 +36,13 @@ def line_up(candidates: DataFrame) -> DataFrame:
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """What is out, and what is on offer: of the whole cursor, and of each consumer what is out.
+    """What is on offer in each line, and what is out: of the whole cursor, and of each consumer.
 
     It comes first because widths depend on all of it: on the largest entry that may be reached, on how many entries are
     to be shared, and on how many messages everybody holds already.
     """
     whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
+    whole_line = Window.partitionBy("cursor", "line")
     entries = F.col("last") - F.col("first") + 1
     held = candidates.select(
         "*",
@@ -48,9 +53,9 @@ def _sum_up(candidates: DataFrame) -> DataFrame:
     is_replay = F.col("rank") == REPLAY
     return held.select(
         "*",
-        F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_cursor), F.lit(1)).alias("heaviest"),
-        F.sum("offered").over(whole_cursor).alias("all_offered"),
-        F.sum(F.when(is_replay, F.col("offered")).otherwise(0)).over(whole_cursor).alias("replay_offered"),
+        F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_line), F.lit(1)).alias("heaviest"),
+        F.sum("offered").over(whole_line).alias("all_offered"),
+        F.sum(F.when(is_replay, F.col("offered")).otherwise(0)).over(whole_line).alias("replay_offered"),
         (F.sum("held").over(whole_cursor) + F.col("limits.unacked_elsewhere")).alias("unacked"),
         (F.sum("held").over(at_consumer) + F.col("turn.unacked_elsewhere")).alias("unacked_here"),
     )
@@ -78,7 +83,7 @@ def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
 
 
 def _measure(found: DataFrame) -> DataFrame:
-    """How many entries each turn may take, and how far the cursor's offer goes.
+    """How many entries each turn may take, and how far its line's offer goes.
 
     Not yet where: on Shared a lap's turn is wide as the consumer's share, whatever those before it take.
     """
@@ -87,8 +92,9 @@ def _measure(found: DataFrame) -> DataFrame:
         F.col("turn.permits")
     )
     least = F.when(F.col("limits.is_single_active"), F.least(room, F.lit(READ_BATCH))).otherwise(1)
+    largest = F.when(F.col("line").isNull(), F.col("heaviest")).otherwise(1)
     has_none = F.col("turn.peers").isNull() | F.col("is_blocked") | (room <= 0)
-    width = F.when(has_none, F.lit(0)).otherwise(F.greatest(least, F.floor(room / F.col("heaviest"))))
+    width = F.when(has_none, F.lit(0)).otherwise(F.greatest(least, F.floor(room / largest)))
     fair = F.ceil(F.least("all_offered", "limits.permits") / F.col("turn.peers"))
     share = F.greatest(F.lit(SMALLEST_SHARE), fair)
     lap_width = F.when(F.col("turn.lap") == 0, F.least(width, share)).otherwise(F.greatest(width - share, F.lit(0)))
@@ -110,7 +116,7 @@ def _offer_ends() -> Column:
 
 def _place(measured: DataFrame) -> DataFrame:
     """Lay the turns end to end, in line: where one ends the next begins, up to the end of the offer."""
-    in_line = Window.partitionBy("cursor", "axis").orderBy("first")
+    in_line = Window.partitionBy(*IN_LINE).orderBy("first")
     reach = F.sum("width").over(in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     placed = measured.select("*", reach.alias("reach"))
     return placed.select(

@@ -34,6 +34,7 @@ _COLUMNS = [
     "due_time",
     "ack_set",
     "batch_size",
+    "entries",
     "round",
     "round_time",
 ]
@@ -98,9 +99,18 @@ def rate_in(topic: Topic, partition: int, now: datetime) -> float:
 
 def round_time(layout: Layout, version: int) -> datetime | None:
     """When a round was; None for one that is no longer in the table's log."""
+    return _of_round(layout, version, "round_time")
+
+
+def broker_time(layout: Layout, version: int) -> datetime | None:
+    """The same by the broker's own clock; None too for a round of an older release."""
+    return _of_round(layout, version, "due_time")
+
+
+def _of_round(layout: Layout, version: int, column: str) -> datetime | None:
     path = layout.broker_table(CURSOR_LEDGER.name)
     log = TableLog(path)
     if version < 1 or not log.has(version):
         return None
-    rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, ["kind", "round_time"])
-    return next(iter(rows.filter(pc.equal(rows["kind"], "round"))["round_time"].to_pylist()), None)
+    rows = read_added(path, log.commit(version), CURSOR_LEDGER.schema, ["kind", column])
+    return next(iter(rows.filter(pc.equal(rows["kind"], "round"))[column].to_pylist()), None)

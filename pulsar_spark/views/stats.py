@@ -7,11 +7,11 @@ the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``
 ``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none);
 ``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
 written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
-they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it or
-a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
+they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it
+or a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
 ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the table by other means than
-trimming, and ``lostMessages``, those whose file is gone. Two shapes: :func:`partition_stats`, nested as Pulsar's, and
-:data:`STATS`, a row each.
+trimming, and ``lostMessages``, those whose file is gone. What only Key_Shared subscriptions have is said by key_shared.
+They are nested as Pulsar's; stats_table has them as rows.
 """
 
 import datetime
@@ -32,71 +32,8 @@ from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic, read_topic
-from pulsar_spark.table_specs import Column, TableSpec
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
-
-STATS = TableSpec(
-    "stats",
-    "a topic partition, a subscription on it, or a consumer of that",
-    tuple(
-        Column(*c)
-        for c in (
-            ("topic", pa.string(), "full name of the topic, without a partition"),
-            ("partition", pa.int32(), "partition, -1 where the topic has none"),
-            ("subscription", pa.string(), "name of the subscription; null in the row of the topic partition"),
-            (
-                "consumer_name",
-                pa.string(),
-                "name of the consumer; null in the rows of the topic partition and the subscription",
-            ),
-            ("consumer_id", pa.string(), "id of the consumer; null likewise"),
-            (
-                "subscription_type",
-                pa.string(),
-                "Exclusive, Failover, Shared or KeyShared while consumers are connected",
-            ),
-            ("messages", pa.int64(), "topic partition: messages stored"),
-            ("bytes", pa.int64(), "topic partition: bytes stored"),
-            ("backlog", pa.int64(), "subscription: entries not acknowledged"),
-            ("unacked", pa.int64(), "messages delivered and not acknowledged"),
-            (
-                "oldest_unacked_seconds",
-                pa.float64(),
-                "how long ago the oldest delivery was made that is not acknowledged; null for none",
-            ),
-            ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
-            ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
-            ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
-            ("redelivered", pa.int64(), "messages among them that had been delivered before"),
-            ("rate_in", pa.float64(), "topic partition: messages a second published in the last minute"),
-            ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
-            ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
-            ("permits", pa.int64(), "consumer: messages it may still be sent"),
-            ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
-            (
-                "letterless",
-                pa.int64(),
-                "subscription: messages that were deleted or trimmed before their letter was written",
-            ),
-            ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
-            (
-                "error",
-                pa.string(),
-                "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null "
-                "while it is "
-                "served",
-            ),
-            ("error_kind", pa.string(), "stopped or set_aside: which of the two the error is; null likewise"),
-            ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
-            (
-                "deleted",
-                pa.int64(),
-                "topic partition: messages that were deleted from the table, other than by trimming",
-            ),
-            ("lost", pa.int64(), "topic partition: messages whose file was deleted by hand"),
-        )
-    ),
-)
+from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats
 
 STOPPED, SET_ASIDE = "stopped", "set_aside"
 _SAID_OF_ERROR = ("error", "errorKind")
@@ -219,9 +156,9 @@ def partition_stats(observed: Observation, topic: Topic, partition: int, stored:
     numbered = latest.topics.get((topic.topic_id, partition))
     end_position = numbered["end_position"] if numbered else 0
     subscriptions = {}
-    for key, cursor in sorted(latest.cursors.items()):
+    for key in sorted(latest.cursors):
         if (key.topic_id, key.partition) == (topic.topic_id, partition):
-            subscriptions[key.subscription] = _subscription_stats(observed, key, cursor, end_position)
+            subscriptions[key.subscription] = _subscription_stats(observed, topic, key, end_position)
     longest = max((subscription["msgBacklog"] for subscription in subscriptions.values()), default=0)
     return {
         **_error(latest, TOPIC, (topic.topic_id,)),
@@ -239,69 +176,6 @@ def _harm(stored: Stored) -> dict:
     kind = STOPPED if stored.error else None
     found = zip(_HARM, (stored.error, kind, stored.foreign, stored.deleted, stored.lost), strict=True)
     return {name: value for name, value in found if value}
-
-
-def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
-    """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
-    rows = []
-    for topic in topics:
-        for partition, stored in observed.stored(topic).items():
-            found = partition_stats(observed, topic, partition, stored)
-            place = {"topic": str(topic.name), "partition": partition}
-            rows.append(
-                {
-                    **place,
-                    "messages": found["msgInCounter"],
-                    "bytes": found["storageSize"],
-                    "rate_in": found["msgRateIn"],
-                    "error": found.get("error"),
-                    "error_kind": found.get("errorKind"),
-                    "foreign": found.get("foreignMessages", 0),
-                    "deleted": found.get("deletedMessages", 0),
-                    "lost": found.get("lostMessages", 0),
-                }
-            )
-            for name, sub in found["subscriptions"].items():
-                place["subscription"] = name
-                rows.append(
-                    {
-                        **place,
-                        **_common(sub),
-                        "subscription_type": sub["type"],
-                        "backlog": sub["msgBacklog"],
-                        "delayed": sub["msgDelayed"],
-                        "dead": sub["deadLetters"],
-                        "waiting_letters": sub["waitingLetters"],
-                        "letterless": sub["letterlessMessages"],
-                        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
-                        "error": sub.get("error"),
-                        "error_kind": sub.get("errorKind"),
-                    }
-                )
-                rows += [
-                    {
-                        **place,
-                        **_common(consumer),
-                        "consumer_name": consumer["consumerName"],
-                        "consumer_id": consumer["consumerId"],
-                        "subscription_type": sub["type"],
-                        "permits": consumer["availablePermits"],
-                        "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
-                    }
-                    for consumer in sub["consumers"]
-                ]
-    return rows
-
-
-def _common(stats: dict) -> dict:
-    return {
-        "unacked": stats["unackedMessages"],
-        "oldest_unacked_seconds": stats["oldestUnackedSeconds"],
-        "delivered": stats["msgOutCounter"],
-        "redelivered": stats["msgRedeliverCounter"],
-        "rate_out": stats["msgRateOut"],
-        "rate_redeliver": stats["msgRateRedeliver"],
-    }
 
 
 def sum_stats(partitions: dict[int, dict]) -> dict:
@@ -339,12 +213,14 @@ def _add_subscription(total: dict, subscription: dict) -> None:
     total["deadLetters"] = max(total["deadLetters"], subscription["deadLetters"])
     for counter in _SUMMED:
         total[counter] += subscription[counter]
+    add_key_shared(total, subscription)
     for consumer in subscription["consumers"]:
         known = total["consumers"].get(consumer["consumerId"])
         if known is None:
             total["consumers"][consumer["consumerId"]] = dict(consumer)
         else:
             known.update({counter: known[counter] + consumer[counter] for counter in _SUMMED_OF_CONSUMER})
+            add_key_shared(known, consumer)
             known["oldestUnackedSeconds"] = _oldest(known, consumer)
             known["blockedConsumerOnUnackedMsgs"] |= consumer["blockedConsumerOnUnackedMsgs"]
 
@@ -353,11 +229,13 @@ def _oldest(*stats: dict) -> float | None:
     return max((one["oldestUnackedSeconds"] for one in stats if one["oldestUnackedSeconds"] is not None), default=None)
 
 
-def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end_position: int) -> dict:
-    ranges = [held for page in observed.latest.pages[key].values() for held in page]
+def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end_position: int) -> dict:
+    cursor = observed.latest.cursors[key]
+    ranges = observed.latest.ranges(key)
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
-    acked = mark_delete + 1 + sum(held.entries for held in ranges if held.status == ACKNOWLEDGED)
+    key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
+    acked = mark_delete + 1 + sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],
@@ -376,7 +254,12 @@ def _subscription_stats(observed: Observation, key: CursorKey, cursor: dict, end
         "letterlessMessages": observed.letterless(key),
         "blockedSubscriptionOnUnackedMsgs": bool(cursor["is_blocked"]) or cursor["status"] == BLOCKED_BY_BROKER,
         "activeConsumerName": next((row["consumer_name"] for row in consumers if row["is_active"]), None),
-        "consumers": [_consumer_stats(observed, key, row, ranges) for row in consumers],
+        **(subscription_stats(key_shared) if key_shared else {}),
+        "consumers": [
+            _consumer_stats(observed, key, row, ranges)
+            | (consumer_stats(key_shared, row["consumer_id"]) if key_shared else {})
+            for row in consumers
+        ],
     }
 
 

@@ -94,6 +94,64 @@ VIEWS = (
     ),
 )
 
+HASH_OWNERS = TableSpec(
+    "hash_ranges",
+    "a range of sticky-key hashes that a consumer owns on a KeyShared subscription, or that nobody does",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            ("consumer_name", pa.string(), "name of the owner; null = nobody, so that the keys in the range wait"),
+            ("consumer_id", pa.string(), "its id; null likewise"),
+            ("range_start", pa.int64(), "first place of the range"),
+            (
+                "range_end",
+                pa.int64(),
+                "last place of it, inclusive; a hash lies at the place sticky_key_hash % axis_size + axis_start",
+            ),
+            ("axis_size", pa.int64(), "how many places there are: 65536 or 65535 slots, or all hashes of 31 bits"),
+            ("axis_start", pa.int64(), "the first place: 0, or 1 on the ring of 4.0"),
+            (
+                "sharers",
+                pa.int32(),
+                "consumers that share the range, 1 but for those of one name on a ring: this one's are the hashes with "
+                "sticky_key_hash % sharers = share",
+            ),
+            ("share", pa.int32(), "which of the sharers this one is, from 0"),
+        )
+    ),
+)
+
+DRAINING_HASHES = TableSpec(
+    "draining_hashes",
+    "a sticky-key hash of a KeyShared subscription that waits for entries which a consumer holds",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            ("sticky_key_hash", pa.int32(), "the hash, as messages have it"),
+            ("owner_name", pa.string(), "the consumer that gets the next entries of it; null = nobody owns it"),
+            ("owner_id", pa.string(), "its id; null likewise"),
+            ("consumer_name", pa.string(), "the consumer that is waited for"),
+            ("consumer_id", pa.string(), "its id"),
+            (
+                "is_draining",
+                pa.bool_(),
+                "the consumer is not the owner: the hash drains; false = its owner gave an entry back, which is waited "
+                "for",
+            ),
+            ("first", pa.int64(), "lowest position among the entries that are waited for"),
+            ("entries", pa.int64(), "how many they are"),
+            ("messages", pa.int64(), "messages of them that are not acknowledged"),
+            ("due_time", TIME, "from when on the first of them comes back, by the broker's clock; null = it does not"),
+        )
+    ),
+)
+
 HISTORY = TableSpec(
     "history",
     "something that happened to a range of entries on a subscription",

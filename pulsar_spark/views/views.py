@@ -3,26 +3,33 @@
 A cursor's or consumer's state is its row of the latest round, gone if that row says so. A range counts as long as no
 later round has rewritten its page. What goes takes along what hangs on it: a removed cursor its pages and consumers, a
 removed topic its cursors. The views look at the table as it is when they are queried; a snapshot repeats rows, which
-changes nothing, so rounds before one may be trimmed.
+changes nothing, so rounds before one may be trimmed. Who owns which hashes, and which wait, follows from rows by rules
+of their own (see key_shared): those two views work it out in one task, as the stats do.
 """
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey
+from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.topics import check_layout
+from pulsar_spark.table_specs import TableSpec
 from pulsar_spark.views.history import all_events
-from pulsar_spark.views.view_specs import HISTORY, VIEWS
+from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
+from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY, VIEWS
 
 _CURSOR = [*CursorKey._fields]
 
 
 def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
-    """Create or replace the temporary views of ``view_specs.VIEWS`` and ``history`` for one root; their names."""
+    """Create or replace the temporary views of ``view_specs`` for one root; their names."""
     check_delta(spark)
     layout = Layout(root)
     check_layout(layout)
@@ -35,12 +42,14 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     }
     for view in VIEWS:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
+    for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
+        of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
     requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
     ledgers = spark.read.format("delta").load(str(layout.broker_table("ledgers")))
     all_events(rows, requests, ledgers, str(layout.root)).select(
         *(column.name for column in HISTORY.columns)
     ).createOrReplaceTempView(HISTORY.name)
-    return [view.name for view in (*VIEWS, HISTORY)]
+    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, HISTORY)]
 
 
 def committed_rounds(rows: DataFrame) -> DataFrame:
@@ -71,6 +80,20 @@ def latest_pending_acks(rows: DataFrame) -> DataFrame:
     pages = _latest(rows, "page").select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin("pending", "replay"))
     return _of_cursors_there(rows, ranges.join(pages, on=[*KEYS["page"], "round"], how="inner"))
+
+
+def of_key_shared(
+    rows: DataFrame, root: str, spec: TableSpec, rows_of: Callable[[KeyShared], Iterable[dict]]
+) -> DataFrame:
+    """The columns of *spec*: what *rows_of* says of each Key_Shared cursor with consumers."""
+    cursors = latest_cursors(rows).filter(F.col("subscription_type") == KEY_SHARED).select(*_CURSOR)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys = [CursorKey(**row) for batch in batches for row in batch.to_pylist()]
+        found = rows_of_cursors(layout := Layout(root), read_latest(layout), keys, rows_of)
+        yield from spec.rows(list(found)).to_batches()
+
+    return cursors.coalesce(1).mapInArrow(read, from_arrow_schema(spec.schema))
 
 
 def _of_cursors_there(rows: DataFrame, facts: DataFrame) -> DataFrame:

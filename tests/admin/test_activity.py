@@ -11,7 +11,8 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
-from pulsar_spark.views.stats import STATS, Observation, partition_stats, read_stored, stats_rows, sum_stats
+from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
+from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble
 
 TOPIC = "persistent://public/default/orders"

@@ -17,6 +17,7 @@ from tests.broker.hostile import ILL, SICK, HostileRoot, commit_file
 from tests.requests import On, keep_alive, request
 
 OTHER = On(SICK, subscription="other")
+KEYED = On(SICK, subscription="keyed")
 NUMBERS = st.sampled_from(
     [None, -1, 0, 1, 2, 3, 4, 63, 2**31 - 1, 2**31, 3 * 10**14, 10**15, 10**18, 2**63 - 1, -(2**63)]
 ) | st.integers(-5, 8)
@@ -56,6 +57,16 @@ TEXTS = st.sampled_from(
         "Failover",
         "Shared",
         "KeyShared",
+        "AUTO_SPLIT",
+        "STICKY",
+        "0-9",
+        "9-0",
+        "-1-5",
+        "0-2147483647",
+        "0-2147483648",
+        "0-9,5-20",
+        ",",
+        "0-1," * 70_000,
         "Earliest",
         "latest",
         "c",
@@ -97,6 +108,11 @@ PROPERTIES = (
     "id",
     "all",
     "odd",
+    "key_shared_mode",
+    "allow_out_of_order_delivery",
+    "hash_ranges",
+    "key_shared_name_index",
+    "key_shared_lost_points",
 )
 COLUMNS = {
     "request_id": TEXTS,
@@ -115,6 +131,10 @@ COLUMNS = {
 GOOD = (
     lambda number: ILL.subscribe("d", lease_ms=1000),
     lambda number: OTHER.subscribe("e", "Exclusive"),
+    lambda number: KEYED.subscribe(f"k{number}", "KeyShared", lease_ms=1000),
+    lambda number: KEYED.subscribe(f"k{number}", "KeyShared", key_shared_mode="STICKY", hash_ranges=f"{number}-9"),
+    lambda number: KEYED.close(f"k{number}"),
+    lambda number: KEYED.flow(f"k{number}", number),
     lambda number: ILL.flow("c", number),
     lambda number: ILL.ack(number),
     lambda number: ILL.ack(1, ack_set=[number]),

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import state as state_module
-from pulsar_spark.broker.affected import affected_ranges
+from pulsar_spark.broker.affected import affected_ranges, offered_ranges
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
@@ -45,7 +45,8 @@ def affected(
     asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None
 ) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages."""
-    found = affected_ranges(asked, now=now, permits=permits, unread=unread, wall=now)
+    offered = offered_ranges(asked.cursor, now, permits)
+    found = affected_ranges(asked, now=now, offered=offered, unread=[unread] if unread else [])
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
     assert found.ranges == inside
     return [each.first for each in found.planned], found.pages

@@ -1,6 +1,6 @@
 """What is shipped, against what Pulsar's own classes did: real requests, real rounds, the plan of Spark.
 
-Golden k1 and k3 (the broker side of a subscription), h1 (its cursor) and f (who is served), by the modules of
+Golden k1, k2 and k3 (the broker side of a subscription), h1 (its cursor) and f (who is served), by the modules of
 ``tests.protocol.golden``, which judge the reference broker too (test_golden_model) and say which semantics the cases
 left out or deviating follow. All cases of a file are topics of one broker, played in its rounds together: on Spark
 they take some twenty seconds, on the planner without Spark two.
@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from tests.protocol.golden import cursor, named, picks, subscription
+from tests.protocol.golden import cursor, key_shared, named, picks, subscription
 from tests.protocol.golden.lockstep import play
 from tests.spark_engine import new_engine
 
@@ -29,13 +29,26 @@ def played(request, tmp_path_factory):
     return play_all
 
 
-CASES = {subscription.differences: subscription.CASES, cursor.replay: cursor.CASES, picks.serve: picks.CASES}
+CASES = {
+    subscription.differences: subscription.CASES,
+    key_shared.classic: key_shared.CASES,
+    key_shared.draining: key_shared.CASES,
+    cursor.replay: cursor.CASES,
+    picks.serve: picks.CASES,
+}
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("number", range(len(subscription.CASES)), ids=map(named, subscription.CASES))
 def test_shared_exclusive_and_failover(played, planner, number):
     subscription.check(subscription.CASES[number], played(planner, subscription.differences)[number])
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("rule", key_shared.PLAYERS)
+@pytest.mark.parametrize("number", range(len(key_shared.CASES)), ids=key_shared.titled)
+def test_key_shared(played, planner, rule, number):
+    key_shared.check(rule, number, played(planner, key_shared.PLAYERS[rule])[number])
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

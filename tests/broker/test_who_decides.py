@@ -14,7 +14,7 @@ import pytest
 import pulsar_spark.broker
 
 PACKAGE = Path(pulsar_spark.broker.__file__).parents[1]
-WHOLE_MODULES = ("expiry", "failover", "membership", "shared", "unacked_limit")
+WHOLE_MODULES = ("draining", "expiry", "failover", "key_shared", "membership", "shared", "unacked_limit")
 """Modules of ``protocol`` that hold nothing but control rules: what broker or plan ask of them is in the table."""
 
 

@@ -34,8 +34,23 @@ def test_rows_of_a_kind_have_its_columns_and_no_others():
         dict(cursor=3, kind="return", first=1, last=2, consumer_id="c", due_time=50),
     ]
     assert Rows().table().schema == SCHEMA
+
+
+def test_columns_that_rows_leave_out_at_their_end_are_null():
+    rows = Rows()
+    rows.extend("unread", 0, [(1, 2, 1, None)])
+    rows.extend("unread", 1, [(3, 4, 1, 50, "a", True), (5, 5, 1, None, "b", False)])
+    rows.extend("unread", 2, [])
+    assert [(row["first"], row["due_time"], row["line"], row["is_held"]) for row in rows.table().to_pylist()] == [
+        (1, None, None, None),
+        (3, 50, "a", True),
+        (5, None, "b", False),
+    ]
+
+
+def test_kinds_state_and_result_name_the_same_columns():
     assert set().union(*KINDS.values()) | {"cursor", "kind"} == set(SCHEMA.names)
-    assert STATE == Range._fields and set(STATE) < set(RESULT.names)
+    assert (*STATE, "entries") == Range._fields and set(STATE) < set(RESULT.names)
 
 
 def test_the_work_of_some_cursors_is_numbered_afresh():

@@ -2,17 +2,19 @@
 acknowledged."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from pulsar_spark.demo.account import Letters, make_account
+from pulsar_spark.demo.account import Keyed, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import NOTE
+from pulsar_spark.demo.flights import aircraft_of
 
 DONE = {"msgOutCounter": 4, "ackedEntries": 4, "msgBacklog": 0}
 
 
-def notes(*flights, partition=0, count=0, is_repaired=False):
-    return np.array([(flight, 1, flight, partition, count, is_repaired) for flight in flights], NOTE)
+def notes(*flights, partition=0, count=0, is_repaired=False, time=0):
+    return np.array([(flight, 1, flight, partition, count, is_repaired, time) for flight in flights], NOTE)
 
 
 def account(*parts, kind="Exclusive", stats=None, closed_after=None):
@@ -51,6 +53,53 @@ def test_what_a_shared_consumer_left_unacknowledged_may_come_again_in_any_order(
 
 def test_order_is_per_partition():
     assert account(np.concatenate([notes(2, partition=1), notes(0), notes(3, partition=1), notes(1)])).defects == []
+
+
+KEYS = np.array([0, 1, 0, 1])
+"""Flights 0 and 2 are of one aircraft, 1 and 3 of another."""
+
+
+def keyed(*parts, gone=(), closed_after=None, delivered=4):
+    stats = {**DONE, "msgOutCounter": delivered}
+    return make_account(
+        "s", "KeyShared", 4, stats, list(parts), closed_after or {}, None, Keyed(KEYS, set(gone))
+    ).defects
+
+
+def test_aircraft_in_order_with_several_consumers_are_no_defect():
+    """They overtake each other, and change hands; what a consumer that went had comes again."""
+    assert keyed(notes(1, 0), notes(3, time=1), notes(2, time=2)) == []
+    assert keyed(notes(1, 0, 3), notes(1, time=1), notes(0, 3, 2, time=2), gone=[0, 1], delivered=8) == []
+    assert keyed(notes(0, 2, 1), notes(2, 3, time=1), gone=[0], closed_after={0: 1}, delivered=5) == []
+    assert keyed(notes(2), notes(0, partition=1), notes(1, 3)) == [], "order is per partition"
+
+
+@pytest.mark.parametrize(
+    ("found", "defect"),
+    [
+        (keyed(notes(1, 2, 0, 3)), "a consumer received 1 messages before earlier ones of their key"),
+        (keyed(notes(0, 1, 2, 2, 3), delivered=5), "a consumer received 1 messages before earlier ones of their key"),
+        (
+            keyed(notes(2, 1, time=1), notes(0, 3, time=2)),
+            "1 messages were received before earlier ones of their key, by different consumers",
+        ),
+        (
+            keyed(notes(0, 2), notes(0, 1, 3, time=1), delivered=5),
+            "1 messages were received by two consumers, neither of which went",
+        ),
+        (
+            keyed(notes(0, 2), notes(0, 1, 2, 3, time=1), gone=[0], closed_after={0: 1}, delivered=6),
+            "1 messages came again after their consumer had acknowledged them and closed",
+        ),
+    ],
+)
+def test_an_aircraft_out_of_order_is_named(found, defect):
+    assert found == [defect]
+
+
+def test_the_aircraft_of_a_flight_is_a_number_and_none_where_it_is_not_known():
+    flights = pa.table({"tailnum": pa.array(["N1", None, "N2", "N1"])})
+    assert aircraft_of(flights).tolist() == [0, -1, 1, 0]
 
 
 def billed(*parts, dead=1, sent=1, acknowledged=1):

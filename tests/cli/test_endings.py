@@ -30,22 +30,17 @@ def job(name: str):
     return module
 
 
-@pytest.mark.parametrize(
-    "given, error",
-    [("KeyShared", "OperationNotSupported"), ("key_shared", "OperationNotSupported"), ("Sole", "InvalidConfiguration")],
-)
-def test_a_type_that_is_not_served_is_refused_before_a_broker_is_looked_for(tmp_path, given, error):
+@pytest.mark.parametrize("given", ["Sole", "", "Key-Shared"])
+def test_a_type_that_is_not_served_is_refused_before_a_broker_is_looked_for(tmp_path, given):
     done = CliRunner().invoke(app, ["consume", "t", "-s", "s", "-t", given, "--root", str(tmp_path / "none")])
-    assert type(done.exception).__name__ == error
-    assert str(done.exception).endswith("give one of Exclusive, Failover, Shared") and repr(given) in str(
-        done.exception
-    )
+    assert type(done.exception).__name__ == "InvalidConfiguration"
+    assert "one of Exclusive, Failover, Shared, KeyShared" in str(done.exception) and repr(given) in str(done.exception)
     assert not (tmp_path / "none").exists()
 
 
 def test_the_help_offers_the_types_that_are_served():
     said = CliRunner().invoke(app, ["consume", "--help"], env={"COLUMNS": "200"}).output
-    assert "Exclusive, Failover, Shared." in said and "KeyShared" not in said
+    assert "Exclusive, Failover, Shared, KeyShared." in said
 
 
 def test_function_and_job_start_a_new_subscription_at_the_same_place():
@@ -77,6 +72,41 @@ def start(broker: PlainBroker, *arguments: str) -> subprocess.Popen:
         text=True,
         start_new_session=True,
     )
+
+
+def test_a_key_shared_consumer_says_its_name_ranges_and_order(broker):
+    options = ["-t", "key_shared", "--consumer-name", "me", "--sticky-ranges", "0-9,20-65535"]
+    asked = ["consume", "t", "-s", "s", "--timeout", "0", "--root", str(broker.layout.root), *options]
+    done = CliRunner().invoke(app, [*asked, "--allow-out-of-order-delivery"])
+    assert done.exception is None
+    (request,) = broker.asked("subscribe")
+    assert (
+        request.properties.items()
+        >= {
+            "subscription_type": "KeyShared",
+            "consumer_name": "me",
+            "key_shared_mode": "STICKY",
+            "hash_ranges": "0-9,20-65535",
+            "allow_out_of_order_delivery": "true",
+        }.items()
+    )
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["-t", "KeyShared", "--sticky-ranges", "0-65536"], "must be [0, 65535]"),
+        (["-t", "KeyShared", "--sticky-ranges", ""], "must not be empty"),
+        (["-t", "KeyShared", "--sticky-ranges", "0-9,5-6"], "with overlap"),
+        (["-t", "KeyShared", "--sticky-ranges", "a"], "'a' is not two whole numbers"),
+        (["-t", "Shared", "--sticky-ranges", "0-9"], "go with --subscription-type KeyShared"),
+        (["--allow-out-of-order-delivery"], "go with --subscription-type KeyShared"),
+    ],
+)
+def test_options_of_key_shared_are_refused_before_a_broker_is_looked_for(tmp_path, options, words):
+    done = CliRunner().invoke(app, ["consume", "t", "-s", "s", "--root", str(tmp_path / "none"), *options])
+    assert type(done.exception).__name__ == "InvalidConfiguration" and words in str(done.exception)
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

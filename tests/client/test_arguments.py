@@ -253,18 +253,17 @@ def test_consumer_options(lonely_client, options, error):
 
 def test_what_a_consumer_tells_the_broker(client, broker):
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 9), (20, 29)])
-    with pytest.raises(pulsar.OperationNotSupported, match="'KeyShared' is not served"):
-        client.subscribe(
-            "t",
-            "s",
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            consumer_name="me",
-            properties={"a": "b"},
-            priority_level=2,
-            unacked_messages_timeout_ms=10_000,
-            key_shared_policy=policy,
-            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
-        )
+    client.subscribe(
+        "t",
+        "s",
+        consumer_type=pulsar.ConsumerType.KeyShared,
+        consumer_name="me",
+        properties={"a": "b"},
+        priority_level=2,
+        unacked_messages_timeout_ms=10_000,
+        key_shared_policy=policy,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(3, "dead"),
+    )
     (asked,) = broker.asked("subscribe")
     assert (asked.topic, asked.partition, asked.subscription) == ("persistent://public/default/t", -1, "s")
     properties = dict(asked.properties)
@@ -276,9 +275,9 @@ def test_what_a_consumer_tells_the_broker(client, broker):
         "initial_position": "Latest",
         "lease_ms": "30000",
         "property.a": "b",
-        "key_shared_mode": "Sticky",
+        "key_shared_mode": "STICKY",
         "allow_out_of_order_delivery": "false",
-        "sticky_ranges": "0-9,20-29",
+        "hash_ranges": "0-9,20-29",
         "max_redeliver_count": "3",
         "dead_letter_topic": "dead",
         "initial_subscription_name": "",
@@ -293,9 +292,54 @@ def test_dead_letter_policies(count):
         pulsar.ConsumerDeadLetterPolicy(1, dead_letter_topic=5)
 
 
+STICKY_RANGES = [
+    (None, ValueError, "you must also provide sticky_ranges"),
+    ([], ValueError, "must not be empty"),
+    ([(0, 65536)], ValueError, r"must be \[0, 65535\]"),
+    ([(-1, 5)], ValueError, r"must be \[0, 65535\]"),
+    ([(0, 9), (9, 20)], ValueError, "with overlap"),
+    ([(100, 110), (0, 1000), (50, 60)], ValueError, "with overlap"),
+    ([("a", "b")], TypeError, "is not a pair of int"),
+    ([(1, 2, 3)], TypeError, "is not a pair of int"),
+    ([(0.0, 1.0)], TypeError, "is not a pair of int"),
+    ([5], TypeError, "is not a pair of int"),
+    ("0-9", TypeError, "list of pairs of int expected, not str"),
+    (5, TypeError, "list of pairs of int expected, not int"),
+    (iter([(0, 1)]), TypeError, "list of pairs of int expected"),
+]
+
+
+@pytest.mark.parametrize("ranges, error, words", STICKY_RANGES)
+@pytest.mark.parametrize("module", [pulsar, "pulsar"])
+def test_sticky_ranges_are_refused_as_the_package_refuses_them(module, ranges, error, words):
+    module = pytest.importorskip(module) if isinstance(module, str) else module
+    with pytest.raises(error) as refused:
+        module.ConsumerKeySharedPolicy(module.KeySharedMode.Sticky, sticky_ranges=ranges)
+    if module is pulsar:
+        assert re.search(words, str(refused.value))
+        return
+    assert error is TypeError or re.search(words, str(refused.value)), "ours say what theirs say, and more"
+
+
+@pytest.mark.parametrize("ranges", [[(0, 65535)], ((5, 1),), [(0, 9), (0, 9)], [(0, 9), (5, 3)], {(True, 7)}, [[1, 2]]])
+@pytest.mark.parametrize("module", [pulsar, "pulsar"])
+@pytest.mark.parametrize("mode", ["Sticky", "AutoSplit"])
+def test_key_shared_policies_say_what_they_were_given(module, mode, ranges):
+    module = pytest.importorskip(module) if isinstance(module, str) else module
+    mode = getattr(module.KeySharedMode, mode)
+    policy = module.ConsumerKeySharedPolicy(mode, None, ranges)
+    assert (policy.key_shared_mode, policy.allow_out_of_order_delivery) == (mode, False)
+    assert policy.sticky_ranges == [tuple(map(int, pair)) for pair in ranges]
+    assert module.ConsumerKeySharedPolicy(allow_out_of_order_delivery=1).allow_out_of_order_delivery is True
+    for wrong in ("yes", [True], object()):
+        with pytest.raises(TypeError):
+            module.ConsumerKeySharedPolicy(mode, wrong, ranges)
+    for wrong in ("Sticky", 0, None):
+        with pytest.raises(TypeError):
+            module.ConsumerKeySharedPolicy(wrong, False, ranges)
+
+
 def test_policies():
-    with pytest.raises(ValueError):
-        pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky)
     with pytest.raises(ValueError):
         pulsar.ConsumerBatchReceivePolicy(-1, -1, -1)
 
@@ -344,13 +388,13 @@ class _Foreign:
         ("MessageId", lambda client, given: client.create_reader("t", pulsar.MessageId.earliest).seek(given)),
         ("LoggerLevel", lambda client, given: pulsar.ConsoleLogger(given)),
         ("LoggerLevel", lambda client, given: pulsar.FileLogger(given, "x")),
-        ("KeySharedMode", lambda client, given: pulsar.ConsumerKeySharedPolicy(given)),
+        ("KeySharedMode", lambda client, given: pulsar.ConsumerKeySharedPolicy(given)),  # as there, a TypeError
         ("ConsoleLogger", lambda client, given: pulsar.Client(f"delta:{client._layout.root}", logger=given)),
     ],
 )
 def test_what_is_of_the_pulsar_package_says_which_import_to_change(lonely_client, module, name, use):
     with pytest.raises(
-        ValueError,
+        TypeError if name == "KeySharedMode" else ValueError,
         match=f"{name} of the pulsar package .*import pulsar_spark as pulsar.*from pulsar_spark import {name}",
     ):
         use(lonely_client, _Foreign(name, module))

@@ -9,6 +9,7 @@ from tests.differential.strategies import CRASHES, Turn
 from tests.model import Model
 from tests.requests import On
 from tests.spark_engine import new_engine
+from tests.spec.history import publish
 from tests.spec.table import asked, entries
 
 NAMESPACE = "persistent://public/default"
@@ -89,9 +90,8 @@ class Duel:
         verb, *arguments = text.split()
         if verb != "publish":
             return asked(On(topic, partition, place.partition("/")[2]), text.split())
-        sizes, deliver_at_ms = map(list, zip(*entries(" ".join(arguments))))
         for broker in (self.model, self.engine):
-            broker.publish(topic, partition, sizes, publish_time_ms=self.now_ms, deliver_at_ms=deliver_at_ms)
+            publish(broker, topic, partition, entries(" ".join(arguments)), self.now_ms)
         return None
 
     def _run(self, requests: list[dict], crash: str | None = None) -> bool:

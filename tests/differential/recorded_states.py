@@ -136,7 +136,7 @@ class _Entries:
         for position in _states(self.cursor):
             is_met = position in self.cursor.replay and self.states.get(position, states.UNREAD) == states.UNREAD
             if is_met:
-                assert deliver_ms[position] > now_ms and self.cursor.subscription_type == "Shared"
+                assert deliver_ms[position] > now_ms and not self.cursor.is_single_active()
                 self.meet(position, states.WAIT, states.IS_SHARED)
 
     def dispatch(self, batches: list[int], unread: list[int], *, now_ms: int, **named) -> None:

@@ -16,7 +16,7 @@ from tests.differential.recorded_states import RecordedStates
 from tests.differential.strategies import histories
 from tests.model import Model
 from tests.requests import On
-from tests.spec.history import play
+from tests.spec.history import play, publish
 from tests.spec.table import asked, entries
 
 ANYWHERE = {"seek", "acknowledge", "acknowledge a part", "negative acknowledge"}
@@ -41,8 +41,7 @@ def play_on_the_model(history, limit: int) -> None:
             place, _, text = step.partition(": ")
             topic, partition = TOPICS[place.partition("/")[0]]
             if text.startswith("publish "):
-                sizes, deliver_at_ms = map(list, zip(*entries(text.removeprefix("publish "))))
-                model.publish(topic, partition, sizes, publish_time_ms=now_ms, deliver_at_ms=deliver_at_ms)
+                publish(model, topic, partition, entries(text.removeprefix("publish ")), now_ms)
             else:
                 requests.append(asked(On(topic, partition, place.partition("/")[2]), text.split()))
         model.round(requests, now_ms)

@@ -1,5 +1,5 @@
 """Random histories, the reference broker against real rounds: the same deliveries, replies, states and letters, round
-by round, also over restarts.
+by round, also over restarts. On Key_Shared order per key, one holder and progress besides (``key_order``).
 
 Few histories run on Spark, a round after the other; many more on the plan's twin without Spark. What the twin was given
 in them is then planned by Spark as well, the cursors of many rounds in one plan. ``PULSAR_SPARK_HISTORIES=n`` runs n of
@@ -12,22 +12,20 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from pulsar_spark.broker import rounds, state
 from pulsar_spark.broker.projections import letters
-from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.transforms.round_inputs import SCHEMA
+from pulsar_spark.broker.work import Outcome
+from tests.differential import key_strategies, strategies
 from tests.differential.duel import Duel
-from tests.differential.strategies import histories
-from tests.plain_planner import PlainPlanner, by_position
-from tests.spark_engine import planner_of
+from tests.differential.key_order import KeyedDuel
+from tests.differential.twins import assert_spark_plans
+from tests.plain_planner import PlainPlanner
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
-CURSORS_A_PLAN = 150
 HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
 
 
@@ -39,7 +37,13 @@ def close_borders(monkeypatch):
     monkeypatch.setattr(letters, "LETTERS_A_COMMIT", 2)
 
 
-def duels(spark, examples: int) -> None:
+KINDS = {"types": (strategies.histories, Duel), "keys": (key_strategies.histories, KeyedDuel)}
+"""Histories of all types, and of Key_Shared alone."""
+
+
+def duels(spark, kind: str, examples: int) -> None:
+    histories, duel = KINDS[kind]
+
     @seed(SEED)
     @settings(
         max_examples=HISTORIES or examples,
@@ -52,13 +56,13 @@ def duels(spark, examples: int) -> None:
     @given(histories(), st.sampled_from([0, 0, 6, 14]))
     def play(history, limit):
         with tempfile.TemporaryDirectory(prefix="pulsar_spark_history_") as root:
-            Duel(spark, Path(root), max_unacked_messages_per_broker=limit).play(history)
+            duel(spark, Path(root), max_unacked_messages_per_broker=limit).play(history)
 
     play()
 
 
 @cache
-def planned_without_spark() -> list[tuple[list[dict], Outcome]]:
+def planned_without_spark(kind: str) -> list[tuple[list[dict], Outcome]]:
     """Plays histories without Spark; the rows of each cursor of each round, and what becomes of it."""
     planned, plan = [], PlainPlanner.run
 
@@ -72,27 +76,20 @@ def planned_without_spark() -> list[tuple[list[dict], Outcome]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlainPlanner, "run", plan_and_note)
-        duels(None, 25)
+        duels(None, kind, 25)
     return planned
 
 
-def test_rounds_do_what_the_reference_broker_does(close_borders):
-    assert planned_without_spark()
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_do_what_the_reference_broker_does(close_borders, kind):
+    assert planned_without_spark(kind)
 
 
-def test_spark_does_what_the_reference_broker_does(spark, close_borders):
-    duels(spark, 5)
+@pytest.mark.parametrize("kind", KINDS)
+def test_spark_does_what_the_reference_broker_does(spark, close_borders, kind):
+    duels(spark, kind, 5)
 
 
-def test_spark_plans_what_its_twin_plans(spark, close_borders):
-    planned = planned_without_spark()
-    for first in range(0, len(planned), CURSORS_A_PLAN):
-        several = planned[first : first + CURSORS_A_PLAN]
-        rows = [dict(row, cursor=number) for number, (cursor_rows, _) in enumerate(several) for row in cursor_rows]
-        table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        found = planner_of(spark).run(Work(table, [None] * len(several), []))
-        for (cursor_rows, expected), outcome in zip(several, found, strict=True):
-            said = [{name: value for name, value in row.items() if value is not None} for row in cursor_rows]
-            assert by_position(outcome.ranges) == by_position(expected.ranges), said
-            assert sorted(outcome.consumers) == sorted(expected.consumers), said
-            assert outcome[1:4] == expected[1:4], said
+@pytest.mark.parametrize("kind", KINDS)
+def test_spark_plans_what_its_twin_plans(spark, close_borders, kind):
+    assert_spark_plans(spark, planned_without_spark(kind))

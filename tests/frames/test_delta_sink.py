@@ -74,6 +74,23 @@ def test_what_the_one_before_wrote_is_left_out(spark, tmp_path, sink_of, commit_
     assert_written(spark, tmp_path, a=range(10), b=range(10, 25))
 
 
+def test_single_entries_that_one_before_wrote_are_left_out(spark, tmp_path, sink_of, commit_round):
+    """As Key_Shared deals them: every third entry is a's, which wrote the first hundred; b takes all of them over."""
+    thirds = range(0, 600, 3)
+    ranges = tuple(PositionRange(-1, position, position) for position in thirds)
+
+    def deliver_thirds(sink, consumer, round_number, chosen):
+        some = [(-1, held.first, consumer) for held in chosen]
+        messages = spark.createDataFrame(some, "partition int, position bigint, by string")
+        sink(messages, Delivery(CURSOR["topic"], "t-1", "s", consumer, round_number, chosen))
+
+    first, second = sink_of(), sink_of()
+    deliver_thirds(first, "a", commit_round(*(("a", at, at) for at in thirds[:100])), ranges[:100])
+    commit_round(*(("a", at, at) for at in thirds[100:]))
+    deliver_thirds(second, "b", commit_round(*(("b", at, at) for at in thirds)), ranges)
+    assert_written(spark, tmp_path, a=thirds[:100], b=thirds[100:])
+
+
 def test_who_was_taken_over_writes_no_more(spark, tmp_path, sink_of, commit_round):
     first, second, third = sink_of(), sink_of(), sink_of()
     slow = commit_round(("a", 0, 9))

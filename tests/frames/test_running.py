@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, OperationNotSupported, Timeout
+from pulsar_spark.errors import AlreadyClosed, ConsumerBusy, InvalidConfiguration, Timeout
 from pulsar_spark.frames import active_consumptions, consume, membership
 from pulsar_spark.frames.consumption import Consumption
 from tests.client.waiting import eventually
@@ -116,9 +116,9 @@ def test_who_lost_what_it_held_says_so_and_goes_on(served, caplog):
     assert "lost what it held (lease ended): it subscribes again" in caplog.text
 
 
-@pytest.mark.parametrize("given", ["KeyShared"])
+@pytest.mark.parametrize("given", ["Sole", None])
 def test_a_type_that_is_not_served_is_refused_without_a_broker_and_makes_nothing(plain, tmp_path, given):
-    with pytest.raises(OperationNotSupported, match="use one of Exclusive, Failover, Shared"):
+    with pytest.raises(InvalidConfiguration, match="give one of Exclusive, Failover, Shared, KeyShared"):
         consume(None, tmp_path / "none", "t", "s", nothing, subscription_type=given)
     assert not (tmp_path / "none").exists()
 

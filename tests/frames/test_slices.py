@@ -7,23 +7,11 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import CorruptState
 from pulsar_spark.frames import publish
 from pulsar_spark.storage import slices
-from pulsar_spark.storage.ledgers import ledger_rows
-from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.slices import PositionRange, read_positions
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
-from pulsar_spark.table_specs import LEDGERS, MESSAGES
-
-
-def number(layout, topic):
-    """Number the topic's commits as the broker does."""
-    ends, seen, rows = {}, set(), []
-    for commit in TableLog(topic.path).commits(0):
-        numbered = number_commit(topic.path, commit, ends, seen)
-        rows += ledger_rows(str(topic.name), topic.topic_id, numbered)
-        ends |= {partition: runs[-1].last_position + 1 for partition, runs in numbered.items()}
-    AppendTable(layout.broker_table("ledgers")).append(LEDGERS.rows(rows))
+from pulsar_spark.table_specs import MESSAGES
+from tests.admin.broker_double import number
 
 
 @pytest.fixture
@@ -81,6 +69,30 @@ def test_ranges_are_read_exactly(spark, layout, topic, monkeypatch, ranges, max_
     monkeypatch.setattr(slices, "MAX_BOUNDS", max_bounds)
     read = located(read_positions(spark, layout, topic, ranges))
     assert_df_equality(read, expected(spark, *ranges), ignore_row_order=True, ignore_nullable=True)
+
+
+@pytest.mark.parametrize("max_bounds", [32, 4, 0], ids=["clusters", "few bounds", "no bounds"])
+def test_ranges_between_those_of_others_are_read_exactly(spark, layout, topic, monkeypatch, max_bounds):
+    """As Key_Shared deals them: single entries, short ranges, and one that was delivered twice."""
+    monkeypatch.setattr(slices, "MAX_BOUNDS", max_bounds)
+    monkeypatch.setattr(slices, "WIDE_GAP", 2)
+    mine = [PositionRange(0, position, position, position % 3) for position in range(0, 20, 2)]
+    mine += [PositionRange(1, 2, 2), PositionRange(1, 7, 11, 1), PositionRange(0, 21, 24), PositionRange(1, 14, 15)]
+    mine += [PositionRange(0, position, position, 7) for position in (1, 5, 9)]
+    mine += [PositionRange(1, position, position) for position in range(17, 25)]
+    monkeypatch.setattr(slices, "MAX_BOUNDS", min(max_bounds, len(mine) - 1))
+    read = located(read_positions(spark, layout, topic, [*mine, PositionRange(1, 10, 11, 5)]))
+    assert_df_equality(read, expected(spark, *mine), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_thousands_of_ranges_make_no_longer_plan(spark, layout, topic):
+    """What a plan says of them is a bounded number of bounds."""
+    wanted = [PositionRange(0, position, position) for position in range(0, 25, 2)] * 3
+    pieces = slices.find_pieces(slices.LedgerIndex(layout), topic, wanted)
+    assert [piece.first_position for piece in pieces] == list(range(0, 25, 2))
+    many = [piece._replace(first_entry_id=entry, last_entry_id=entry) for piece in pieces for entry in range(500)]
+    plan = slices.read_pieces(spark, topic, many)._jdf.queryExecution().optimizedPlan().toString()
+    assert 0 < plan.count("publish_id#") < 4 * slices.MAX_BOUNDS
 
 
 def test_the_payload_may_be_left_out(spark, layout, topic):

@@ -4,7 +4,7 @@ are documented by."""
 from chispa import assert_df_equality
 
 from pulsar_spark.frames import publish, stats
-from pulsar_spark.views.stats import STATS
+from pulsar_spark.views.stats_table import STATS
 
 
 def test_stats_of_a_root_are_a_frame(spark, root, clock):

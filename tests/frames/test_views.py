@@ -3,10 +3,13 @@
 import pytest
 from chispa import assert_df_equality
 
+from pulsar_spark.protocol.selectors import Member, Sticky
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
-from pulsar_spark.views.view_specs import VIEWS
+from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, VIEWS
 from pulsar_spark.views.views import create_views
+from tests.admin.broker_double import BrokerDouble
+from tests.admin.test_key_shared_stats import HASHES, SPLIT, A, B, commit, flights, pending
 
 T = {"topic": "persistent://public/default/t", "topic_id": "t-1", "partition": -1, "subscription": "s"}
 OTHER = {**T, "subscription": "other"}
@@ -88,3 +91,42 @@ def test_the_latest_round_wins(spark, views):
 def test_views_have_the_columns_that_are_documented(spark, views):
     for view in VIEWS:
         assert spark.table(view.name).columns == [column.name for column in view.columns]
+    for spec in (HASH_OWNERS, DRAINING_HASHES):
+        assert spark.table(spec.name).columns == [column.name for column in spec.columns]
+        assert spark.table(spec.name).count() == 0, "nobody is connected to a Key_Shared subscription"
+
+
+def test_owners_of_hashes_join_with_messages_and_what_drains_says_for_whom(spark, layout):
+    topic, double = flights(layout), BrokerDouble(layout)
+    create_views(spark, layout.root)
+    commit(double, topic, SPLIT, [pending(0, 4, A), pending(5, 5, A, due=1_000_000)], at=0)
+    owners = spark.table("hash_ranges").drop("topic")
+    ranges = [(-1, "s", "b", B, 0, 32_768, 65_536, 0, 1, 0), (-1, "s", "a", A, 32_769, 65_536, 65_536, 0, 1, 0)]
+    assert_df_equality(owners, spark.createDataFrame(ranges, owners.schema), ignore_row_order=True)
+    spark.read.format("delta").load(str(topic.path)).createOrReplaceTempView("flights")
+    owned = spark.sql("""
+        SELECT m.sticky_key_hash, r.consumer_name FROM flights m JOIN hash_ranges r
+        ON m.sticky_key_hash % r.axis_size + r.axis_start BETWEEN r.range_start AND r.range_end
+        AND m.sticky_key_hash % r.sharers = r.share""")
+    expected = [(code, "b" if code % 65_536 <= 32_768 else "a") for code in HASHES]
+    assert_df_equality(owned, spark.createDataFrame(expected, owned.schema), ignore_row_order=True)
+    waiting = spark.sql("""
+        SELECT sticky_key_hash, owner_name, consumer_name, is_draining, first, entries, messages,
+            unix_micros(due_time) due
+        FROM draining_hashes""")
+    expected = [
+        (10, "b", "a", True, 0, 2, 2, None),
+        (HASHES[3], "b", "a", True, 3, 1, 1, None),
+        (HASHES[4], "b", "a", True, 4, 1, 1, None),
+        (HASHES[5], "a", "a", False, 5, 1, 1, 1_000_000),
+    ]
+    assert_df_equality(waiting, spark.createDataFrame(expected, waiting.schema), ignore_row_order=True)
+
+
+def test_hashes_that_nobody_owns_are_said(spark, layout):
+    sticky = Sticky(is_exact=True).joined(Member(A, "a", ((5, 9), (20, 65_000))))
+    commit(BrokerDouble(layout), flights(layout), sticky, [], rules={}, cursor={"key_shared_mode": "STICKY"})
+    create_views(spark, layout.root)
+    owners = spark.sql("SELECT consumer_name, range_start, range_end FROM hash_ranges")
+    expected = [(None, 0, 4), ("a", 5, 9), (None, 10, 19), ("a", 20, 65_000), (None, 65_001, 65_535)]
+    assert_df_equality(owners, spark.createDataFrame(expected, owners.schema), ignore_row_order=True)

@@ -29,8 +29,29 @@ def test_dead_letters(spark, tmp_path, monkeypatch):
     assert events[-1] == "dead_lettered"
 
 
+def test_key_shared(spark, tmp_path, monkeypatch):
+    """Anna's orders keep hashes from their new owners until she acknowledges them; the picture has every change of
+    owners, and of each round all hashes with one owner."""
+    monkeypatch.setenv("PULSAR_SPARK_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    notebook = runpy.run_path(str(NOTEBOOKS / "key_shared.py"))
+    assert {(row.topic, row.waits_for) for row in notebook["before"]} == {("split", "anna"), ("ring", "anna")}
+    assert {row.owner_name for row in notebook["before"]} == {"ben", "cleo", "dora"}
+    assert notebook["after"] == []
+    for topic in notebook["TOPICS"]:
+        shares = {row.consumer_name: row.share for row in notebook["shares"].collect() if row.topic == topic}
+        assert set(shares) == {"anna", "cleo", "dora", "emil"} and 0.99 < sum(shares.values()) < 1.01
+        owned = notebook["owned"][notebook["owned"]["topic"] == topic]
+        assert len(notebook["panels"][notebook["TOPICS"].index(topic)].patches) == len(owned)
+        for at in range(owned["first_round"].min(), owned["last_round"].max()):
+            now = owned[(owned["first_round"] <= at) & (at < owned["last_round"])].sort_values("start")
+            assert now["start"].tolist() == [0, *(now["end"] + 1)[:-1]], f"round {at}"
+    assert Path(notebook["picture"]).stat().st_size > 10_000
+
+
 def test_every_notebook_is_tested():
     assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == [
         "dead_letters.py",
+        "key_shared.py",
         "quickstart.py",
     ]

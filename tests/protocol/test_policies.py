@@ -44,6 +44,14 @@ def test_every_default_is_a_value_its_policy_may_have(name):
         ("ttl_check_seconds", "0"),
         ("retention_seconds", "-2"),
         ("backlog_quota_policy", "1"),
+        ("subscription_key_shared_use_consistent_hashing", "2"),
+        ("subscription_key_shared_use_consistent_hashing", "true"),
+        ("subscription_key_shared_one_owner_per_point", "-1"),
+        ("subscription_key_shared_use_classic_persistent_implementation", "2"),
+        ("subscription_key_shared_consistent_hashing_replica_points", "0"),
+        ("subscription_key_shared_consistent_hashing_replica_points", "10001"),
+        ("key_shared_look_ahead_msg_in_replay_threshold_per_consumer", "-1"),
+        ("key_shared_look_ahead_msg_in_replay_threshold_per_subscription", "2147483648"),
         ("backlog_exceeded", "true"),
         ("colour", "1"),
         (None, "1"),
@@ -52,6 +60,18 @@ def test_every_default_is_a_value_its_policy_may_have(name):
 def test_other_values_are_refused(name, value):
     with pytest.raises(InvalidConfiguration, match=str(name)):
         check_policy(name, value)
+
+
+def test_the_defaults_of_key_shared_are_those_of_pulsar():
+    """ServiceConfiguration of 3.2.3 and 4.0.8; equal points as in 3.2.3 (0.4), draining hashes as in 4.0 (0.22)."""
+    assert {name: POLICIES[name] for name in POLICIES if "key_shared" in name} == {
+        "subscription_key_shared_use_consistent_hashing": 1,
+        "subscription_key_shared_consistent_hashing_replica_points": 100,
+        "subscription_key_shared_one_owner_per_point": 0,
+        "subscription_key_shared_use_classic_persistent_implementation": 0,
+        "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": 2_000,
+        "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
+    }
 
 
 def test_for_ever_is_a_retention_and_less_than_that_is_none():

@@ -129,3 +129,14 @@ def test_a_gap_has_no_owner_and_a_place_beyond_the_last_slot_none_either():
     assert [select(selector, place) for place in (9, 10, 19, 20, 29, 30, 65_535, 70_000 % 65_536)] == [
         "a", None, None, "b", "b", None, None, None,
     ]  # fmt: skip
+
+
+def test_the_ring_of_4_owns_what_the_recorded_scenarios_say():
+    """Recorded on 4.0.8 (conformance key_shared_same_consumer_name and key_shared_out_of_order_allowed_no_wait)."""
+    keys = [f"key-{number}" for number in range(40)]
+    namesakes = ConsistentHashing4().joined(Member("a", "same")).joined(Member("b", "same"))
+    shares = [select(namesakes, sticky_key_hash(key.encode())) for key in keys]
+    assert sorted(map(shares.count, "ab")) == [14, 26]
+    two = ConsistentHashing4().joined(Member("c1", "c1")).joined(Member("c2", "c2"))
+    of_c2 = {number for number in range(20) if select(two, sticky_key_hash(keys[number].encode())) == "c2"}
+    assert of_c2 == {1, 3, 5, 7, 8, 9, 15, 17}

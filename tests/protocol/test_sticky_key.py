@@ -25,5 +25,11 @@ def test_the_bytes_hashed_are_those_of_pulsar(case):
     assert sticky_key_hash(key) == case["expected"]["hash"]
 
 
-def test_bad_base64_counts_as_no_key():
-    assert sticky_key("not base64!", is_base64=True) == NONE_KEY
+@pytest.mark.parametrize("text", ["not base64!", "AQI=A", "AQ=", "A", "=", "AQI=AQI=", "\u00e4", "AQI=\n"])
+def test_bad_base64_counts_as_no_key(text):
+    assert sticky_key(text, is_base64=True) == NONE_KEY
+
+
+@pytest.mark.parametrize("text, key", [("AQI", b"\1\2"), ("AQ", b"\1"), ("AQID", b"\1\2\3"), ("AR", b"\1")])
+def test_base64_may_lack_its_padding_as_in_java(text, key):
+    assert sticky_key(text, is_base64=True) == key

@@ -6,7 +6,7 @@ the second in its first column. What is asked stands left, what must come of it 
 | column | what it holds |
 |---|---|
 | `s` | the second at which the round happens; nothing is asked or delivered at those left out |
-| `publish` | entries published just before, as numbers of messages: `1*3` is three single messages, `4 4` two batches of four, `1@7` one with deliver time 7 |
+| `publish` | entries published just before, as numbers of messages: `1*3` is three single messages, `4 4` two batches of four, `1@7` one with deliver time 7; `1=k` one with key k, `1=k^o` with ordering key o, `1=base64:AQI` with a key of bytes, `3=k,l,m` a batch of three keys |
 | `requests` | what is asked, in order, separated by `;` |
 | `delivered` | who gets what in this round; empty is nobody, nothing |
 | `refused` | who is refused, and how; empty is nobody |

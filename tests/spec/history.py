@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set
-from tests.spec.table import ADMIN, Case, Place
+from tests.spec.table import ADMIN, Case, Entry, Place
 
 REPLIED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy"}
 STATE_COLUMNS = (
@@ -49,10 +49,7 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
             for partition in case.all_partitions:
                 entries = case.published(case.by_second[number])
                 if entries:
-                    sizes, deliver_at_ms = map(list, zip(*entries))
-                    engine.publish(
-                        case.topic, partition, sizes, publish_time_ms=1000 * number, deliver_at_ms=deliver_at_ms
-                    )
+                    publish(engine, case.topic, partition, entries, 1000 * number)
             asked[case.name] = case.requests(case.by_second[number])
         result = engine.round([request for requests in asked.values() for request in requests], 1000 * number)
         for case in running:
@@ -71,6 +68,11 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
             f"deliveries at second {number}, which their case leaves out"
         )
     return played
+
+
+def publish(engine, topic: str, partition: int, entries: list[Entry], now_ms: int) -> None:
+    sizes, deliver_at_ms, keys = map(list, zip(*entries))
+    engine.publish(topic, partition, sizes, publish_time_ms=now_ms, deliver_at_ms=deliver_at_ms, keys=keys)
 
 
 def _state(engine, case: Case, partition: int) -> dict | None:

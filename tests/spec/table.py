@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set
+from tests.model_keys import Key
 from tests.requests import On, keep_alive, leave
 
 POSITION = re.compile(
@@ -70,8 +71,7 @@ class Case:
     def consumer(self, consumer_id: str) -> str:
         return consumer_id.removeprefix(f"{self.name}: ")
 
-    def published(self, row: dict[str, str]) -> list[tuple[int, int | None]]:
-        """Messages and deliver time (milliseconds, or None) of each entry."""
+    def published(self, row: dict[str, str]) -> list["Entry"]:
         return entries(row.get("publish", ""))
 
     def requests(self, row: dict[str, str]) -> list[dict]:
@@ -117,24 +117,42 @@ def asked(on: On, words: list[str], consumer_id: Callable[[str], str] = str) -> 
     if words[0] in ADMIN_VERBS:
         return ADMIN_VERBS[words[0]](on, words[1:])
     consumer, verb, *arguments = words
-    return CONSUMER_VERBS[verb](
-        on, consumer_id(consumer), [*arguments, "name", consumer] if verb == "subscribe" else arguments
-    )
+    named = ["name", consumer] if verb == "subscribe" and "name" not in arguments else []
+    return CONSUMER_VERBS[verb](on, consumer_id(consumer), [*arguments, *named])
 
 
 def _parts(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(";") if part.strip()]
 
 
-def entries(cell: str) -> list[tuple[int, int | None]]:
-    """``1*2 4 1@7`` as messages and deliver time (milliseconds, or None) of each entry."""
-    return [entry for token in cell.split() for entry in _repeated(token)]
+class Entry(NamedTuple):
+    """To be published: messages, deliver time in milliseconds or None, keys."""
+
+    messages: int
+    deliver_at_ms: int | None = None
+    keys: tuple[Key, ...] = (Key(),)
 
 
-def _repeated(token: str) -> list[tuple[int, int | None]]:
-    entries, _, deliver_at = token.partition("@")
-    size, _, times = entries.partition("*")
-    return [(int(size), 1000 * int(deliver_at) if deliver_at else None)] * int(times or 1)
+ENTRY = re.compile(r"(?P<size>\d+)(?:\*(?P<times>\d+))?(?:=(?P<keys>[^@]*))?(?:@(?P<second>\d+))?")
+
+
+def entries(cell: str) -> list[Entry]:
+    """``1*2 4 1@7 1=k 3=k,l,m`` as entries."""
+    found = []
+    for token in cell.split():
+        match = ENTRY.fullmatch(token)
+        if not match:
+            raise ValueError(f"{token!r} is no entry")
+        keys = (Key(),) if match["keys"] is None else tuple(map(_key, match["keys"].split(",")))
+        deliver_at_ms = 1000 * int(match["second"]) if match["second"] else None
+        found += [Entry(int(match["size"]), deliver_at_ms, keys)] * int(match["times"] or 1)
+    return found
+
+
+def _key(text: str) -> Key:
+    """``k``, ``k^ordering``, ``base64:AQI``."""
+    partition_key, caret, ordering_key = text.removeprefix("base64:").partition("^")
+    return Key(partition_key, ordering_key if caret else None, text.startswith("base64:"))
 
 
 def _options(words: list[str]) -> dict[str, str]:
@@ -147,14 +165,22 @@ def _span(words: list[str]) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
+SUBSCRIBE_OPTIONS = {
+    "max": "max_redeliver_count",
+    "limit": "max_unacked_messages",
+    "sticky": "hash_ranges",
+    "mode": "key_shared_mode",
+    "unordered": "allow_out_of_order_delivery",
+}
+"""Properties of a request to subscribe, by their words in a table."""
+
+
 def _subscribe(on: On, consumer: str, words: list[str]) -> dict:
     position = words.pop(1) if words[1] in ("Latest", "Earliest") else "Earliest"
     options = _options(words[1:])
-    more = {
-        name: options[word]
-        for word, name in (("max", "max_redeliver_count"), ("limit", "max_unacked_messages"))
-        if word in options
-    }
+    more = {name: options[word] for word, name in SUBSCRIBE_OPTIONS.items() if word in options}
+    if "sticky" in options:
+        more["key_shared_mode"] = "STICKY"
     return on.subscribe(
         consumer,
         words[0],

@@ -42,13 +42,14 @@ def pending(cursor: int, first: int, last: int, consumer_id: str = "a", **column
 
 
 def held(cursor: int, first: int, last: int, status: str, **columns) -> dict:
-    """A range of the cursor's state, of entries of one message."""
+    """A range of the cursor's state, of entries of one message; held by the cursor, not held back."""
     row = dict(cursor=cursor, kind="range", first=first, last=last, status=status, batch_size=1, redelivery_count=0)
     return row | columns
 
 
-def unread(cursor: int, first: int, last: int, *, batch_size: int = 1, due_time: int | None = None) -> dict:
-    return dict(cursor=cursor, kind="unread", first=first, last=last, batch_size=batch_size, due_time=due_time)
+def unread(cursor: int, first: int, last: int, **columns) -> dict:
+    """Entries of one message that were never delivered, unless it is said."""
+    return dict(cursor=cursor, kind="unread", first=first, last=last, batch_size=1) | columns
 
 
 def ack(cursor: int, first: int, last: int) -> dict:

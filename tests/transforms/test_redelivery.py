@@ -114,7 +114,7 @@ def test_where_one_is_active_a_counted_return_brings_everything_back(spark):
 
 
 def test_what_is_met_before_its_deliver_time_waits_by_the_machine_s_clock(spark):
-    """On Shared; on Exclusive and Failover it does not (2.6)."""
+    """On Shared and Key_Shared, there whether its hash is held or not; on Exclusive and Failover it does not (2.6)."""
     found = given_back(
         spark,
         limits(1, wall=500),
@@ -123,6 +123,10 @@ def test_what_is_met_before_its_deliver_time_waits_by_the_machine_s_clock(spark)
         unread(1, 2, 2),
         limits(2, is_single_active=True, wall=500),
         unread(2, 0, 0, due_time=501),
+        limits(3, wall=500),
+        unread(3, 0, 0, due_time=501, line="a"),
+        unread(3, 1, 1, due_time=501, is_held=True),
+        unread(3, 2, 2, due_time=500, line="a", is_held=True),
     )
     expected = spark.createDataFrame(
         [
@@ -130,6 +134,9 @@ def test_what_is_met_before_its_deliver_time_waits_by_the_machine_s_clock(spark)
             entries(1, 1, 1, "replay", due=501),
             entries(1, 2, 2, "unread"),
             entries(2, 0, 0, "unread"),
+            entries(3, 0, 0, "replay", due=501),
+            entries(3, 1, 1, "replay", due=501),
+            entries(3, 2, 2, "unread"),
         ],
         ENTRIES,
     )

@@ -5,7 +5,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.transforms.round import plan_round
 from pulsar_spark.transforms.round_inputs import RESULT
-from tests.transforms.rows import NOW, ROUND, held, inputs, limits, unread
+from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, unread
 
 
 def cursor(number: int, *, permits: int, most: int = 0, **columns) -> dict:
@@ -29,6 +29,14 @@ def turns(number: int, **permits: int) -> list[dict]:
             is_blocked=False,
         )
         for ordinal, (lap, name) in enumerate((lap, name) for lap in (0, 1) for name in names)
+    ]
+
+
+def alone(number: int, **permits: int) -> list[dict]:
+    """Consumers of Key_Shared, each alone in the line of its name."""
+    return [
+        dict(turns(number, **{name: each})[0], first=place, last=place, line=name)
+        for place, (name, each) in enumerate(permits.items())
     ]
 
 
@@ -134,6 +142,102 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             given(6, 2, 2, "a"),
             state(7, 0, 0, "dead", "a", 3, 2, None, None, 1),
             given(7, 1, 1, "a", 1),
+        ],
+        from_arrow_schema(RESULT),
+    )
+    assert_df_equality(planned, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_on_key_shared_each_consumer_gets_what_is_in_its_line(spark):
+    """2.31, 2.38, 2.41 with 0.22. Permits and limits are the consumer's own; what is held keeps nobody else waiting."""
+    rows = [
+        # 1: lines know nothing of each other, whoever is first and however few permits there are
+        cursor(1, permits=5),
+        *alone(1, a=2, b=3),
+        unread(1, 0, 9, line="a"),
+        unread(1, 10, 19, line="b"),
+        # 2: in a line replay goes first, by deliver time, then what is unread; what is held or owned by nobody stays
+        cursor(2, permits=60),
+        *alone(2, a=30, b=30),
+        held(2, 0, 0, "replay", due_time=NOW, line="a"),
+        held(2, 1, 1, "replay", due_time=NOW - 1, line="b"),
+        held(2, 2, 3, "replay", is_held=True),
+        held(2, 4, 4, "replay", line="a", is_held=True),
+        unread(2, 5, 5, line="a", is_held=True),
+        unread(2, 6, 6, is_held=True),
+        unread(2, 7, 8, line="b"),
+        # 3: a batch counts as one, so permits may go below zero
+        cursor(3, permits=3),
+        *alone(3, a=2, b=1),
+        unread(3, 0, 3, batch_size=5, line="a"),
+        unread(3, 4, 4, line="b"),
+        # 4: what comes back while its hash is held is replay, and waits
+        cursor(4, permits=9, redelivered=["b"], left=["c"]),
+        *alone(4, a=9, b=0),
+        pending(4, 0, 0, "b", line="a", is_held=True),
+        pending(4, 1, 1, "c", line="a", is_held=True),
+        pending(4, 2, 2, "c", line="a"),
+        pending(4, 3, 3, "d", line="a", is_held=True),
+        # 5: acknowledged in part or whole though it is held
+        cursor(5, permits=9),
+        *alone(5, a=9),
+        unread(5, 0, 0, batch_size=4, line="a", is_held=True),
+        unread(5, 1, 1, line="a", is_held=True),
+        left_of_batch(5, 0, 0b1000),
+        ack(5, 1, 1),
+        # 6: the subscription's limit holds unread entries of each line back, not replay
+        cursor(6, permits=40, limit=4),
+        *alone(6, a=20, b=20),
+        held(6, 0, 1, "pending", consumer_id="a", delivery_round=3, line="a"),
+        held(6, 2, 2, "replay", line="a"),
+        unread(6, 3, 9, line="a"),
+        unread(6, 10, 19, line="b"),
+        # 7: a consumer's own limit counts what it has, of whatever line
+        cursor(7, permits=40),
+        *(row | {"limit": 3} for row in alone(7, a=20, b=20)),
+        held(7, 0, 1, "pending", consumer_id="a", delivery_round=3, line="b", is_held=True),
+        unread(7, 2, 5, line="a"),
+        unread(7, 6, 9, line="b"),
+        # 8: nobody takes what is in the line of one that is not there
+        cursor(8, permits=40),
+        *alone(8, a=40),
+        held(8, 0, 0, "replay", line="gone"),
+        unread(8, 1, 3, line="gone"),
+    ]
+    planned = plan_round(inputs(spark, *rows))
+    expected = spark.createDataFrame(
+        [
+            *(whole(1, 5, 2), consumer(1, "a", 0, 2, 2), consumer(1, "b", 0, 3)),
+            given(1, 0, 1, "a"),
+            given(1, 10, 12, "b"),
+            *(whole(2, 4, 2), consumer(2, "a", 29, 1, 1), consumer(2, "b", 27, 3, 1)),
+            given(2, 0, 0, "a"),
+            given(2, 1, 1, "b"),
+            state(2, 2, 3, "replay", None, None, 0, None, None, 1),
+            state(2, 4, 4, "replay", None, None, 0, None, None, 1),
+            given(2, 7, 8, "b"),
+            *(whole(3, 11, 10), consumer(3, "a", -8, 10, 10), consumer(3, "b", 0, 1)),
+            given(3, 0, 1, "a", batch_size=5),
+            given(3, 4, 4, "b"),
+            *(whole(4, 1, 1), consumer(4, "a", 8, 1, 1), consumer(4, "b", 0, 0)),
+            state(4, 0, 0, "replay", None, None, 1, None, None, 1),
+            state(4, 1, 1, "replay", None, None, 0, None, None, 1),
+            given(4, 2, 2, "a"),
+            state(4, 3, 3, "pending", "d", 3, 0, None, None, 1),
+            *(whole(5, 0), consumer(5, "a", 9, 0)),
+            state(5, 0, 0, "replay", None, None, 0, None, [0b1000], 4),
+            state(5, 1, 1, "acknowledged"),
+            *(whole(6, 5, 2, blocked=True), consumer(6, "a", 17, 3, 2), consumer(6, "b", 18, 2)),
+            state(6, 0, 1, "pending", "a", 3, 0, None, None, 1),
+            given(6, 2, 2, "a"),
+            given(6, 3, 4, "a"),
+            given(6, 10, 11, "b"),
+            *(whole(7, 4, 1), consumer(7, "a", 19, 1, 1, blocked=True), consumer(7, "b", 17, 3, blocked=True)),
+            state(7, 0, 1, "pending", "a", 3, 0, None, None, 1),
+            given(7, 2, 2, "a"),
+            given(7, 6, 8, "b"),
+            *(whole(8, 0), consumer(8, "a", 40, 0)),
+            state(8, 0, 0, "replay", None, None, 0, None, None, 1),
         ],
         from_arrow_schema(RESULT),
     )

@@ -48,7 +48,8 @@ class Letter(NamedTuple):
 
 def rows_of(letters: list[Letter], publish_id: str, now: int, places: list[tuple[int, int]]) -> pa.Table:
     """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each at
-    its place (partition, entry id)."""
+    its place (partition, entry id). The hash of an entry is its first message's key's: the others of a batch go without
+    one, which whoever needs it computes."""
     messages = [
         source.take(pa.array([number for _, number in same]))
         for source, same in _of_same_source((letter.messages, letter.number) for letter in letters)
@@ -66,6 +67,8 @@ def rows_of(letters: list[Letter], publish_id: str, now: int, places: list[tuple
         "properties": [letter.properties for letter in letters],
     }
     kept = pa.concat_tables(messages)
+    speaks_for_itself = pa.array([letter.index <= 0 for letter in letters])
+    said["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
     return pa.table(
         [
             pa.array(said[field.name], field.type) if field.name in said else kept[field.name].cast(field.type)

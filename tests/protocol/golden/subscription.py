@@ -39,8 +39,19 @@ DEVIATIONS: dict[str, tuple[frozenset, str]] = {
 so that none stays here for nothing."""
 
 
-TYPES = {"Key_Shared": "Failover"}
-"""Key_Shared comes with a later release; where it is named, it is only another type than Shared."""
+TYPES = {"Key_Shared": "KeyShared"}
+"""As the client's enumeration writes it."""
+
+
+def options_of(settings: dict) -> dict:
+    """What a consumer asks for beside its type."""
+    found = {"priority_level": settings.get("priority", 0)}
+    if settings.get("allow_out_of_order"):
+        found["allow_out_of_order_delivery"] = "true"
+    if settings.get("mode"):
+        found["key_shared_mode"] = settings["mode"].upper()
+        found["hash_ranges"] = ",".join(f"{start}-{end}" for start, end in settings["ranges"])
+    return found
 
 
 def asked(on: On, name: str, arguments: list) -> list[dict]:
@@ -48,8 +59,7 @@ def asked(on: On, name: str, arguments: list) -> list[dict]:
     consumer = arguments[0] if arguments else None
     if name == "subscribe":
         settings = arguments[1]
-        subscription_type = TYPES.get(settings["type"], settings["type"])
-        return [on.subscribe(consumer, subscription_type, priority_level=settings.get("priority", 0))]
+        return [on.subscribe(consumer, TYPES.get(settings["type"], settings["type"]), **options_of(settings))]
     return {
         "flow": lambda permits: [on.flow(consumer, permits)],
         "ack": lambda *places: [on.ack(entry, consumer=consumer) for _, entry in places],

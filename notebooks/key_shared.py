@@ -1,0 +1,217 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Key_Shared: who owns which keys
+# MAGIC Consumers of a Key_Shared subscription share its messages by key: each owns ranges of the keys' hashes, and
+# MAGIC who comes or goes moves their borders. Here they come and go, and the history of the broker's rounds becomes a
+# MAGIC picture of it. It needs matplotlib, an extra: `pip install 'pulsar_spark[plots]'`.
+
+# COMMAND ----------
+
+import os
+import tempfile
+
+import matplotlib.pyplot as plt
+from matplotlib.patches import Patch
+from pyspark.sql import functions as F
+
+import pulsar_spark as pulsar
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.frames import publish
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.views import create_views
+
+root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
+spark = spark_session()
+broker = Broker(spark_session(for_rounds=True), root)
+broker.start()
+admin = Admin(f"delta:{root}")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Two ways to share
+# MAGIC The same orders go to two topics. On `split` a newcomer takes half of somebody's range; on `ring`, Pulsar's
+# MAGIC default, each consumer has a hundred points on a ring of hashes, so that every other one gives it a little.
+
+# COMMAND ----------
+
+orders = spark.range(600).select(
+    F.col("id").cast("string").alias("payload"),
+    F.concat(F.lit("customer-"), (F.col("id") % 100).cast("string")).alias("partition_key"),
+)
+TOPICS = ("split", "ring")
+for topic in TOPICS:
+    admin.create_topic(topic)
+    publish(orders, root, topic)
+admin.set_policy("persistent://public/default/split", "subscription_key_shared_use_consistent_hashing", 0)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Consumers come and go
+# MAGIC `anna` is there first, takes fifty orders and is slow with them. `ben`, `cleo` and `dora` join her; between
+# MAGIC these steps everybody else handles some orders.
+
+# COMMAND ----------
+
+client = pulsar.Client(f"delta:{root}")
+
+
+class Team:
+    """The consumers of one topic, by name."""
+
+    def __init__(self, topic):
+        self.topic, self.consumers, self.slow = topic, {}, []
+
+    def join(self, name):
+        self.consumers[name] = client.subscribe(
+            self.topic,
+            "billing",
+            consumer_name=name,
+            consumer_type=pulsar.ConsumerType.KeyShared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=20,
+        )
+
+    def leave(self, name):
+        self.consumers.pop(name).close()
+
+    def take(self, name, orders):
+        """The next orders that the consumer gets; fewer where none come."""
+        taken = []
+        try:
+            while len(taken) < orders:
+                taken.append(self.consumers[name].receive(500))
+        except pulsar.Timeout:
+            pass
+        return taken
+
+    def work(self):
+        """Everybody handles some orders, but for who is slow."""
+        for name in self.consumers.keys() - self.slow:
+            self.consumers[name].acknowledge(self.take(name, 10))
+
+
+def everywhere(*steps):
+    """Each step in both teams: a name joins, "-name" leaves, "work" is work."""
+    for step in steps:
+        for team in teams:
+            if step == "work":
+                team.work()
+            elif step.startswith("-"):
+                team.leave(step[1:])
+            else:
+                team.join(step)
+
+
+teams = [Team(topic) for topic in TOPICS]
+everywhere("anna")
+held = [team.take("anna", 50) for team in teams]
+for team in teams:
+    team.slow = ["anna"]
+everywhere("ben", "work", "work", "cleo", "work", "work", "dora", "work", "work")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Hashes that drain
+# MAGIC `anna` holds orders of customers that are others' now. Until she has acknowledged them, or given them back,
+# MAGIC the new owners get none of these customers' orders, so that each customer's stay in order. `draining_hashes`
+# MAGIC is a view: which hashes wait, and for whom.
+
+# COMMAND ----------
+
+create_views(spark, root)
+draining = spark.sql("""
+    SELECT split_part(topic, '/', -1) AS topic, owner_name, consumer_name AS waits_for, count(*) AS hashes,
+        sum(messages) AS messages
+    FROM draining_hashes WHERE is_draining GROUP BY ALL ORDER BY ALL""")
+before = draining.collect()
+draining.show()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Nothing waits for ever
+# MAGIC She acknowledges them, `ben` leaves, `emil` joins, and everybody goes on until nothing is left: no hash waits
+# MAGIC for anybody.
+
+# COMMAND ----------
+
+for team, orders_of_anna in zip(teams, held, strict=True):
+    team.consumers["anna"].acknowledge(orders_of_anna)
+    team.slow = []
+everywhere("work", "work", "-ben", "work", "work", "emil")
+while any(admin.stats(topic)["subscriptions"]["billing"]["msgBacklog"] for topic in TOPICS):
+    everywhere("work")
+
+after = draining.collect()
+draining.show()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Who owns what, now
+# MAGIC `hash_ranges` has a row for each range. A hash lies at the place `sticky_key_hash % axis_size + axis_start`,
+# MAGIC so the view joins with the messages; here it says what part of all hashes each consumer owns.
+
+# COMMAND ----------
+
+shares = spark.sql("""
+    SELECT split_part(topic, '/', -1) AS topic, consumer_name, count(*) AS ranges,
+        round(sum((range_end - range_start + 1) / sharers / axis_size), 3) AS share
+    FROM hash_ranges GROUP BY ALL ORDER BY topic, consumer_name""")
+shares.show()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Who owned what, round by round
+# MAGIC The broker's table keeps a row of every consumer for each round that changed something about it, until rounds
+# MAGIC are trimmed: what a row says holds until the consumer's next one.
+
+# COMMAND ----------
+
+spark.read.format("delta").load(str(admin.layout.broker_table("cursor_ledger"))).createOrReplaceTempView("facts")
+owned = spark.sql("""
+    SELECT split_part(topic, '/', -1) AS topic, consumer_name, first_round, last_round,
+        bigint(range.start) AS start, bigint(range.end) AS end
+    FROM (
+        SELECT topic, consumer_name, is_removed, hash_ranges, round AS first_round,
+            lead(round, 1, (SELECT max(round) + 1 FROM facts)) OVER (PARTITION BY topic, consumer_id ORDER BY round)
+                AS last_round
+        FROM facts WHERE kind = 'consumer'
+    ) LATERAL VIEW explode(hash_ranges) AS range
+    WHERE is_removed IS NOT TRUE ORDER BY first_round, range.start""").toPandas()
+
+# COMMAND ----------
+
+names = sorted(owned["consumer_name"].unique())
+colours = dict(zip(names, plt.get_cmap("Set2").colors, strict=False))
+figure, panels = plt.subplots(1, len(TOPICS), figsize=(12, 5), layout="constrained")
+for panel, topic in zip(panels, TOPICS, strict=True):
+    rows = owned[owned["topic"] == topic]
+    for name, ranges in rows.groupby("consumer_name"):
+        panel.bar(
+            ranges["first_round"],
+            ranges["end"] - ranges["start"] + 1,
+            width=ranges["last_round"] - ranges["first_round"],
+            bottom=ranges["start"],
+            align="edge",
+            color=colours[name],
+        )
+    panel.set(title=topic, xlabel="round", xlim=(rows["first_round"].min(), rows["last_round"].max()))
+    panel.set(ylabel="hash % 65536" if topic == "split" else "hash", ylim=(0, rows["end"].max() + 1))
+    panel.xaxis.get_major_locator().set_params(integer=True)
+figure.legend(handles=[Patch(color=colours[name], label=name) for name in names], loc="outside right")
+figure.suptitle("Who owns which hashes")
+picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "ownership.png")
+figure.savefig(picture, dpi=100)
+print(picture)
+
+# COMMAND ----------
+
+client.close()
+broker.stop()
+broker.wait()

@@ -1,0 +1,40 @@
+"""Who owns which sticky-key hashes of a Key_Shared subscription, and which of them wait for whom."""
+
+from collections.abc import Callable, Iterable
+
+from pulsar_spark.errors import SubscriptionNotFound
+from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
+
+
+class KeyHashes:
+    """The part of :class:`~pulsar_spark.admin.Admin` that looks at the hashes of Key_Shared subscriptions. Another
+    subscription has none, nor has one without consumers."""
+
+    layout: Layout
+
+    def hash_ranges(self, topic: str, subscription: str) -> list[dict]:
+        """Who owns which hashes, by partition and place: the columns of the view ``hash_ranges``."""
+        return self._of_key_shared(topic, subscription, range_rows)
+
+    def draining_hashes(self, topic: str, subscription: str) -> list[dict]:
+        """Which hashes wait, and for whom, by partition and hash: the columns of the view ``draining_hashes``. Of the
+        topic it reads the hashes of entries that are out."""
+        rows = self._of_key_shared(topic, subscription, draining_rows)
+        return [row | {"due_time": row["due_time"] and row["due_time"].isoformat()} for row in rows]
+
+    def _of_key_shared(
+        self, topic: str, subscription: str, rows_of: Callable[[KeyShared], Iterable[dict]]
+    ) -> list[dict]:
+        check_name("subscription", subscription)
+        found, partitions = resolve_topic(self.layout, topic)
+        latest = read_latest(self.layout)
+        keys = [CursorKey(found.topic_id, partition, subscription) for partition in partitions]
+        if not any(key in latest.cursors for key in keys):
+            raise SubscriptionNotFound(
+                f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
+            )
+        return list(rows_of_cursors(self.layout, latest, keys, rows_of))

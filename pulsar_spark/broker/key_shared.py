@@ -1,0 +1,114 @@
+"""Key_Shared subscriptions: who owns which hashes as consumers come and go, and the same taken from rows.
+
+Rules: semantics 2.4, 2.24-2.35; protocol.key_shared and protocol.selectors decide. Ownership changes as a consumer
+joins or leaves and at no other time; a row is written of each consumer whose ranges a round changed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pulsar_spark.broker.drafts import CursorDraft, Request
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.errors import ConsumerAssignError
+from pulsar_spark.protocol.kept_owners import KEPT_PROPERTIES, KeptMember, kept_selector
+from pulsar_spark.protocol.key_shared import (
+    KeySharedMeta,
+    KeySharedRules,
+    join_position,
+    kept_rules,
+    key_shared_meta,
+    meta_refusal,
+    owners_with,
+    owners_without,
+    rules_for,
+    still_recent,
+)
+from pulsar_spark.protocol.selectors import Member
+
+
+class Newcomer(NamedTuple):
+    """A consumer that asks to join a Key_Shared subscription, and the rules if it is the first."""
+
+    member: Member
+    meta: KeySharedMeta
+    rules: KeySharedRules
+
+
+def newcomer_of(request: Request, policy: Callable[[str], int]) -> Newcomer:
+    """What a request to subscribe says; InvalidConfiguration where it says nothing that is known."""
+    meta = key_shared_meta(request.properties)
+    name = request.properties.get("consumer_name") or request.consumer_id
+    return Newcomer(Member(request.consumer_id, name, meta.ranges), meta, rules_for(meta, policy))
+
+
+def refusal_of(newcomer: Newcomer, cursor: Cursor | None) -> tuple[str, str] | None:
+    """Why it may not join: (error name, words), None when it may."""
+    rules, selector = (cursor and cursor.key_shared) or newcomer.rules, cursor and cursor.selector
+    if selector and (refused := meta_refusal(rules, newcomer.meta)):
+        return refused
+    try:
+        owners_with(selector, rules, newcomer.member)
+    except ConsumerAssignError as refused:
+        return "ConsumerAssignError", str(refused)
+    return None
+
+
+def take_in(cursor: Cursor, newcomer: Newcomer, draft: CursorDraft) -> None:
+    """Give a consumer its hashes, and note where the subscription stands."""
+    consumer_id = newcomer.member.consumer_id
+    cursor.key_shared = cursor.key_shared or newcomer.rules
+    _before_change(draft)
+    cursor.selector = owners_with(cursor.selector, cursor.key_shared, newcomer.member)
+    position = join_position(
+        cursor.key_shared,
+        others=cursor.consumers.keys() - {consumer_id},
+        first_untouched=cursor.first_untouched,
+        mark_delete_position=cursor.mark_delete,
+    )
+    if position is not None:
+        cursor.recently_joined[consumer_id] = position
+
+
+def let_go(cursor: Cursor, consumer_id: str, draft: CursorDraft) -> None:
+    """Give what a consumer that left had to others; without consumers nothing holds any more."""
+    if cursor.selector is None:
+        return
+    _before_change(draft)
+    recent = still_recent(cursor.recently_joined, cursor.consumers)
+    draft.changed_consumers |= (cursor.recently_joined.keys() - recent.keys()) & cursor.consumers.keys()
+    cursor.recently_joined = recent
+    cursor.selector = owners_without(cursor.selector, consumer_id) if cursor.consumers else None
+    if not cursor.consumers:
+        cursor.key_shared = None
+
+
+def _before_change(draft: CursorDraft) -> None:
+    if draft.ranges_before is None:
+        draft.ranges_before = draft.cursor.hash_ranges
+
+
+def with_other_ranges(draft: CursorDraft) -> set[str]:
+    """The consumers that own other hashes than before the round."""
+    if draft.ranges_before is None:
+        return set()
+    after = draft.cursor.hash_ranges
+    return {each for each in draft.cursor.consumers if after.get(each) != draft.ranges_before.get(each)}
+
+
+def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -> None:
+    """Take from the rows of a cursor and of its consumers, who are there already, who owned which hashes."""
+    if not cursor.is_key_shared or not cursor.consumers:
+        return
+    cursor.key_shared = kept_rules(
+        row["key_shared_mode"], row["allow_out_of_order_delivery"], dict(row["properties"] or [])
+    )
+    kept = []
+    for consumer_id, consumer in cursor.consumers.items():
+        facts = of_consumers[consumer_id]
+        ranges = tuple((owned["start"], owned["end"]) for owned in facts["hash_ranges"] or ())
+        asked = key_shared_meta(consumer.properties).ranges
+        properties = {name: consumer.properties.pop(name, "") for name in KEPT_PROPERTIES}
+        kept.append(KeptMember(Member(consumer_id, consumer.name, asked), ranges, properties))
+        if facts["read_position"] is not None:
+            cursor.recently_joined[consumer_id] = facts["read_position"]
+    cursor.selector = kept_selector(cursor.key_shared, kept)

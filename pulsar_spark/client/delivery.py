@@ -1,0 +1,88 @@
+"""What the broker sent to one consumer in one round: a range of positions, or of a lane.
+
+Of a range of a lane (protocol.lanes) the entries between its ends that have the lane's hashes were sent, the others to
+others. Which these are is known once their hashes were read, by whoever takes messages; how many they are the broker
+says, so permits and the queue count without reading.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pulsar_spark.protocol.lanes import LaneHashes
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics import Topic
+
+
+class Delivery:
+    """Entries of one partition; ``bits`` are the batch indexes not yet acknowledged, None for all; ``positions`` are
+    None until they are looked up. What ``is_dead`` is given back by who reads it, and not shown."""
+
+    __slots__ = (
+        "subscription",
+        "generation",
+        "first",
+        "last",
+        "entries",
+        "lane",
+        "positions",
+        "batch_size",
+        "redelivery_count",
+        "bits",
+        "is_dead",
+    )
+
+    def __init__(self, subscription, row: dict, generation: int):
+        self.subscription = subscription
+        self.generation, self.is_dead = generation, False
+        self.first, self.last = row["first"], row["last"]
+        self.lane: LaneHashes | None = row["lane_hashes"]
+        self.entries: int = self.last - self.first + 1 if row["entries"] is None else row["entries"]
+        self.positions: range | np.ndarray | None = None
+        if self.lane is None or self.entries in (1, self.last - self.first + 1):  # a range begins at one of its entries
+            self.positions = range(self.first, self.first + self.entries)
+        self.batch_size = row["batch_size"] or 1
+        self.redelivery_count = row["redelivery_count"] or 0
+        self.bits = (
+            None
+            if row["ack_set"] is None
+            else sum((word & 0xFFFFFFFFFFFFFFFF) << (64 * index) for index, word in enumerate(row["ack_set"]))
+        )
+
+    @property
+    def unacked_bits(self) -> int:
+        return (1 << self.batch_size) - 1 if self.bits is None else self.bits
+
+    @property
+    def messages(self) -> int:
+        """Messages the application is to see of it, which is what it cost in permits."""
+        return self.entries * (self.batch_size if self.bits is None else self.bits.bit_count())
+
+    def look_up(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> range | np.ndarray:
+        """Its positions, ascending. Entries that are gone have no key any more: those are of the lane which holds the
+        hash of none."""
+        if self.positions is None:
+            hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, partition, self.first, self.last))
+            self.positions = self.first + np.flatnonzero(self.lane.holds(hashes))
+        return self.positions
+
+    def holds(self, position: int) -> bool:
+        """Whether an entry is among those that were looked up."""
+        if isinstance(self.positions, range):
+            return position in self.positions
+        at = np.searchsorted(self.positions, position)
+        return at < len(self.positions) and self.positions[at] == position
+
+    def parts(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+        """The runs that its entries lie in, each with their positions there, as stretches."""
+        positions = self.look_up(ledgers, topic, partition)
+        if isinstance(positions, range):
+            spans = [(positions[0], positions[-1])]
+        elif len(positions):
+            stretches = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
+            spans = [(int(each[0]), int(each[-1])) for each in stretches]
+        else:
+            return
+        yield from ledgers.spans_of(topic.topic_id, partition, spans)

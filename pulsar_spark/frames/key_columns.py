@@ -1,0 +1,38 @@
+"""The hash of a message's sticky key in the frames that consumers get, and their order by key.
+
+The hash is the one the broker goes by: stored by the producer, or computed from the key where nobody stored it
+(storage.key_hashes does the same without Spark). It is that of the message's own key, which for a batch may be another
+than that of its entry (semantics 2.22).
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.transforms.key_hashes import hash_keys
+
+HASH = "sticky_key_hash"
+KEY_COLUMNS = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+ORDER = (HASH, "partition", "position", "batch_index")
+_COMPUTED = "computed_sticky_key_hash"
+
+
+def with_hash(messages: DataFrame) -> DataFrame:
+    """The same with a hash in every row; *messages* have the :data:`KEY_COLUMNS`."""
+    computed = hash_keys(messages, _sticky_key(), _COMPUTED)
+    return computed.withColumn(HASH, F.coalesce(F.col(HASH), F.col(_COMPUTED))).drop(_COMPUTED)
+
+
+def by_key(messages: DataFrame) -> DataFrame:
+    """All rows of a key in one task, in order; keys of one hash lie between each other."""
+    return messages.repartition(HASH).sortWithinPartitions(*ORDER)
+
+
+def _sticky_key() -> Column:
+    """Null where nobody needs it, because the hash is stored."""
+    text, is_base64 = F.col("partition_key"), F.coalesce(F.col("partition_key_b64_encoded"), F.lit(False))
+    missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))
+    decoded = F.try_to_binary(F.concat(text, F.repeat(F.lit("="), missing)), F.lit("base64"))
+    partition_key = F.when(is_base64, decoded).otherwise(text.cast("binary"))
+    key = F.coalesce(F.col("ordering_key").cast("binary"), partition_key, F.lit(NONE_KEY))
+    return F.when(F.col(HASH).isNull(), key)

@@ -1,0 +1,110 @@
+"""Key_Shared: which hashes wait, so that the order of a key holds when its owner changes or an entry comes back.
+
+A hash **drains** while a consumer other than its owner has entries of it: nothing of it goes out until they are
+acknowledged or come back (semantics 2.41, PIP-379, DrainingHashesTracker; golden l). It is derived from who holds what,
+never counted on the side (0.29). An entry that was given back and is waited for, after a negative acknowledgement say,
+keeps its hash too: later entries of the hash wait until it was delivered again, earlier ones do not (0.22, against
+2.37). Where order is given up (``allow_out_of_order_delivery``, 2.35) no hash waits.
+
+The rule of 3.2.3 is there for comparison: consumers that joined while entries were out are given nothing from the place
+on up to which entries had been handed out when the first of them joined, until mark-delete has come there
+(2.32-2.34).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class Waits(Protocol):
+    """Which entries are not given to the owner of their hash yet."""
+
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+        """A flag for each entry; *owners* are numbers of consumers, *is_new* says that none was ever delivered."""
+
+
+class NothingWaits:
+    """Order within a key was given up."""
+
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+        return np.zeros(len(positions), bool)
+
+
+class Out(NamedTuple):
+    """Entries that are out, a place each in all three: their hashes, positions, and whether each one is at another than
+    its owner (else it was given back by its owner and is waited for)."""
+
+    hashes: np.ndarray
+    positions: np.ndarray
+    is_elsewhere: np.ndarray
+
+
+class DrainingHashes:
+    """What waits because of entries that are *out*.
+
+    >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
+    >>> DrainingHashes(out).held(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3), is_new=True).tolist()
+    [True, False, True]
+    """
+
+    def __init__(self, out: Out):
+        self.draining = np.unique(out.hashes[out.is_elsewhere])
+        back = ~out.is_elsewhere
+        in_order = np.lexsort((out.positions[back], out.hashes[back]))
+        self._hashes, first = np.unique(out.hashes[back][in_order], return_index=True)
+        self._positions = out.positions[back][in_order][first]
+
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+        held = _is_in(self.draining, hashes)
+        if len(self._hashes):
+            at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+            held |= (self._hashes[at] == hashes) & (self._positions[at] < positions)
+        return held
+
+
+def _is_in(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Is each of *wanted* among *values*, which ascend?"""
+    if not len(values):
+        return np.zeros(len(wanted), bool)
+    return values[np.minimum(np.searchsorted(values, wanted), len(values) - 1)] == wanted
+
+
+class RecentlyJoined:
+    """The rule of 3.2.3: *limits* are the places behind everything that was handed out, by the number of the consumer
+    that joined then, in order of joining. These consumers, and nobody else, are given nothing from the first of these
+    places on. (Pulsar's own limit of each, for what it reads the first time, comes to the same: all entries below a
+    consumer's limit have been read before it joined.)"""
+
+    def __init__(self, limits: Mapping[int, int]):
+        self._newcomers = np.array(sorted(limits), np.int64)
+        self._limit = next(iter(limits.values()), 0)
+
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+        return np.isin(owners, self._newcomers) & (positions >= self._limit)
+
+
+def caught_up(recently_joined: Mapping[str, int], mark_delete: int) -> list[str]:
+    """Who is held back no longer: from the oldest on, those whose limit mark-delete has come to, up to the first whose
+    it has not (2.34).
+
+    >>> caught_up({"a": 5, "b": 9, "c": 7}, 7)
+    ['a']
+    """
+    found = []
+    for consumer_id, limit in recently_joined.items():
+        if mark_delete + 1 < limit:
+            break
+        found.append(consumer_id)
+    return found
+
+
+def look_ahead_limit(*, per_consumer: int, per_subscription: int, consumers: Iterable) -> int:
+    """How many entries that wait may be passed over by others behind them; 0 for no limit
+    (keySharedLookAheadMsgInReplayThresholdPerConsumer and ...PerSubscription).
+
+    >>> look_ahead_limit(per_consumer=2000, per_subscription=20000, consumers="ab")
+    4000
+    """
+    limits = [limit for limit in (per_consumer * len(list(consumers)), per_subscription) if limit > 0]
+    return min(limits, default=0)

@@ -1,0 +1,85 @@
+"""Hashes of the sticky keys of entries: what decides whose an entry is on Key_Shared.
+
+Rules: semantics 2.21-2.23, 0.1 (see protocol.sticky_key). The entry's hash is that of its first message's key, for a
+batch too (2.22). A producer that computed it stored it with every message of the entry; where nobody did, in files of
+layout 1 or of a foreign writer, it is computed here, once per distinct key. An entry that is deleted or lost has no key
+to tell: whoever is sent it finds out.
+
+Measured on 10^6 entries in one file: 40 ms where the hash is stored, 6 ms where its row groups are still decoded; 0.4 s
+to compute it from 10^6 different keys, 0.12 s from 1,000.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, sticky_key, sticky_key_hash
+from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.ledger_index import LedgerIndex
+
+_KEYS = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+_GAP = 1024
+"""So many entries between two that are asked for are read along, rather than two stretches one by one."""
+
+_NO_KEY = sticky_key_hash(NONE_KEY)
+
+
+def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
+    """The 31-bit hash of each entry of *runs*, in their order: int32, that of ``NONE_KEY`` for an entry that has no
+    key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
+    hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, _NO_KEY, np.int32) for run in runs]
+    return np.concatenate([np.empty(0, np.int32), *hashes])
+
+
+def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The hash of each entry of *spans* (first, last; in order, none overlaps the next) of a topic partition: what lies
+    near each other is read in one stretch."""
+    firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
+    starts = np.flatnonzero(np.append(True, firsts[1:] - lasts[:-1] > _GAP)) if len(firsts) else firsts
+    ends = np.append(starts[1:], len(firsts)) - 1
+    hashes = [np.empty(0, np.int32)]
+    for start, end in zip(starts, ends):
+        first, last = int(firsts[start]), int(lasts[end])
+        there = read_hashes(table, index.runs(topic_id, partition, first, last))
+        hashes.append(there[expanded(firsts[start : end + 1], lasts[start : end + 1]) - first])
+    return np.concatenate(hashes)
+
+
+def _hashes_of(table, run: Run) -> np.ndarray:
+    stored = read_slice(table, [run], ["sticky_key_hash"])["sticky_key_hash"]
+    hashes = stored.fill_null(_NO_KEY).to_numpy() & np.int32(MAX_HASH)
+    if stored.null_count:
+        unknown = stored.is_null().to_numpy()
+        first, last = (run.first_position + int(at) for at in unknown.nonzero()[0][[0, -1]])
+        computed = _computed(read_slice(table, [run.part(first, last)], _KEYS))
+        here = slice(first - run.first_position, last - run.first_position + 1)
+        hashes[here] = np.where(unknown[here], computed, hashes[here])
+    return hashes
+
+
+def _computed(keys: pa.Table) -> np.ndarray:
+    """The hash of each row's sticky key. Keys are taken as the bytes they are: a foreign writer's may be no UTF-8."""
+    return np.concatenate([_of_batch(*batch.select(_KEYS).columns) for batch in keys.to_batches()])
+
+
+def _of_batch(partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array) -> np.ndarray:
+    keys = pc.coalesce(ordering_keys.cast(pa.binary()), partition_keys.cast(pa.binary()))
+    hashes = _of_each(keys, sticky_key_hash)
+    is_coded = pc.and_(is_base64.fill_null(False), pc.and_(ordering_keys.is_null(), keys.is_valid()))
+    if is_coded.true_count:
+        hashes[is_coded.to_numpy(zero_copy_only=False)] = _of_each(keys.filter(is_coded), _of_base64)
+    return hashes
+
+
+def _of_base64(key: bytes) -> int:
+    return sticky_key_hash(sticky_key(key, is_base64=True))
+
+
+def _of_each(keys: pa.Array, hash_of: Callable[[bytes], int]) -> np.ndarray:
+    distinct = keys.dictionary_encode()
+    hashes = np.array([*map(hash_of, distinct.dictionary.to_pylist()), _NO_KEY], np.int32)
+    return hashes[distinct.indices.fill_null(-1).to_numpy()]

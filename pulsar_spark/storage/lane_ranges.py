@@ -1,0 +1,124 @@
+"""Which entries the ranges of a cursor mean, for whoever looks at its rows and needs positions.
+
+Ranges of a lane (see protocol.lanes) mean the entries between their ends that have the lane's hashes, and say how many
+these are; ranges without a lane mean all. Who counts entries needs nothing of this (``Range.size``). Hashes are read
+of the stretches that the asked ranges cover, and of nothing else; of an entry that is gone it is that of an entry
+without a key, as for the broker.
+
+Measured with 10^6 entries of 10^5 keys, in flight at 32 consumers by consistent hashing, in one file: 0.2 to 0.35 s to
+find the entries of all ranges; 3.5 s more to make of them the 970,000 exact ranges they are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.ledger_index import LedgerIndex
+
+_GAP = 1024
+"""So many entries between two that are looked up are read along, rather than two stretches one by one."""
+
+
+class PageRange(NamedTuple):
+    """A range and the page it is on, which may be a lane's."""
+
+    page: int
+    held: Range
+
+
+class HeldEntries(NamedTuple):
+    """Entries that ranges mean, ascending: their positions, their hashes, and the index of the range of each."""
+
+    positions: np.ndarray
+    hashes: np.ndarray
+    places: np.ndarray
+
+
+def page_ranges(latest: LatestRows, key: CursorKey) -> list[PageRange]:
+    """All ranges of a cursor, by first position."""
+    found = (PageRange(page, held) for page, ranges in latest.pages[key].items() for held in ranges)
+    return sorted(found, key=lambda one: one.held.first)
+
+
+def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> Iterator[Range]:
+    """The ranges of a cursor as ranges that mean every entry between their ends, by position, above mark-delete;
+    *table* is the topic's. A cursor without lanes has them, and nothing is read."""
+    ranges = page_ranges(latest, key)
+    if not latest.lanes[key]:
+        yield from (held for _, held in ranges)
+        return
+    found = read_held(latest, key, index, table, ranges)
+    above = found.positions > latest.cursors[key]["mark_delete_position"]
+    yield from exact([held for _, held in ranges], HeldEntries(*(column[above] for column in found)))
+
+
+def exact(ranges: Sequence[Range], found: HeldEntries) -> Iterator[Range]:
+    """*ranges* cut into those of the entries that were *found* of them, by position, in as few as possible."""
+    numbers: dict[tuple, int] = {}
+    states = np.array([numbers.setdefault(_state(held), len(numbers)) for held in ranges], np.int64)[found.places]
+    is_first = np.ones(len(states), bool)
+    is_first[1:] = (np.diff(found.positions) != 1) | (np.diff(states) != 0)
+    starts = np.flatnonzero(is_first)
+    lengths = np.diff(np.append(starts, len(states)))
+    attributes = list(numbers)
+    for first, length, state in zip(found.positions[starts].tolist(), lengths.tolist(), states[starts].tolist()):
+        yield Range(first, first + length - 1, *attributes[state])
+
+
+def _state(held: Range) -> tuple:
+    """All that a range says but which entries it means."""
+    return held._replace(entries=None)[2:]
+
+
+def read_held(
+    latest: LatestRows, key: CursorKey, index: LedgerIndex, table, ranges: Sequence[PageRange]
+) -> HeldEntries:
+    """The entries that some of the cursor's *ranges*, by first position, mean."""
+    if not ranges:
+        return HeldEntries(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
+    stretches = _stretches(ranges)
+    positions = np.concatenate([np.arange(first, last + 1) for first, last in stretches])
+    hashes = np.concatenate(
+        [read_hashes(table, index.runs(key.topic_id, key.partition, first, last)) for first, last in stretches]
+    )
+    places = np.full(len(positions), -1)
+    for entries, mine in _by_lane(latest.lanes[key], hashes, ranges):
+        firsts, lasts = np.array([ranges[at].held[:2] for at in mine]).T
+        at = np.searchsorted(firsts, positions[entries], "right") - 1
+        is_held = (at >= 0) & (positions[entries] <= lasts[at])
+        places[entries] = np.where(is_held, np.array(mine)[at], places[entries])
+    is_held = places >= 0
+    return HeldEntries(positions[is_held], hashes[is_held], places[is_held])
+
+
+def _by_lane(
+    lanes: Mapping[int, LaneHashes], hashes: np.ndarray, ranges: Sequence[PageRange]
+) -> Iterator[tuple[slice | np.ndarray, list[int]]]:
+    """Of each lane which of *hashes* are its, and which of *ranges*; and all hashes for ranges of no lane."""
+    by_page: dict[int | None, list[int]] = {}
+    for at, (page, _) in enumerate(ranges):
+        by_page.setdefault(page if page in lanes else None, []).append(at)
+    if None in by_page:
+        yield slice(None), by_page.pop(None)
+    if by_page:
+        numbers = lane_numbers([lanes[page] for page in by_page]).of(hashes)
+        in_order = np.argsort(numbers, kind="stable")
+        borders = np.searchsorted(numbers[in_order], np.arange(len(by_page) + 1)).tolist()
+        for start, stop, mine in zip(borders, borders[1:], by_page.values()):
+            yield in_order[start:stop], mine
+
+
+def _stretches(ranges: Sequence[PageRange]) -> list[list[int]]:
+    """What they cover, in few stretches."""
+    stretches: list[list[int]] = []
+    for _, held in ranges:
+        if stretches and held.first - stretches[-1][1] <= _GAP:
+            stretches[-1][1] = max(stretches[-1][1], held.last)
+        else:
+            stretches.append([held.first, held.last])
+    return stretches

@@ -1,0 +1,179 @@
+"""Key_Shared subscriptions as people look at them: who owns which hashes, which of them wait and for whom; as stats,
+and as rows of the views ``hash_ranges`` and ``draining_hashes``.
+
+Names are Pulsar's: ``keyHashRanges`` (as strings, until 3.x), ``keyHashRangeArrays`` and what begins with ``draining``
+(from 4.0 on), which a consumer's stats have of the hashes that drain from it. ``hash`` is a whole hash of 31 bits, as
+``messages.sticky_key_hash`` has it. Ours is ``waitingHashes``: those of which the consumer gave back an entry that is
+not due again. Left out is what rows do not tell: ``drainingHashesClearedTotal`` and ``blockedAttempts``.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+
+from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.protocol.hash_ranges import Owners
+from pulsar_spark.protocol.kept_owners import KeptMember, kept_selector
+from pulsar_spark.protocol.key_shared import kept_rules, key_shared_meta
+from pulsar_spark.protocol.membership import KEY_SHARED
+from pulsar_spark.protocol.selectors import Member
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.views.draining import DrainingHash, draining_hashes
+
+_COUNTS = ("drainingHashesCount", "drainingHashesUnackedMessages", "waitingHashesCount")
+_RANGES = ("keyHashRanges", "keyHashRangeArrays")
+_LISTS = ("drainingHashes", "waitingHashes")
+
+
+class KeyShared:
+    """A Key_Shared cursor with consumers, as the latest rows have it: its rules, who owns which hashes, and, once it is
+    asked, which of them wait. *table* is the topic's."""
+
+    def __init__(self, layout: Layout, table, latest: LatestRows, key: CursorKey):
+        self._layout, self._table, self._latest, self._key = layout, table, latest, key
+        self._cursor = latest.cursors[key]
+        self.consumers = sorted(latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
+        self.names = {row["consumer_id"]: row["consumer_name"] for row in self.consumers}
+        properties = dict(self._cursor["properties"] or [])
+        self.rules = kept_rules(
+            self._cursor["key_shared_mode"], self._cursor["allow_out_of_order_delivery"], properties
+        )
+        selector = kept_selector(self.rules, [_kept(row) for row in self.consumers])
+        self.owned, self.axis = selector.owned(), selector.axis
+
+    @cached_property
+    def waiting(self) -> list[DrainingHash]:
+        """The hashes that wait; none where nothing guards the order, or the rule of recently joined consumers does."""
+        if self.rules.allows_out_of_order or self.rules.is_classic:
+            return []
+        owners, changed = Owners(self.owned, self.axis), self._cursor["round_time"]
+        return draining_hashes(self._layout, self._table, self._latest, self._key, owners, changed)
+
+
+def read_key_shared(layout: Layout, table, latest: LatestRows, key: CursorKey) -> KeyShared | None:
+    """The cursor; None for one of another type, or without consumers."""
+    is_key_shared = latest.cursors[key]["subscription_type"] == KEY_SHARED and latest.consumers[key]
+    return KeyShared(layout, table, latest, key) if is_key_shared else None
+
+
+def _kept(consumer: dict) -> KeptMember:
+    properties = dict(consumer["properties"] or [])
+    member = Member(consumer["consumer_id"], consumer["consumer_name"], key_shared_meta(properties).ranges)
+    return KeptMember(member, tuple((held["start"], held["end"]) for held in consumer["hash_ranges"] or ()), properties)
+
+
+def subscription_stats(found: KeyShared) -> dict:
+    """What the stats of a Key_Shared subscription have besides those of every other."""
+    stats = {
+        "keySharedMode": found.rules.mode,
+        "allowOutOfOrderDelivery": found.rules.allows_out_of_order,
+        **_counts(found.waiting),
+    }
+    if found.rules.is_classic:
+        joined = [row for row in found.consumers if row["read_position"] is not None]
+        stats["consumersAfterMarkDeletePosition"] = {row["consumer_name"]: row["read_position"] for row in joined}
+    return stats
+
+
+def consumer_stats(found: KeyShared, consumer_id: str) -> dict:
+    """The same of one consumer: the hashes it owns, and those that wait for it."""
+    owned = [[one.start, one.end] for one in found.owned if one.consumer_id == consumer_id]
+    held = [one for one in found.waiting if one.consumer_id == consumer_id]
+    return {
+        "keyHashRanges": [f"[{start}, {end}]" for start, end in owned],
+        "keyHashRangeArrays": owned,
+        **_counts(held),
+        "drainingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in held if one.is_draining],
+        "waitingHashes": [{"hash": one.hash, "unackMsgs": one.messages} for one in held if not one.is_draining],
+    }
+
+
+def _counts(waiting: list[DrainingHash]) -> dict:
+    draining = [one.messages for one in waiting if one.is_draining]
+    return dict(zip(_COUNTS, (len(draining), sum(draining), len(waiting) - len(draining)), strict=True))
+
+
+def range_rows(found: KeyShared) -> Iterator[dict]:
+    """The columns of ``view_specs.HASH_OWNERS`` behind the place, a row a range in order of start; what nobody owns
+    too."""
+    axis = {"axis_size": found.axis.size, "axis_start": found.axis.start}
+    at = found.axis.start
+    for one in found.owned:
+        if one.start > at:
+            yield _unowned(at, one.start - 1) | axis
+        yield {
+            "consumer_name": found.names.get(one.consumer_id),
+            "consumer_id": one.consumer_id,
+            "range_start": one.start,
+            "range_end": one.end,
+            "sharers": one.sharers,
+            "share": one.share,
+        } | axis
+        at = max(at, one.end + 1)
+    if at <= found.axis.last:
+        yield _unowned(at, found.axis.last) | axis
+
+
+def _unowned(start: int, end: int) -> dict:
+    return {
+        "consumer_name": None,
+        "consumer_id": None,
+        "range_start": start,
+        "range_end": end,
+        "sharers": 1,
+        "share": 0,
+    }
+
+
+def draining_rows(found: KeyShared) -> Iterator[dict]:
+    """The columns of ``view_specs.DRAINING_HASHES`` behind the place, a row a hash and consumer, by hash."""
+    for one in found.waiting:
+        yield {
+            "sticky_key_hash": one.hash,
+            "owner_name": found.names.get(one.owner_id),
+            "owner_id": one.owner_id,
+            "consumer_name": found.names.get(one.consumer_id),
+            "consumer_id": one.consumer_id,
+            "is_draining": one.is_draining,
+            "first": one.first,
+            "entries": one.entries,
+            "messages": one.messages,
+            "due_time": None if one.due_time is None else datetime.fromtimestamp(one.due_time / 1_000_000, UTC),
+        }
+
+
+def rows_of_cursors(
+    layout: Layout, latest: LatestRows, keys: Iterable[CursorKey], rows_of: Callable[[KeyShared], Iterable[dict]]
+) -> Iterator[dict]:
+    """What *rows_of* says of each of the cursors that is a Key_Shared one with consumers, with its place."""
+    for key in keys:
+        if key not in latest.cursors:
+            continue
+        name = latest.cursors[key]["topic"]
+        with contextlib.suppress(TopicNotFound):  # deleted, and no broker has seen it yet
+            topic = read_topic(layout, name)
+            found = read_key_shared(layout, topic.path, latest, key) if topic.topic_id == key.topic_id else None
+            place = {"topic": name, "partition": key.partition, "subscription": key.subscription}
+            yield from (place | row for row in (rows_of(found) if found else ()))
+
+
+def add_key_shared(total: dict, part: dict) -> None:
+    """Add the stats of another partition, of a subscription or a consumer: counts and hashes are summed; ranges are
+    said where they are the same on every partition."""
+    if "keySharedMode" in part:
+        total.setdefault("keySharedMode", part["keySharedMode"])
+        total["allowOutOfOrderDelivery"] = (
+            total.get("allowOutOfOrderDelivery", False) or part["allowOutOfOrderDelivery"]
+        )
+    for name in _COUNTS:
+        if name in part:
+            total[name] = total.get(name, 0) + part[name]
+    for name in _LISTS:
+        if name in part:
+            total[name] = total.get(name, []) + part[name]
+    for name in _RANGES:
+        if total.get(name) != part.get(name):
+            total.pop(name, None)

@@ -1,0 +1,150 @@
+"""Stats as rows, for frames and monitoring: what ``stats`` nests, a row for each topic partition, subscription and
+consumer."""
+
+import pyarrow as pa
+
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import Column, TableSpec
+from pulsar_spark.views.stats import Observation, partition_stats
+
+STATS = TableSpec(
+    "stats",
+    "a topic partition, a subscription on it, or a consumer of that",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription; null in the row of the topic partition"),
+            (
+                "consumer_name",
+                pa.string(),
+                "name of the consumer; null in the rows of the topic partition and the subscription",
+            ),
+            ("consumer_id", pa.string(), "id of the consumer; null likewise"),
+            (
+                "subscription_type",
+                pa.string(),
+                "Exclusive, Failover, Shared or KeyShared while consumers are connected",
+            ),
+            (
+                "key_shared_mode",
+                pa.string(),
+                "AUTO_SPLIT or STICKY on a KeyShared subscription with consumers, else null",
+            ),
+            ("messages", pa.int64(), "topic partition: messages stored"),
+            ("bytes", pa.int64(), "topic partition: bytes stored"),
+            ("backlog", pa.int64(), "subscription: entries not acknowledged"),
+            ("unacked", pa.int64(), "messages delivered and not acknowledged"),
+            (
+                "oldest_unacked_seconds",
+                pa.float64(),
+                "how long ago the oldest delivery was made that is not acknowledged; null for none",
+            ),
+            ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
+            ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
+            ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
+            ("redelivered", pa.int64(), "messages among them that had been delivered before"),
+            ("rate_in", pa.float64(), "topic partition: messages a second published in the last minute"),
+            ("rate_out", pa.float64(), "messages a second delivered in the last minute"),
+            ("rate_redeliver", pa.float64(), "messages a second among them that had been delivered before"),
+            ("permits", pa.int64(), "consumer: messages it may still be sent"),
+            ("waiting_letters", pa.int64(), "subscription: messages whose letters could not be written yet"),
+            (
+                "letterless",
+                pa.int64(),
+                "subscription: messages that were deleted or trimmed before their letter was written",
+            ),
+            ("is_blocked", pa.bool_(), "subscription, consumer: held back by the limit of unacknowledged messages"),
+            (
+                "draining_hashes",
+                pa.int64(),
+                "subscription: sticky-key hashes that wait for another consumer than their owner; consumer: those that "
+                "wait for it; null unless KeyShared",
+            ),
+            ("draining_unacked", pa.int64(), "messages delivered and not acknowledged of these hashes; null likewise"),
+            (
+                "error",
+                pa.string(),
+                "topic partition: what stopped the topic; topic partition, subscription: why it is set aside; null "
+                "while it is "
+                "served",
+            ),
+            ("error_kind", pa.string(), "stopped or set_aside: which of the two the error is; null likewise"),
+            ("foreign", pa.int64(), "topic partition: rows that somebody added to the table and that are no publish"),
+            (
+                "deleted",
+                pa.int64(),
+                "topic partition: messages that were deleted from the table, other than by trimming",
+            ),
+            ("lost", pa.int64(), "topic partition: messages whose file was deleted by hand"),
+        )
+    ),
+)
+
+
+def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
+    """The rows of :data:`STATS` for *topics*, each by partition, subscription and consumer."""
+    rows = []
+    for topic in topics:
+        for partition, stored in observed.stored(topic).items():
+            found = partition_stats(observed, topic, partition, stored)
+            place = {"topic": str(topic.name), "partition": partition}
+            rows.append(
+                {
+                    **place,
+                    "messages": found["msgInCounter"],
+                    "bytes": found["storageSize"],
+                    "rate_in": found["msgRateIn"],
+                    "error": found.get("error"),
+                    "error_kind": found.get("errorKind"),
+                    "foreign": found.get("foreignMessages", 0),
+                    "deleted": found.get("deletedMessages", 0),
+                    "lost": found.get("lostMessages", 0),
+                }
+            )
+            for name, sub in found["subscriptions"].items():
+                place["subscription"] = name
+                rows.append(
+                    {
+                        **place,
+                        **_common(sub),
+                        "subscription_type": sub["type"],
+                        "key_shared_mode": sub.get("keySharedMode"),
+                        "backlog": sub["msgBacklog"],
+                        "delayed": sub["msgDelayed"],
+                        "dead": sub["deadLetters"],
+                        "waiting_letters": sub["waitingLetters"],
+                        "letterless": sub["letterlessMessages"],
+                        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
+                        "error": sub.get("error"),
+                        "error_kind": sub.get("errorKind"),
+                    }
+                )
+                rows += [
+                    {
+                        **place,
+                        **_common(consumer),
+                        "consumer_name": consumer["consumerName"],
+                        "consumer_id": consumer["consumerId"],
+                        "subscription_type": sub["type"],
+                        "key_shared_mode": sub.get("keySharedMode"),
+                        "permits": consumer["availablePermits"],
+                        "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
+                    }
+                    for consumer in sub["consumers"]
+                ]
+    return rows
+
+
+def _common(stats: dict) -> dict:
+    return {
+        "unacked": stats["unackedMessages"],
+        "oldest_unacked_seconds": stats["oldestUnackedSeconds"],
+        "delivered": stats["msgOutCounter"],
+        "redelivered": stats["msgRedeliverCounter"],
+        "rate_out": stats["msgRateOut"],
+        "rate_redeliver": stats["msgRateRedeliver"],
+        "draining_hashes": stats.get("drainingHashesCount"),
+        "draining_unacked": stats.get("drainingHashesUnackedMessages"),
+    }

@@ -1,0 +1,205 @@
+"""Deliveries of Key_Shared lanes as the client takes them: of the entries between their ends only the lane's are shown,
+counted, acknowledged and given back. Rounds are written by hand; messages, requests and files are real."""
+
+import os
+
+import pytest
+from deltalake import DeltaTable
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.link.inbox import COLUMNS
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.lanes import LaneMap
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage import entries
+from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
+from tests.client.waiting import eventually, nothing_comes, receive_values
+from tests.lanes import in_lanes
+
+OTHERS = "somebody else's"
+KEYS = ["k0", "k1", "k2"]
+
+
+def slot(key: str | bytes) -> int:
+    return sticky_key_hash(key if isinstance(key, bytes) else key.encode()) % 65_536
+
+
+LANES = (
+    LaneMap.whole(SLOTS)
+    .split([OwnedRange(slot(key), slot(key), f"owner {number}") for number, key in enumerate(KEYS[:2])])
+    .lanes
+)
+"""One of k0, one of k1, one of everything else."""
+
+
+class Hand:
+    """The rounds of a broker that keeps the cursor by lanes; the real one has numbered the messages and owns nobody's
+    hashes."""
+
+    def __init__(self, client, broker, *values, partition_keys=KEYS, **options):
+        self.broker, self.client, self.round = broker, client, 1000
+        nobody = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, False, [(65_535, 65_535)])
+        self.consumer = client.subscribe(
+            "t", "s", consumer_type=pulsar.ConsumerType.KeyShared, key_shared_policy=nobody, **options
+        )
+        producer = client.create_producer("t")
+        for number, value in enumerate(values):
+            producer.send(value.encode(), partition_key=partition_keys[number % len(partition_keys)])
+        producer.close()
+        self.keys = [partition_keys[number % len(partition_keys)] for number in range(len(values))]
+        self.subscription = self.consumer._subscriptions[0]
+        topic = read_topic(client._layout, "t")
+        eventually(lambda: self.subscription.ledgers.end(topic.topic_id, -1) == len(values))
+        self.cursor = broker.cursor("t", "s")
+
+    def deliver(self, *states, redelivery_count=0, ack_set=None, batch_size=1, keys=None):
+        """A round that sends the consumer the entries at positions 0, 1, 2... whose state is True, and somebody else
+        those whose is False; None = not sent."""
+        self.round += 1
+        ids = {True: self.consumer._consumer_id, False: OTHERS}
+        ranges = [
+            Range(at, at, "pending", ids[each], self.round, redelivery_count, None, ack_set, batch_size)
+            for at, each in enumerate(states)
+            if each is not None
+        ]
+        hashes = [sticky_key_hash(key if isinstance(key, bytes) else key.encode()) for key in keys or self.keys]
+        facts, pages = in_lanes(self.cursor.key, self.cursor.topic, LANES, hashes, ranges)
+        rows = rows_of_round(self.round, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
+        inbox = self.client._channel._inbox
+        inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
+
+    def asked(self, kind):
+        return [(request.first, request.last) for request in self.broker.asked(kind)]
+
+    def positions(self, kind):
+        return sorted(position for first, last in self.asked(kind) for position in range(first, last + 1))
+
+    @property
+    def permits(self) -> int:
+        return sum(request.permits for request in self.broker.asked("flow"))
+
+
+def test_only_entries_of_the_lane_are_shown_and_acknowledged_one_by_one(client, broker):
+    hand = Hand(client, broker, *"abcdefghi", receiver_queue_size=4)
+    before = hand.permits
+    hand.deliver(True, False, False, True, None, False, True, None, None)
+    assert hand.subscription._queued == 3, "counted before anything is read"
+    assert receive_values(hand.consumer, 2) == ["a", "d"]
+    message = hand.consumer.receive(5000)
+    assert (message.data(), message.partition_key()) == (b"g", "k0") and nothing_comes(hand.consumer)
+    for number in (0, 3, 6):
+        hand.consumer.acknowledge(pulsar.MessageId(-1, number + 1, 0))
+    eventually(lambda: hand.positions("ack") == [0, 3, 6])
+    assert hand.subscription._queued == 0 and hand.permits - before == 2, "half the queue at once, one is kept"
+
+
+def test_several_lanes_of_one_consumer_and_a_mixed_one(client, broker):
+    hand = Hand(client, broker, *"abcdefghi")
+    hand.deliver(True, False, True, True, False, None, None, None, None)
+    assert sorted(receive_values(hand.consumer, 3)) == ["a", "c", "d"]
+    hand.deliver(None, None, None, None, None, True, True, True, True)
+    assert sorted(receive_values(hand.consumer, 4)) == ["f", "g", "h", "i"] and nothing_comes(hand.consumer)
+
+
+def test_what_comes_again_takes_the_place_of_the_same_entries_only(client, broker):
+    """Its ends lie around entries of another lane that are queued here too."""
+    hand = Hand(client, broker, *"abcdefghi")
+    hand.deliver(True, True, None, True, True, None, True, True, None)
+    hand.deliver(None, None, None, True, None, None, True, None, None, redelivery_count=1)
+    hand.deliver(None, True, None, None, None, None, None, None, None, redelivery_count=2)
+    messages = [hand.consumer.receive(5000) for _ in range(6)]
+    assert sorted((each.data(), each.redelivery_count()) for each in messages) == [
+        (b"a", 0),
+        (b"b", 2),
+        (b"d", 1),
+        (b"e", 0),
+        (b"g", 1),
+        (b"h", 0),
+    ]
+    assert nothing_comes(hand.consumer) and hand.subscription._newest_of_lanes == [] and hand.subscription._queued == 0
+
+
+def test_what_is_dead_is_given_back_and_nothing_between(client, broker):
+    hand = Hand(client, broker, *"abcdefghi", dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1))
+    hand.deliver(True, True, None, True, False, None, True, None, None, redelivery_count=2)
+    assert nothing_comes(hand.consumer)
+    eventually(lambda: hand.positions("negative_ack") == [0, 1, 3, 6])
+    assert hand.subscription._queued == 0
+
+
+def test_batches_and_what_of_them_is_acknowledged(client, broker):
+    hand = Hand(client, broker)
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_max_messages=2, batching_max_publish_delay_ms=60_000
+    )
+    keys = []
+    for number in range(8):
+        keys.append(KEYS[number // 2 % 2])
+        producer.send_async(str(number).encode(), None, partition_key=keys[-1])
+    producer.flush()
+    topic = read_topic(client._layout, "t")
+    eventually(lambda: hand.subscription.ledgers.end(topic.topic_id, -1) == 4)
+    hand.deliver(True, False, True, False, batch_size=2, ack_set=(0b10,), keys=keys[::2])
+    assert hand.subscription._queued == 2
+    assert receive_values(hand.consumer, 2) == ["1", "5"] and nothing_comes(hand.consumer)
+    assert hand.subscription._queued == 0
+
+
+def deleted(hand: Hand, *values: str) -> None:
+    wanted = ", ".join(f"'{value}'" for value in values)
+    table = DeltaTable(str(read_topic(hand.client._layout, "t").path))
+    table.delete(f"cast(payload as string) in ({wanted})")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_deleted_entries_are_acknowledged_and_leave_the_queue(client, broker, when):
+    """Deleted after they were sent: their keys are gone, so nobody knows whose they were; deleted before: they are of
+    the lane without a key."""
+    hand = Hand(client, broker, *"abcdefghi", receiver_queue_size=4)
+    before = hand.permits
+    if when == "after":
+        hand.deliver(True, False, False, True, False, False, True, False, False)
+        deleted(hand, "d", "e")
+        assert receive_values(hand.consumer, 2) == ["a", "g"]
+    else:
+        deleted(hand, "d", "e")
+        keys = [NONE_KEY if value in "de" else key for value, key in zip("abcdefghi", hand.keys, strict=True)]
+        hand.deliver(False, False, True, True, True, True, False, False, True, keys=keys)
+        assert receive_values(hand.consumer, 3) == ["c", "f", "i"]
+    assert nothing_comes(hand.consumer)
+    eventually(lambda: hand.subscription._queued == 0)
+    assert hand.positions("ack") == [3, 4]
+    assert hand.permits - before == (2 if when == "after" else 5)
+
+
+def all_that_comes(consumer) -> list:
+    """Values of messages, and what is said of lost ones."""
+    found = []
+    while True:
+        try:
+            found.append(consumer.receive(300).data().decode())
+        except pulsar.MessagesLost as lost:
+            found.append((lost.ledger_id, lost.ranges))
+        except pulsar.Timeout:
+            return found
+
+
+@pytest.mark.parametrize("is_hash_known", [True, False])
+def test_lost_entries_are_named_to_those_who_may_miss_them(client, broker, monkeypatch, is_hash_known):
+    hand = Hand(client, broker, *"abcdefghi")
+    monkeypatch.setattr(entries, "_SLICES", entries.EntryReader(entries.CACHED_BYTES if is_hash_known else 0))
+    topic = read_topic(client._layout, "t")
+    if is_hash_known:
+        read_hashes(topic.path, hand.subscription.ledgers.runs(topic.topic_id, -1, 0, 8))
+    hand.deliver(True, False, False, True, False, False, True, False, False)
+    for version in (4, 5):
+        os.unlink(topic.path / TableLog(topic.path).commit(version).added[0].path)
+    named = [(4, ((0, 0),))] + ([] if is_hash_known else [(5, ((0, 0),))])
+    assert sorted(all_that_comes(hand.consumer), key=str) == sorted(["a", "g", *named], key=str)
+    assert hand.subscription._queued == 0
+    hand.deliver(True, False, False, None, False, False, True, False, False)
+    assert all_that_comes(hand.consumer) == ["a", "g"], "nothing of these is missing"

@@ -1,0 +1,231 @@
+"""DataFrame consumers of a Key_Shared subscription: whose a key is, and the order of each key, whatever is given back.
+
+Without Spark: a function gets (partition, position, redelivery count) of what it is delivered.
+"""
+
+import threading
+from collections import defaultdict
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
+from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
+from pulsar_spark.frames import call, consume
+from pulsar_spark.frames.delivery import Acknowledged, Answer
+from pulsar_spark.protocol.hash_ranges import SLOTS
+from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
+from pulsar_spark.storage.slices import PositionRange
+from tests.client.waiting import eventually
+from tests.frames.plain import Seconds
+
+KEYS = 20
+
+
+def key_of(position: int) -> str:
+    return f"key-{position % KEYS}"
+
+
+def publish(broker, first: int, last: int) -> None:
+    """Messages at positions *first* to *last*, a key each in turn."""
+    client = pulsar.Client(f"delta:{broker.layout.root}")
+    producer = client.create_producer("t")
+    for position in range(first, last + 1):
+        producer.send_async(b"x", None, partition_key=key_of(position))
+    producer.flush()
+    client.close()
+
+
+class Handled:
+    """A function that keeps what it handled; the deliveries *raises* says yes to, it does not handle."""
+
+    def __init__(self, raises=lambda number, positions: False):
+        self.positions, self.seen, self._raises = [], [], raises
+        self.counts = {}
+
+    def __call__(self, messages, delivery):
+        positions = sorted(position for _, position, _ in messages)
+        self.seen.append(positions)
+        self.counts.update({position: count for _, position, count in messages})
+        if self._raises(len(self.seen), positions):
+            raise KeyError("not now")
+        self.positions += positions
+
+    def by_key(self) -> dict[str, list[int]]:
+        found = defaultdict(list)
+        for position in self.positions:
+            found[key_of(position)].append(position)
+        return dict(found)
+
+
+def run(broker, function, name: str, *, subscription_type="KeyShared", **options):
+    return consume(
+        None, broker.layout.root, "t", "s", function, consumer_name=name, subscription_type=subscription_type, **options
+    )
+
+
+def in_order(first: int, last: int) -> dict[str, list[int]]:
+    """What is handled of each key when all of it is, in order."""
+    return {key_of(each): list(range(each, last + 1, KEYS)) for each in range(first, first + KEYS)}
+
+
+def test_each_key_has_one_consumer_and_is_in_order(served):
+    a, b = Handled(), Handled()
+    with run(served, a, "a", max_messages=30), run(served, b, "b", max_messages=30):
+        publish(served, 0, 299)
+        assert eventually(lambda: len(a.positions) + len(b.positions) == 300)
+    assert a.by_key().keys().isdisjoint(b.by_key()) and a.positions and b.positions
+    assert a.by_key() | b.by_key() == in_order(0, 299)
+
+
+def when_more_has_come(consumptions: list) -> bool:
+    """Wait for a delivery that is sent behind the one which is handled; true in the end."""
+    return eventually(lambda: consumptions and not consumptions[0]._events.empty())
+
+
+def test_what_was_sent_behind_a_give_back_is_not_handled_before_it(served):
+    """Two deliveries are in flight when the first is given back; both come again, in order of each key."""
+    clock, consumptions = Seconds(), []
+    handled = Handled(lambda number, positions: number == 1 and when_more_has_come(consumptions))
+    publish(served, 0, 199)
+    with run(served, handled, "a", max_messages=60, clock=clock) as consumption:
+        consumptions.append(consumption)
+        assert eventually(lambda: len(served.asked("negative_ack")) == 2)
+        publish(served, 200, 259)
+        served.advance(3)
+        clock.advance(3)
+        assert eventually(lambda: len(handled.positions) == 260)
+    assert handled.by_key() == in_order(0, 259)
+    assert handled.seen[0] == list(range(60)), "what came too early is not shown"
+    assert {handled.counts[position] for position in range(120)} == {1}
+
+
+def test_of_what_was_sent_behind_a_row_only_its_key_is_held_back(served, monkeypatch):
+    """One message of the first delivery is given back, and the function takes two behind it itself; of the second
+    delivery all other keys are handled without it."""
+    clock, consumptions, whole = Seconds(), [], call.answer
+
+    def answer(delivery, result):
+        back = PositionRange(-1, 7, 7)
+        if delivery.ranges[0].first:
+            return whole(delivery, result)
+        assert when_more_has_come(consumptions)
+        handled.positions.remove(7)
+        return Answer([Acknowledged(-1, 0, 6), Acknowledged(-1, 8, 59)], [back])
+
+    monkeypatch.setattr(call, "answer", answer)
+    handled = Handled()
+    publish(served, 0, 119)
+    with run(served, handled, "a", max_messages=60, clock=clock) as consumption:
+        consumptions.append(consumption)
+        assert eventually(lambda: len(handled.positions) == 116)
+        assert sorted({7, 67, 87, 107}.symmetric_difference(range(120))) == sorted(handled.positions)
+        served.advance(3)
+        clock.advance(3)
+        assert eventually(lambda: len(handled.positions) == 120)
+    assert handled.by_key() == in_order(0, 119) | {"key-7": [27, 47, 7, 67, 87, 107]}
+
+
+def test_a_key_that_fails_holds_up_no_other(served):
+    """Of one key every delivery fails; all others are handled."""
+    handled = Handled(lambda number, positions: any(key_of(position) == "key-3" for position in positions))
+    clock = Seconds()
+    with run(served, handled, "a", max_messages=1, clock=clock) as consumption:
+        publish(served, 0, 59)
+
+        def others_are_done() -> bool:
+            served.advance(1)
+            clock.advance(1)
+            return len(handled.positions) == 57
+
+        assert eventually(others_are_done)
+        assert consumption.is_active
+    expected = in_order(0, 59)
+    del expected["key-3"]
+    assert handled.by_key() == expected
+
+
+def test_a_run_leaves_what_is_behind_a_give_back_to_the_next_one(served):
+    publish(served, 0, 99)
+    first, second = Handled(lambda number, positions: number == 1), Handled()
+    with run(served, first, "a", max_messages=30, available_now=True) as consumption:
+        with pytest.raises(KeyError):
+            consumption.await_termination(30)
+    failed = {key_of(position) for position in first.seen[0]}
+    assert failed and not failed & first.by_key().keys()
+    with run(served, second, "a", available_now=True) as consumption:
+        assert consumption.await_termination(30)
+    assert second.by_key() | first.by_key() == in_order(0, 99)
+    assert sorted(first.positions + second.positions) == list(range(100))
+
+
+def neighbour_of(name: str, *positions: int) -> str:
+    """A name whose consumer leaves the keys of these positions to the one of *name*."""
+    for number in range(1000):
+        other = f"other-{number}"
+        both = ConsistentHashing().joined(Member(name, name)).joined(Member(other, other))
+        if all(select(both, sticky_key_hash(key_of(position).encode())) == name for position in positions):
+            return other
+    raise AssertionError("every name takes one of them")
+
+
+def test_a_run_does_not_wait_for_what_is_anothers(served):
+    """The other one holds two messages and has no permits for more of its own."""
+    publish(served, 0, 99)
+    release, stuck = threading.Event(), Handled(lambda number, positions: not release.wait(30))
+    mine = Handled()
+    with run(served, stuck, "b", max_messages=1, on_error="stop"):
+        assert eventually(lambda: stuck.seen)
+        with run(served, mine, neighbour_of("b", 0, 1), available_now=True) as consumption:
+            assert consumption.await_termination(20)
+        release.set()
+        assert eventually(lambda: len(stuck.positions) + len(mine.positions) == 100)
+    assert mine.positions and mine.by_key().keys().isdisjoint(stuck.by_key())
+
+
+def test_a_run_ends_where_nobody_owns_the_rest(served):
+    """Sticky ranges that leave a gap: what lies there waits for somebody who covers it."""
+    publish(served, 0, 59)
+    policy = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(0, 32767)])
+    low, rest = Handled(), Handled()
+    with run(served, low, "low", key_shared_policy=policy, available_now=True) as consumption:
+        assert consumption.await_termination(20)
+    owned = {key for key in in_order(0, 59) if SLOTS.place(sticky_key_hash(key.encode())) < 32768}
+    assert low.by_key() == {key: found for key, found in in_order(0, 59).items() if key in owned}
+    with run(served, rest, "all", subscription_type="Key_Shared", available_now=True) as consumption:
+        assert consumption.await_termination(20)
+    assert low.by_key() | rest.by_key() == in_order(0, 59)
+
+
+def test_what_is_given_back_too_often_dies_and_the_rest_of_its_key_goes_on(served):
+    handled = Handled(lambda number, positions: 3 in positions)
+    clock = Seconds()
+    publish(served, 0, 59)
+    options = {"dead_letter_policy": ConsumerDeadLetterPolicy(1), "max_messages": 1, "clock": clock}
+    with run(served, handled, "a", **options):
+
+        def others_are_done() -> bool:
+            served.advance(1)
+            clock.advance(1)
+            return len(handled.positions) == 59
+
+        assert eventually(others_are_done)
+    expected = in_order(0, 59)
+    expected["key-3"].remove(3)
+    assert handled.by_key() == expected
+    assert handled.seen.count([3]) == 2
+
+
+def test_a_policy_is_for_key_shared_alone_and_refusals_leave_nobody_behind(served):
+    policy = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(0, 9)])
+    with pytest.raises(InvalidConfiguration, match="says nothing to a subscription of type 'Shared'"):
+        run(served, Handled(), "a", subscription_type="Shared", key_shared_policy=policy)
+    with pytest.raises(ValueError, match="key_shared_policy"):
+        run(served, Handled(), "a", key_shared_policy={"mode": "sticky"})
+    with run(served, Handled(), "a", key_shared_policy=policy):
+        with pytest.raises(ConsumerAssignError, match="overlaps"):
+            run(served, Handled(), "b", key_shared_policy=policy)
+        with pytest.raises(SubscriptionBusy, match="STICKY"):
+            run(served, Handled(), "b")
+        assert len(served.cursor("t", "s").consumers) == 1

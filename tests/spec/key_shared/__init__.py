@@ -1,0 +1,1 @@
+"""Key_Shared: which keys are whose, and the order of each."""
