@@ -204,10 +204,7 @@ class KeyedByLane(Keyed):
         entries = known[planned[known]]
         places, codes, owners = self._place[entries], self._codes[entries], self._owner_of[entries]
         held = (owners < 0) | self._waits.held(
-            self._base + entries,
-            self._hashes.between(self._base, self._base + len(planned) - 1)[entries],
-            owners,
-            is_new=False,
+            self._base + entries, self._hashes.between(self._base, self._base + len(planned) - 1)[entries], owners
         )
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
