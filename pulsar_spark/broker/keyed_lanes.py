@@ -15,7 +15,7 @@ import numpy as np
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.keyed import Keyed, Unread
-from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, exact_ranges
+from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_owner, exact_ranges
 from pulsar_spark.broker.state import Consumer
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
@@ -99,7 +99,7 @@ class KeyedByLane(Keyed):
         self._extend([*(last for _, last in asked.acks), *asked.ack_sets, *positions[-1:].tolist()])
         codes = self._codes
         self._owner_of = self._owners.of(self._hashes.between(self._base, self._base + len(codes) - 1))
-        known = np.argsort(self._owner_of.astype(np.int16), kind="stable")
+        known = by_owner(self._owner_of)
         self._place = np.empty(len(codes), np.int64)
         self._place[known] = np.arange(len(codes))
         new = np.lexsort((positions, owners))

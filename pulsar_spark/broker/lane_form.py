@@ -205,7 +205,7 @@ class LaneForm:
 
     def _by_owner(self, owners: np.ndarray) -> Iterator[tuple[int, list[Range]]]:
         """The ranges of each owner's entries."""
-        in_lanes = np.argsort(owners.astype(np.int16), kind="stable")
+        in_lanes = by_owner(owners)
         bounds = np.flatnonzero(np.diff(owners[in_lanes], prepend=-2, append=-2))
         for start, stop in zip(bounds[:-1], bounds[1:]):
             places = in_lanes[start:stop]
@@ -229,6 +229,11 @@ class Stored(NamedTuple):
 
     changed: dict[int, Lane]
     gone: list[int]
+
+
+def by_owner(owners: np.ndarray) -> np.ndarray:
+    """The indexes of entries, owner by owner, in order: so few numbers are sorted by counting."""
+    return np.argsort(owners.astype(np.int16 if owners.max(initial=0) < 1 << 15 else np.int64), kind="stable")
 
 
 def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:
