@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.drafts import CursorDraft, Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import ConsumerAssignError
-from pulsar_spark.protocol.kept_owners import KEPT_PROPERTIES, KeptMember, kept_selector
+from pulsar_spark.protocol.kept_owners import KEPT_PROPERTIES, kept_member, kept_selector
 from pulsar_spark.protocol.key_shared import (
     KeySharedMeta,
     KeySharedRules,
@@ -102,13 +102,11 @@ def restore(cursor: Cursor, row: Mapping, of_consumers: Mapping[str, Mapping]) -
     cursor.key_shared = kept_rules(
         row["key_shared_mode"], row["allow_out_of_order_delivery"], dict(row["properties"] or [])
     )
-    kept = []
     for consumer_id, consumer in cursor.consumers.items():
-        facts = of_consumers[consumer_id]
-        ranges = tuple((owned["start"], owned["end"]) for owned in facts["hash_ranges"] or ())
-        asked = key_shared_meta(consumer.properties).ranges
-        properties = {name: consumer.properties.pop(name, "") for name in KEPT_PROPERTIES}
-        kept.append(KeptMember(Member(consumer_id, consumer.name, asked), ranges, properties))
-        if facts["read_position"] is not None:
-            cursor.recently_joined[consumer_id] = facts["read_position"]
+        for name in KEPT_PROPERTIES:
+            consumer.properties.pop(name, None)
+        joined_at = of_consumers[consumer_id]["read_position"]
+        if joined_at is not None:
+            cursor.recently_joined[consumer_id] = joined_at
+    kept = [kept_member(of_consumers[consumer_id]) for consumer_id in cursor.consumers]
     cursor.selector = kept_selector(cursor.key_shared, kept)

@@ -9,7 +9,7 @@ gone. So :func:`kept_properties` says which it did not get, and which of its nam
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.protocol.key_shared import KeySharedRules, new_selector
+from pulsar_spark.protocol.key_shared import KeySharedRules, key_shared_meta, new_selector
 from pulsar_spark.protocol.selectors import (
     AutoSplit,
     ConsistentHashing,
@@ -30,6 +30,13 @@ class KeptMember(NamedTuple):
     member: Member
     owned: tuple[tuple[int, int], ...] = ()
     properties: Mapping[str, str] = {}
+
+
+def kept_member(row: Mapping) -> KeptMember:
+    """The consumer of a *row* as ``cursor_ledger`` has it."""
+    properties = dict(row["properties"] or [])
+    member = Member(row["consumer_id"], row["consumer_name"], key_shared_meta(properties).ranges)
+    return KeptMember(member, tuple((held["start"], held["end"]) for held in row["hash_ranges"] or ()), properties)
 
 
 def kept_properties(selector: Selector | None, consumer_id: str) -> dict[str, str]:

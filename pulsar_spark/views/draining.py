@@ -6,7 +6,8 @@ and waits for nothing.
 
 Only what can tell is read: entries that are to come back, and those delivered before a consumer last came or left,
 because what was delivered later lies with the owner of its hash. Of the topic only the stretches are read in which they
-lie. 10^5 entries, every tenth of a topic in ten files, of 76,000 hashes that wait take 0.3 s, 100 of them 0.03 s.
+lie. 10^5 ranges of one entry, every tenth of a topic in ten files, of 76,000 hashes that wait take 0.7 s on busy cores,
+100 of them 0.03 s, 10^5 entries in one range 0.25 s.
 """
 
 from bisect import bisect_right

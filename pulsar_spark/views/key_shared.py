@@ -14,10 +14,9 @@ from functools import cached_property
 
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.hash_ranges import Owners
-from pulsar_spark.protocol.kept_owners import KeptMember, kept_selector
-from pulsar_spark.protocol.key_shared import kept_rules, key_shared_meta
+from pulsar_spark.protocol.kept_owners import kept_member, kept_selector
+from pulsar_spark.protocol.key_shared import kept_rules
 from pulsar_spark.protocol.membership import KEY_SHARED
-from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import read_topic
@@ -41,7 +40,7 @@ class KeyShared:
         self.rules = kept_rules(
             self._cursor["key_shared_mode"], self._cursor["allow_out_of_order_delivery"], properties
         )
-        selector = kept_selector(self.rules, [_kept(row) for row in self.consumers])
+        selector = kept_selector(self.rules, [kept_member(row) for row in self.consumers])
         self.owned, self.axis = selector.owned(), selector.axis
 
     @cached_property
@@ -57,12 +56,6 @@ def read_key_shared(layout: Layout, table, latest: LatestRows, key: CursorKey) -
     """The cursor; None for one of another type, or without consumers."""
     is_key_shared = latest.cursors[key]["subscription_type"] == KEY_SHARED and latest.consumers[key]
     return KeyShared(layout, table, latest, key) if is_key_shared else None
-
-
-def _kept(consumer: dict) -> KeptMember:
-    properties = dict(consumer["properties"] or [])
-    member = Member(consumer["consumer_id"], consumer["consumer_name"], key_shared_meta(properties).ranges)
-    return KeptMember(member, tuple((held["start"], held["end"]) for held in consumer["hash_ranges"] or ()), properties)
 
 
 def subscription_stats(found: KeyShared) -> dict:

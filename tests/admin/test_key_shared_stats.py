@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.facts import PageRows
 from pulsar_spark.cli import app, subscriptions
@@ -14,6 +15,7 @@ from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Owners, owner
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Member, Sticky
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from pulsar_spark.storage import lane_ranges
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.tables import AppendTable
@@ -24,6 +26,7 @@ from pulsar_spark.views.stats import Observation
 from pulsar_spark.views.stats_table import STATS, stats_rows
 from tests.admin.broker_double import BrokerDouble, number
 from tests.conftest import START
+from tests.plain_broker import PlainBroker
 
 TOPIC = "persistent://public/default/flights"
 A, B = "id of a", "id of b"
@@ -91,8 +94,8 @@ def pending(first, last, consumer_id, delivery_round=1, *, due=None, batch_size=
     return Range(first, last, "pending", consumer_id, delivery_round, 0, due, ack_set, batch_size)
 
 
-def stats(layout):
-    return Admin(f"delta:{layout.root}").stats(TOPIC)["subscriptions"]["s"]
+def stats(root):
+    return Admin(f"delta:{root}").stats(TOPIC)["subscriptions"]["s"]
 
 
 def draining_of(found):
@@ -108,7 +111,7 @@ def test_a_hash_drains_while_another_than_its_owner_has_entries_of_it(layout, do
     commit(double, topic, SPLIT, [pending(0, 7, A)], at=0)
     ranges = [pending(0, 4, A), Range(5, 5, "acknowledged"), pending(6, 6, A, 2), pending(7, 7, B, 2)]
     commit(double, topic, SPLIT, ranges)
-    found = stats(layout)
+    found = stats(layout.root)
     assert draining_of(found) == {"a": {10: 2, 21: 1, 65_546: 1}, "b": {}}
     a, b = found["consumers"]
     assert (a["drainingHashesCount"], a["drainingHashesUnackedMessages"]) == (3, 4)
@@ -120,7 +123,7 @@ def test_a_hash_drains_while_another_than_its_owner_has_entries_of_it(layout, do
 
 def test_ranges_are_said_as_pulsar_does(layout, double):
     commit(double, flights(layout), SPLIT, [])
-    a, b = stats(layout)["consumers"]
+    a, b = stats(layout.root)["consumers"]
     assert (a["keyHashRanges"], b["keyHashRanges"]) == (["[32769, 65536]"], ["[0, 32768]"])
     assert (a["keyHashRangeArrays"], b["keyHashRangeArrays"]) == ([[32769, 65536]], [[0, 32768]])
 
@@ -130,7 +133,7 @@ def test_messages_left_of_batches_are_counted(layout, double):
     commit(
         double, topic, SPLIT, [pending(0, 0, A, batch_size=5), pending(2, 2, A, batch_size=8, ack_set=(0b101,))], at=0
     )
-    assert draining_of(stats(layout))["a"] == {10: 5 + 2}
+    assert draining_of(stats(layout.root))["a"] == {10: 5 + 2}
 
 
 def test_a_hash_of_which_its_owner_gave_an_entry_back_waits_until_it_is_due(layout, double):
@@ -143,7 +146,7 @@ def test_a_hash_of_which_its_owner_gave_an_entry_back_waits_until_it_is_due(layo
         Range(6, 6, "replay", batch_size=1),
     ]
     commit(double, topic, SPLIT, ranges, at=0)
-    found = stats(layout)
+    found = stats(layout.root)
     assert draining_of(found) == {"a": {10: 1}, "b": {}}
     assert found["consumers"][0]["waitingHashes"] == [{"hash": 40_000, "unackMsgs": 1}]
     assert (found["waitingHashesCount"], found["drainingHashesCount"]) == (1, 1)
@@ -152,7 +155,7 @@ def test_a_hash_of_which_its_owner_gave_an_entry_back_waits_until_it_is_due(layo
 def test_where_order_is_given_up_nothing_drains(layout, double):
     topic = flights(layout)
     commit(double, topic, SPLIT, [pending(0, 7, A)], at=0, cursor={"allow_out_of_order_delivery": True})
-    found = stats(layout)
+    found = stats(layout.root)
     assert (found["allowOutOfOrderDelivery"], found["drainingHashesCount"]) == (True, 0)
     assert found["consumers"][1]["keyHashRanges"] == ["[0, 32768]"]
 
@@ -160,7 +163,7 @@ def test_where_order_is_given_up_nothing_drains(layout, double):
 def test_the_classic_rule_has_consumers_after_mark_delete_instead(layout, double):
     classic = {**AUTO_SPLIT, "subscription_key_shared_use_classic_persistent_implementation": "1"}
     commit(double, flights(layout), SPLIT, [pending(0, 7, A)], at=0, rules=classic, joined={B: 8})
-    found = stats(layout)
+    found = stats(layout.root)
     assert found["consumersAfterMarkDeletePosition"] == {"b": 8}
     assert found["drainingHashesCount"] == 0
 
@@ -179,11 +182,11 @@ def test_what_was_delivered_since_the_last_change_is_not_read(layout, double, mo
     for at in (0, 9, 11, 12):
         commit(double, topic, SPLIT, [pending(0, 7, A)], at=at)
     commit(double, topic, SPLIT, [pending(0, 3, A, 3), pending(4, 7, B, 4)], at=13)
-    assert stats(layout)["drainingHashesCount"] == 0 and read == []
+    assert stats(layout.root)["drainingHashesCount"] == 0 and read == []
     commit(double, topic, SPLIT, [pending(0, 1, A, 2), pending(2, 3, A, 3), pending(4, 7, B, 4)], at=14)
-    assert draining_of(stats(layout))["a"] == {10: 1} and read == [(0, 1)]
+    assert draining_of(stats(layout.root))["a"] == {10: 1} and read == [(0, 1)]
     commit(double, topic, SPLIT, [pending(0, 1, A, 2)], at=15, cursor={"round_time": None})
-    assert draining_of(stats(layout))["a"] == {10: 1}, "rows of before say nothing of when"
+    assert draining_of(stats(layout.root))["a"] == {10: 1}, "rows of before say nothing of when"
 
 
 def test_few_stretches_are_read_of_entries_far_apart(layout, monkeypatch):
@@ -224,7 +227,7 @@ def test_owners_are_those_of_the_subscriptions_selector(layout, double, selector
     commit(double, flights(layout), selector, [pending(0, 7, A)], at=0, rules={}, cursor=cursor, name=name)
     elsewhere = {code for code in HASHES if owner(selector.owned(), selector.axis, code) != A}
     assert 0 < len(elsewhere) < len(set(HASHES))
-    assert {one["hash"] for one in stats(layout)["consumers"][0]["drainingHashes"]} == elsewhere
+    assert {one["hash"] for one in stats(layout.root)["consumers"][0]["drainingHashes"]} == elsewhere
 
 
 def test_partitions_are_summed_and_ranges_said_where_they_agree(layout, double):
@@ -232,12 +235,12 @@ def test_partitions_are_summed_and_ranges_said_where_they_agree(layout, double):
     other = AutoSplit().joined(Member(B, "b")).joined(Member(A, "a"))
     commit(double, topic, SPLIT, [pending(0, 7, A)], at=0, partition=0)
     commit(double, topic, SPLIT, [pending(0, 0, A)], at=0, partition=1)
-    found = stats(layout)
+    found = stats(layout.root)
     a, b = found["consumers"]
     assert (found["drainingHashesCount"], found["drainingHashesUnackedMessages"]) == (3 + 1, 5 + 1)
     assert (a["drainingHashesCount"], a["keyHashRanges"]) == (4, ["[32769, 65536]"])
     commit(double, topic, other, [pending(0, 0, A)], partition=1)
-    found = stats(layout)
+    found = stats(layout.root)
     assert [("keyHashRanges" in each, "keyHashRangeArrays" in each) for each in found["consumers"]] == [
         (False, False)
     ] * 2
@@ -254,7 +257,7 @@ def test_rows_have_the_counts_and_other_types_none(layout, double):
         ("AUTO_SPLIT", 0, 0),
     ]
     commit(double, topic, SPLIT, [pending(0, 7, A)], cursor={"subscription_type": "Shared"})
-    found = stats(layout)
+    found = stats(layout.root)
     assert not [name for one in (found, *found["consumers"]) for name in one if "rain" in name or "keyS" in name]
 
 
@@ -311,3 +314,48 @@ def test_other_subscriptions_have_no_hashes_and_a_wrong_name_is_said(layout, dou
     ]
     with pytest.raises(SubscriptionNotFound, match="no subscription 'S'"):
         Admin(f"delta:{layout.root}").hash_ranges(TOPIC, "S")
+
+
+def test_what_drains_over_real_rounds_is_what_the_newcomer_waits_for(root):
+    """Keys of which the first consumer holds messages when another joins; until they are acknowledged."""
+    client, admin = pulsar.Client(f"delta:{root}"), Admin(f"delta:{root}")
+    key_shared = dict(consumer_type=pulsar.ConsumerType.KeyShared, initial_position=pulsar.InitialPosition.Earliest)
+    keys = [f"customer-{number}" for number in range(20)]
+    with PlainBroker(root):
+        producer = client.create_producer(TOPIC)
+        for key in keys * 2:
+            producer.send(key.encode(), partition_key=key)
+        anna = client.subscribe(TOPIC, "s", consumer_name="anna", **key_shared)
+        held = [anna.receive(10_000) for _ in range(30)]
+        assert admin.draining_hashes(TOPIC, "s") == [], "all is anna's"
+        ben = client.subscribe(TOPIC, "s", consumer_name="ben", **key_shared)
+        owned = {key: of_key(admin.hash_ranges(TOPIC, "s"), key) for key in keys}
+        bens = {sticky_key_hash(key.encode()) for key in keys if owned[key] == "ben"}
+        draining = admin.draining_hashes(TOPIC, "s")
+        assert {one["sticky_key_hash"] for one in draining} == bens and 0 < len(bens) < len(keys)
+        assert {(one["owner_name"], one["consumer_name"], one["messages"]) for one in draining} == {("ben", "anna", 2)}
+        assert {each["consumerName"]: each["drainingHashesCount"] for each in stats(root)["consumers"]} == {
+            "anna": len(bens),
+            "ben": 0,
+        }
+        for key in keys:
+            producer.send(key.encode(), partition_key=key)
+        with pytest.raises(pulsar.Timeout):
+            ben.receive(300)
+        anna.acknowledge([*held, *(anna.receive(10_000) for _ in range(10))])
+        got = sorted(ben.receive(10_000).data().decode() for _ in bens)
+        assert got == sorted(key for key in keys if owned[key] == "ben")
+        assert admin.draining_hashes(TOPIC, "s") == []
+        client.close()
+
+
+def of_key(ranges, key):
+    """The name of the owner of a key, by the rows of the view."""
+    code = sticky_key_hash(key.encode())
+    (name,) = (
+        each["consumer_name"]
+        for each in ranges
+        if each["range_start"] <= code % each["axis_size"] + each["axis_start"] <= each["range_end"]
+        and code % each["sharers"] == each["share"]
+    )
+    return name

@@ -42,7 +42,9 @@ def test_key_shared(spark, tmp_path, monkeypatch):
         shares = {row.consumer_name: row.share for row in notebook["shares"].collect() if row.topic == topic}
         assert set(shares) == {"anna", "cleo", "dora", "emil"} and 0.99 < sum(shares.values()) < 1.01
         owned = notebook["owned"][notebook["owned"]["topic"] == topic]
-        assert len(notebook["panels"][notebook["TOPICS"].index(topic)].patches) == len(owned)
+        panel = notebook["panels"][notebook["TOPICS"].index(topic)]
+        assert sum(bar.get_height() for bar in panel.patches) == (owned["end"] - owned["start"] + 1).sum()
+        assert panel.get_ylim() == (0, owned["end"].max() + 1) and owned["end"].max() > 0
         for at in range(owned["first_round"].min(), owned["last_round"].max()):
             now = owned[(owned["first_round"] <= at) & (at < owned["last_round"])].sort_values("start")
             assert now["start"].tolist() == [0, *(now["end"] + 1)[:-1]], f"round {at}"
