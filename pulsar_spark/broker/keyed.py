@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.affected import Affected, is_due
+from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
@@ -93,7 +93,7 @@ class Keyed:
         positions, dues, numbers, indexes = (column[is_ripe] for column in found)
         in_order = np.argsort(positions, kind="stable")
         positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
-        owners, held = self._placed(positions, is_new=False)
+        owners, held = self._placed(positions)
         in_line = np.lexsort((positions, dues))
         chosen = in_line[self._within_permits(owners[in_line], ~held[in_line])]
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
@@ -112,7 +112,7 @@ class Keyed:
         while at < end and runs > 0 and any(left.values()):
             last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
             unknown = self._unknown(at, last)
-            owners, held = self._placed(unknown, is_new=True)
+            owners, held = self._placed(unknown)
             takes = self._within_permits(owners, ~held, left)
             if most:
                 passed = passed_over + np.cumsum(~takes)
@@ -142,12 +142,13 @@ class Keyed:
             held.first for held in affected.planned if held.first == held.last and held.status in (PENDING, REPLAY)
         ]
         place_of = dict(zip(singles, self.places(singles)))
+        offered = self._may_be_offered([held for held in affected.planned if held.first < held.last])
         for number, held in enumerate(affected.ranges):
             if number not in planned:
                 ranges.append(held)
                 continue
             pieces = [(held, place_of.get(held.first, ELSEWHERE))]
-            if held.first < held.last and (held.status == REPLAY or self._comes_back(held)):
+            if held.first in offered:
                 pieces = self._pieces(held)
             for piece, place in pieces:
                 numbers.append(len(ranges))
@@ -157,22 +158,27 @@ class Keyed:
 
     def places(self, positions: Sequence[int]) -> list[Placed]:
         """Where single entries stand, at *positions* that ascend, when they are offered (again)."""
-        owners, held = self._placed(np.asarray(positions, np.int64), is_new=False)
+        owners, held = self._placed(np.asarray(positions, np.int64))
         names = [*self._owners.consumers, None]
         return [Placed(names[owner], is_held) for owner, is_held in zip(owners.tolist(), held.tolist())]
 
-    def _comes_back(self, held: Range) -> bool:
-        """May entries of a pending range be given back in this round?"""
+    def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
+        """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
+        round."""
         asked, now = self._asked, self._draft.now
-        return held.status == PENDING and (
-            is_due(held, now)
-            or held.consumer_id in asked.left
-            or held.consumer_id in asked.redelivered
-            or any(first <= held.last and last >= held.first and due <= now for first, last, _, due in asked.returns)
-        )
+        firsts, lasts = _array((first, last) for first, last, _, due in asked.returns if due <= now)
+        begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
+        ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
+        leaving = asked.left | asked.redelivered
+        return {
+            held.first
+            for held, is_named in zip(planned, (begun > ended).tolist())
+            if held.status == REPLAY
+            or (held.status == PENDING and (is_named or is_due(held, now) or held.consumer_id in leaving))
+        }
 
     def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
-        owners, is_held = self._placed(np.arange(held.first, held.last + 1), is_new=False)
+        owners, is_held = self._placed(np.arange(held.first, held.last + 1))
         changes = (np.diff(owners) != 0) | (np.diff(is_held) != 0)
         starts, names = [0, *(np.flatnonzero(changes) + 1).tolist()], [*self._owners.consumers, None]
         return [
@@ -183,11 +189,11 @@ class Keyed:
             for start, until in pairwise([*starts, len(owners)])
         ]
 
-    def _placed(self, positions: np.ndarray, *, is_new: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of the owner of each entry, and whether it is held."""
         hashes = self._hashes.at(positions)
         owners = self._owners.of(hashes)
-        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners, is_new=is_new)
+        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         """Which entries this round acknowledges as a whole."""
@@ -221,20 +227,22 @@ class Keyed:
         )
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
-        gone |= _inside(positions, ((first, last) for first, last, _, due in asked.returns if due <= now))
-        back = self._given_back()
+        returns = self._returns()
+        gone |= _inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
+        back = expanded(*_array((first, last) for first, last, _, due in returns if due > now))
+        back = back[~self._is_acknowledged(back)]
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
             np.concatenate((positions[~gone], back)),
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 
-    def _given_back(self) -> np.ndarray:
-        """Positions that this round gives back for later."""
-        floor, now = self._cursor.mark_delete + 1, self._draft.now
-        spans = [(max(first, floor), last) for first, last, _, due in self._asked.returns if due > now]
-        parts = [np.arange(first, last + 1) for first, last in spans]
-        return np.unique(np.concatenate(parts)) if parts else _NO_POSITIONS
+    def _returns(self) -> list[tuple[int, int, str, int]]:
+        """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
+        if not self._asked.returns:
+            return []
+        pages = (page for page in self._cursor.pages if page.unacked)
+        return effective_returns(self._asked, [held for page in pages for held in page.ranges])
 
     def _look_ahead(self) -> int:
         cursor = self._cursor

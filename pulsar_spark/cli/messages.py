@@ -186,10 +186,10 @@ def consume(
     SIGTERM and Ctrl-C close the consumer; before so many messages came as were asked for the exit code is 143, or 130.
     """
     set_up_logging(log_level, log_format)
-    require_root(Layout(root))
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
     key_shared_policy = _key_shared_policy(consumer_type, sticky_ranges, out_of_order)
     initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
+    require_root(Layout(root))
     received = size = 0
     with ExitStack() as stack:
         payloads = stack.enter_context(open_payloads(output))

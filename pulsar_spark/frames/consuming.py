@@ -25,6 +25,7 @@ from pulsar_spark.frames.backoff import Backoff
 from pulsar_spark.frames.call import Caller
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
 from pulsar_spark.frames.key_order import KeyOrder
+from pulsar_spark.frames.lane_deliveries import exact
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
@@ -158,7 +159,7 @@ class Consuming:
         if membership is not self._membership:
             return
         if isinstance(event, Delivery):
-            event = self._in_order(event)
+            event = self._in_order(event._replace(ranges=exact(self._topic, self._ledgers, event.ranges)))
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -190,16 +191,31 @@ def without(
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]
     """
-    gone = {partition: Positions(sorted(each)) for partition, each in holes.items() if each}
-    return tuple(
-        part
-        for held in ranges
-        for part in (
-            (held._replace(first=first, last=last) for first, last in gone[held.partition].gaps(held.first, held.last))
-            if held.partition in gone
-            else (held,)
-        )
-    )
+    ranges = tuple(ranges)
+    touched = {partition: _touched(ranges, each) for partition, each in holes.items() if each}
+    found = []
+    for index, held in enumerate(ranges):
+        gone = touched.get(held.partition)
+        if gone is None or not gone.ranges[index]:
+            found.append(held)
+        else:
+            gaps = gone.holes.gaps(held.first, held.last)
+            found += [held._replace(first=first, last=last) for first, last in gaps]
+    return tuple(found)
+
+
+class _Touched(NamedTuple):
+    """Holes, and a flag for each range that says whether one may be in it."""
+
+    holes: Positions
+    ranges: list[bool]
+
+
+def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> _Touched:
+    there = Positions(sorted(holes))
+    firsts, lasts = np.array(list(there), np.int64).reshape(-1, 2).T
+    before = np.searchsorted(lasts, [held.first for held in ranges])
+    return _Touched(there, (before < np.searchsorted(firsts, [held.last for held in ranges], "right")).tolist())
 
 
 def subtract(held: PositionRange, holes: Sequence[tuple[int, int]]) -> list[PositionRange]:

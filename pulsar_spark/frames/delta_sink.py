@@ -20,67 +20,26 @@ same sink. A seek back asks for messages again, and they are written again.
 """
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame
 
 from pulsar_spark.errors import InvalidConfiguration, NotConnected
 from pulsar_spark.frames.delivery import Delivery, without
-from pulsar_spark.protocol.cursor import PENDING
-from pulsar_spark.protocol.positions import Positions, expanded
-from pulsar_spark.storage.cursor_ledger import read_round, version_of_round
+from pulsar_spark.frames.sent_history import History
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.slices import by_partition, without_positions
 from pulsar_spark.storage.tables import append_lock
-from pulsar_spark.table_specs import CURSOR_LEDGER
 
 FENCED = 2**62
 """Above every round."""
-_COLUMNS = [
-    "kind",
-    "topic_id",
-    "partition",
-    "subscription",
-    "first",
-    "last",
-    "status",
-    "consumer_id",
-    "delivery_round",
-    "round",
-    "mark_delete_position",
-    "is_removed",
-]
-
-
-class Sent(NamedTuple):
-    """Entries of a partition once delivered: of each range to whom, in which round, and its first and last position."""
-
-    consumer_ids: np.ndarray
-    rounds: np.ndarray
-    firsts: np.ndarray
-    lasts: np.ndarray
-
-    @classmethod
-    def nothing(cls) -> Self:
-        return cls(np.empty(0, object), *(np.empty(0, np.int64) for _ in range(3)))
-
-    def where(self, chosen: np.ndarray) -> Self:
-        """Some of them, by a flag or an index each."""
-        return type(self)(*(column[chosen] for column in self))
-
-    def followed_by(self, others: Self) -> Self:
-        return type(self)(*(np.concatenate(columns) for columns in zip(self, others, strict=True)))
 
 
 def to_delta(
@@ -150,7 +109,7 @@ class DeltaSink:
         written: dict[int, list[tuple[int, int]]] = {}
         for partition, held in by_partition(delivery.ranges).items():
             spans = [(each.first, each.last) for each in held]
-            sent = self._history.overlapping(partition, spans, delivery.consumer_id)
+            sent = self._history.overlapping(partition, spans, delivery)
             versions = {consumer_id: self._fence(consumer_id) for consumer_id in dict.fromkeys(sent.consumer_ids)}
             is_written = sent.rounds <= np.array([versions[each] for each in sent.consumer_ids], np.int64)
             if is_written.any():
@@ -180,89 +139,3 @@ class DeltaSink:
 
     def _app_id(self, consumer_id: str) -> str:
         return f"pulsar_spark/{self._name}/{consumer_id}"
-
-
-class History:
-    """What was delivered of one subscription above its mark-delete position, from the rounds as committed.
-
-    A mark-delete position that goes back is a seek, or a subscription made again: what was delivered before it was
-    asked for again, and is forgotten.
-    """
-
-    def __init__(self, layout: Layout, topic_id: str, subscription: str):
-        self.key = (topic_id, subscription)
-        self._path = layout.broker_table(CURSOR_LEDGER.name)
-        self._seen = self._round = -1
-        self._mark_delete: dict[int, int] = {}
-        self._sent: dict[int, Sent] = defaultdict(Sent.nothing)
-
-    def read_up_to(self, round_number: int) -> None:
-        """Take in the rounds up to and including this one."""
-        if round_number <= self._round:
-            return
-        version = version_of_round(self._path, round_number, after=self._seen)
-        if self._seen < 0:
-            until = self._is_mine() & (ds.field("round") <= round_number)
-            self._apply(dataset_of(self._path).to_table(columns=_COLUMNS, filter=until))
-        else:
-            for each in range(self._seen + 1, version + 1):
-                self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
-        self._seen, self._round = version, round_number
-
-    def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], but: str) -> Sent:
-        """What was delivered of *spans* (first, last; in order, none overlaps the next) to consumers other than
-        *but*."""
-        sent = self._sent[partition]
-        sent = sent.where(sent.consumer_ids != but)
-        firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
-        begin, end = np.searchsorted(lasts, sent.firsts), np.searchsorted(firsts, sent.lasts, "right")
-        of_span = expanded(begin, end - 1)
-        found = sent.where(np.repeat(np.arange(len(begin)), end - begin))
-        return found._replace(
-            firsts=np.maximum(found.firsts, firsts[of_span]), lasts=np.minimum(found.lasts, lasts[of_span])
-        )
-
-    def _is_mine(self) -> ds.Expression:
-        topic_id, subscription = self.key
-        is_delivery = (
-            (ds.field("kind") == "range")
-            & (ds.field("status") == PENDING)
-            & (ds.field("delivery_round") == ds.field("round"))
-        )
-        return (
-            (ds.field("topic_id") == topic_id)
-            & (ds.field("subscription") == subscription)
-            & (is_delivery | (ds.field("kind") == "cursor"))
-        )
-
-    def _apply(self, rows: pa.Table) -> None:
-        # Of one round the cursor goes first: its deliveries happened after the cursor was moved.
-        rows = rows.sort_by([("round", "ascending"), ("kind", "ascending"), ("partition", "ascending")])
-        is_range = pc.equal(rows["kind"], "range").to_numpy()
-        changes = [pc.fill_null(rows[name], -1).to_numpy() for name in ("round", "partition")]
-        is_first = np.logical_or.reduce(
-            [np.diff(column, prepend=-2) != 0 for column in (*changes, is_range.astype("i1"))]
-        )
-        starts = np.flatnonzero(is_first | ~is_range)
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.num_rows]):
-            if is_range[start]:
-                self._add(rows.slice(start, end - start))
-            else:
-                self._move(rows.slice(start, 1).to_pylist()[0])
-
-    def _add(self, rows: pa.Table) -> None:
-        """Take in deliveries of a partition."""
-        numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
-        added = Sent(rows["consumer_id"].to_numpy(zero_copy_only=False), *numbers)
-        partition = rows["partition"][0].as_py()
-        self._sent[partition] = self._sent[partition].followed_by(added)
-
-    def _move(self, cursor: dict) -> None:
-        partition = cursor["partition"]
-        before = self._mark_delete.get(partition, -1)
-        after = -1 if cursor["is_removed"] else cursor["mark_delete_position"]
-        self._mark_delete[partition] = after
-        if after < before or cursor["is_removed"]:
-            self._sent[partition] = Sent.nothing()
-        elif after > before:
-            self._sent[partition] = self._sent[partition].where(self._sent[partition].lasts > after)

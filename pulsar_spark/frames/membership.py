@@ -14,6 +14,7 @@ from pulsar_spark.client.arguments import check_type_or_none
 from pulsar_spark.client.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.delivery import Answer, Delivery
+from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
@@ -104,7 +105,8 @@ class Failed(NamedTuple):
 
 
 class Membership:
-    """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread."""
+    """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread; a delivery's ranges may be
+    of a lane."""
 
     def __init__(
         self,
@@ -122,7 +124,7 @@ class Membership:
             options,
             tell,
         )
-        self._arriving: dict[tuple[int, int], list[PositionRange]] = {}
+        self._arriving: dict[tuple[int, int], list[PositionRange | LaneRange]] = {}
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
@@ -178,7 +180,7 @@ class Membership:
         )
         return [*acknowledged, *given_back]
 
-    def arrived(self, round_number: int, held: PositionRange, requests_version: int) -> None:
+    def arrived(self, round_number: int, held: PositionRange | LaneRange, requests_version: int) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
@@ -224,18 +226,12 @@ class _PartitionMembership:
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         ack_set = None if row["ack_set"] is None else tuple(row["ack_set"])
-        self._membership.arrived(
-            row["round"],
-            PositionRange(
-                self._partition,
-                row["first"],
-                row["last"],
-                row["redelivery_count"] or 0,
-                ack_set,
-                row["batch_size"] or 1,
-            ),
-            requests_version,
+        held = PositionRange(
+            self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
         )
+        if row["lane_hashes"] is not None:
+            held = LaneRange(held, row["lane_hashes"], row["entries"])
+        self._membership.arrived(row["round"], held, requests_version)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)

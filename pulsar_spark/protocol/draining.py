@@ -20,14 +20,14 @@ import numpy as np
 class Waits(Protocol):
     """Which entries are not given to the owner of their hash yet."""
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
-        """A flag for each entry; *owners* are numbers of consumers, *is_new* says that none was ever delivered."""
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        """A flag for each entry; *owners* are numbers of consumers."""
 
 
 class NothingWaits:
     """Order within a key was given up."""
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         return np.zeros(len(positions), bool)
 
 
@@ -44,7 +44,7 @@ class DrainingHashes:
     """What waits because of entries that are *out*.
 
     >>> out = Out(np.array([7, 8]), np.array([3, 5]), np.array([True, False]))
-    >>> DrainingHashes(out).held(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3), is_new=True).tolist()
+    >>> DrainingHashes(out).held(np.array([4, 4, 6]), np.array([7, 8, 8]), np.zeros(3)).tolist()
     [True, False, True]
     """
 
@@ -55,7 +55,7 @@ class DrainingHashes:
         self._hashes, first = np.unique(out.hashes[back][in_order], return_index=True)
         self._positions = out.positions[back][in_order][first]
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         held = _is_in(self.draining, hashes)
         if len(self._hashes):
             at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
@@ -80,7 +80,7 @@ class RecentlyJoined:
         self._newcomers = np.array(sorted(limits), np.int64)
         self._limit = next(iter(limits.values()), 0)
 
-    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray, *, is_new: bool) -> np.ndarray:
+    def held(self, positions: np.ndarray, hashes: np.ndarray, owners: np.ndarray) -> np.ndarray:
         return np.isin(owners, self._newcomers) & (positions >= self._limit)
 
 

@@ -21,9 +21,13 @@ from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome
 from tests.differential import key_strategies, strategies
 from tests.differential.duel import Duel
-from tests.differential.key_order import KeyedDuel
+from tests.differential.key_order import KeyedDuel, KeyOrder
 from tests.differential.twins import assert_spark_plans
+from tests.model import Model
+from tests.model_cursor import Cursor
+from tests.model_keys import KEY_SHARED, Key
 from tests.plain_planner import PlainPlanner
+from tests.requests import On
 
 SEED = int(os.environ.get("PULSAR_SPARK_SEED", 1))
 HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
@@ -93,3 +97,21 @@ def test_spark_does_what_the_reference_broker_does(spark, close_borders, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_spark_plans_what_its_twin_plans(spark, close_borders, kind):
     assert_spark_plans(spark, planned_without_spark(kind))
+
+
+def test_order_that_is_broken_is_found_out(monkeypatch):
+    """The promises can be broken: a model whose entries never wait does not keep them."""
+    monkeypatch.setattr(Cursor, "waits", lambda cursor, position, now_ms: False)
+    topic = "persistent://public/default/t"
+    model, on = Model(), On(topic)
+    model.create_topic(topic)
+    order = KeyOrder(model)
+    model.publish(topic, -1, [1] * 2, keys=[(Key("b"),)] * 2)
+    order.watch(model.round([on.subscribe("A", KEY_SHARED), on.flow("A", 1)], 0)["deliveries"])
+    moved = model.round([on.subscribe("B", KEY_SHARED), on.flow("B", 1)], 1)["deliveries"]
+    with pytest.raises(AssertionError, match="two holders"):
+        order.watch(moved)
+    model.publish(topic, -1, [1], keys=[(Key("b"),)])
+    overtaking = model.round([on.ack(0), on.negative_ack("B", 1, delay_ms=9_000), on.flow("B", 1)], 2)["deliveries"]
+    with pytest.raises(AssertionError, match="to come again"):
+        order.watch(overtaking)

@@ -7,18 +7,25 @@ import threading
 from collections import defaultdict
 
 import pytest
+from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
+from pulsar_spark.broker.facts import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import call, consume
 from pulsar_spark.frames.delivery import Acknowledged, Answer
-from pulsar_spark.protocol.hash_ranges import SLOTS
+from pulsar_spark.link.inbox import COLUMNS
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.lanes import LaneMap
 from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
 from tests.frames.plain import Seconds
+from tests.lanes import in_lanes
 
 KEYS = 20
 
@@ -229,3 +236,33 @@ def test_a_policy_is_for_key_shared_alone_and_refusals_leave_nobody_behind(serve
         with pytest.raises(SubscriptionBusy, match="STICKY"):
             run(served, Handled(), "b")
         assert len(served.cursor("t", "s").consumers) == 1
+
+
+def test_of_a_range_of_a_lane_only_its_entries_are_handled(served):
+    """Rounds written by hand: messages 0 to 39 lie in two lanes, and the consumer is sent those of one; what is gone
+    between their ends is acknowledged."""
+    publish(served, 0, 39)
+    topic = read_topic(served.layout, "t")
+    hashes = [sticky_key_hash(key_of(position).encode()) for position in range(40)]
+    lanes = LaneMap.whole(SLOTS).split([OwnedRange(0, 32767, "me"), OwnedRange(32768, 65535, "other")]).lanes
+    mine = [position for position, each in enumerate(hashes) if each % 65536 < 32768]
+    handled = Handled()
+    nobody = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(65535, 65535)])
+    with run(served, handled, "me", key_shared_policy=nobody) as consumption:
+        assert eventually(lambda: served.cursor("t", "s").consumers)
+        DeltaTable(str(topic.path)).delete(f"entry_id in ({mine[0]}, {mine[3]})")
+        me = consumption._membership.consumer_id
+        ranges = [Range(at, at, "pending", me if at in mine else "other", 1000, 0, None, None, 1) for at in range(40)]
+        facts, pages = in_lanes(served.cursor("t", "s").key, str(topic.name), lanes, hashes, ranges)
+        rows = rows_of_round(1000, [{"kind": "round", "requests_version": 1 << 40}, *facts], pages)
+        inbox = consumption._channel._inbox
+        inbox.dispatch(rows.select(COLUMNS), inbox.wanted())
+        assert eventually(lambda: handled.positions)
+        there = [position for position in mine if position not in (mine[0], mine[3])]
+        assert handled.positions == there
+        assert eventually(lambda: len(acknowledged(served)) == len(mine))
+    assert acknowledged(served) == mine
+
+
+def acknowledged(broker) -> list[int]:
+    return sorted(position for request in broker.asked("ack") for position in range(request.first, request.last + 1))

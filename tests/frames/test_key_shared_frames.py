@@ -139,7 +139,8 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
 
     def keep(messages, delivery):
         columns.append(messages.columns)
-        found.update((int(row.payload), row.sticky_key_hash) for row in messages.collect())
+        rows = messages.select("payload", "sticky_key_hash").collect()
+        found.update((int(row.payload), row.sticky_key_hash) for row in rows)
 
     run_once(spark, served, "odd", keep, subscription_type="KeyShared")
 

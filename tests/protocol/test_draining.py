@@ -26,9 +26,9 @@ def out_of(rows: list[tuple[int, int, bool]]) -> Out:
     return Out(np.array(hashes, np.int32), np.array(positions, np.int64), np.array(elsewhere, bool))
 
 
-def held(waits, entries: list[tuple[int, int]], owners: list[int] | None = None, *, is_new: bool = True) -> list[bool]:
+def held(waits, entries: list[tuple[int, int]], owners: list[int] | None = None) -> list[bool]:
     hashes, positions = (np.array([entry[at] for entry in entries], np.int64) for at in (0, 1))
-    return waits.held(positions, hashes, np.array(owners or [0] * len(entries)), is_new=is_new).tolist()
+    return waits.held(positions, hashes, np.array(owners or [0] * len(entries))).tolist()
 
 
 @given(OUT, ENTRIES)
@@ -47,10 +47,9 @@ def test_where_order_was_given_up_nothing_waits(entries):
 
 def test_who_joined_lately_gets_what_is_below_the_limit_of_the_first_of_them():
     waits, entries = RecentlyJoined({1: 5, 2: 10}), [(0, 4), (0, 5), (0, 9), (0, 10)]
-    for is_new in (True, False):
-        assert held(waits, entries, [1] * 4, is_new=is_new) == [False, True, True, True]
-        assert held(waits, entries, [2] * 4, is_new=is_new) == [False, True, True, True]
-        assert not any(held(waits, entries, [0] * 4, is_new=is_new))
+    assert held(waits, entries, [1] * 4) == [False, True, True, True]
+    assert held(waits, entries, [2] * 4) == [False, True, True, True]
+    assert not any(held(waits, entries, [0] * 4))
     assert not any(held(RecentlyJoined({}), entries))
 
 

@@ -161,6 +161,18 @@ CASES = [
     """,
     ),
     Case(
+        "only a holder can make others wait",
+        source="0.22, 4.21",
+        says="""
+        A negative acknowledgement of an entry that its consumer does not have changes nothing, nor one that is taken back.""",
+        table="""
+        | s | publish | requests                                                                          | delivered | due  |
+        | 0 | 1*4=b   | A subscribe KeyShared; B subscribe KeyShared; A flow 1; B flow 1                  | B 0       | none |
+        | 1 |         | A nack 0 after 5; B nack 2 after 5; B flow 1                                      | B 1       | none |
+        | 2 |         | B nack 1 after 5; B nack 0-1; B flow 4                                            | B 0-1+1 2-3 | none |
+    """,
+    ),
+    Case(
         "an acknowledgement ends the wait",
         source="0.22, 4.18",
         says="""

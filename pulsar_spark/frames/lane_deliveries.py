@@ -1,0 +1,60 @@
+"""Deliveries of a lane, as exact positions.
+
+Of a range of a lane (protocol.lanes) a consumer was sent the entries between its ends whose hashes are the lane's. Who
+handles a delivery looks them up: a delivery knows positions and nothing else.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.protocol.hash_ranges import HashTable
+from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
+from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.lost import find_missing
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import Topic
+
+
+class LaneRange(NamedTuple):
+    """So many *entries* with the *hashes* of a lane, between the ends of *held*."""
+
+    held: PositionRange
+    hashes: LaneHashes
+    entries: int
+
+
+def exact(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange | LaneRange]) -> tuple[PositionRange, ...]:
+    """The same as ranges of positions. Where entries of a lane are gone, so are their keys, and all that is gone
+    between the ends counts as sent: it is found missing later."""
+    found: list[PositionRange] = []
+    for each in ranges:
+        found += _exact(topic, ledgers, each) if isinstance(each, LaneRange) else [each]
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _table(hashes: LaneHashes) -> HashTable:
+    """The number 0 for hashes of a lane: deliveries are large, and come of the same lanes again and again."""
+    return lane_numbers([hashes])
+
+
+def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[PositionRange]:
+    held = sent.held
+    runs = list(ledgers.runs(topic.topic_id, held.partition, held.first, held.last))
+    is_mine = _table(sent.hashes).of(read_hashes(topic.path, runs)) == 0
+    if is_mine.sum() < sent.entries:
+        for run in runs:
+            missing = find_missing(topic.path, run)
+            if missing is not None:
+                stretches = missing.entries if missing.is_lost else missing.whole
+                gone = np.array(stretches, np.int64).reshape(-1, 2).T + run.to_position
+                is_mine[expanded(*gone) - held.first] = True
+    positions = held.first + np.flatnonzero(is_mine)
+    starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
+    firsts, lasts = positions[starts].tolist(), positions[np.append(starts[1:], len(positions)) - 1].tolist()
+    return [held._replace(first=first, last=last) for first, last in zip(firsts, lasts)] if len(positions) else []

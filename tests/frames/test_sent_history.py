@@ -1,0 +1,89 @@
+"""What was delivered of a subscription, round by round: by positions, and by lanes."""
+
+import pytest
+
+from pulsar_spark.broker.facts import PageRows, rows_of_round
+from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.frames.sent_history import History
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.lanes import LaneMap
+from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledger_rows
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import LEDGERS, MESSAGES
+from tests.lanes import in_lanes
+
+HASHES = [10, 50_000, 20, 60_000, 30, 40_000, 40, 10]
+LANES = LaneMap.whole(SLOTS).split([OwnedRange(0, 32767, "a"), OwnedRange(32768, 65535, "b")]).lanes
+
+
+@pytest.fixture
+def topic(layout: Layout):
+    """A message for each of :data:`HASHES`, numbered."""
+    topic = create_topic(layout, "t")
+    rows = [
+        {
+            "publish_id": "p" * 32,
+            "entry_id": entry,
+            "batch_size": 1,
+            "partition": -1,
+            "partition_key": "k",
+            "payload": b"",
+            "sticky_key_hash": each,
+        }
+        for entry, each in enumerate(HASHES)
+    ]
+    AppendTable(topic.path).append(MESSAGES.rows(rows))
+    (commit,) = TableLog(topic.path).commits(0)
+    numbered = number_commit(topic.path, commit, {}, set())
+    rows = ledger_rows(str(topic.name), topic.topic_id, numbered)
+    AppendTable(layout.broker_table("ledgers")).append(LEDGERS.rows(rows))
+    return topic
+
+
+def commit(layout, topic, number: int, ranges: list[Range], *, by_lane: bool, mark_delete: int = -1) -> None:
+    key = CursorKey(topic.topic_id, -1, "s")
+    facts, pages = [], [PageRows(key, str(topic.name), 0, ranges)]
+    if by_lane:
+        facts, pages = in_lanes(key, str(topic.name), LANES, HASHES, ranges)
+    cursor = {"kind": "cursor", "topic": str(topic.name), "mark_delete_position": mark_delete, **key._asdict()}
+    rows = rows_of_round(number, [{"kind": "round"}, cursor, *facts], pages)
+    AppendTable(layout.broker_table("cursor_ledger")).append(rows)
+
+
+def pending(consumer: str, number: int, *positions: int) -> list[Range]:
+    return [Range(at, at, "pending", consumer, number, 0, None, None, 1) for at in positions]
+
+
+@pytest.mark.parametrize("by_lane", [False, True])
+def test_who_was_sent_which_entries(layout, topic, by_lane):
+    """The entries of others between the ends of a lane's range were not sent; a range below mark-delete is
+    forgotten."""
+    commit(layout, topic, 1, sorted(pending("a", 1, 0, 2, 4, 6) + pending("b", 1, 1, 3)), by_lane=by_lane)
+    later = sorted(pending("a", 1, 2, 4, 6) + pending("b", 2, 5, 1, 3))
+    commit(layout, topic, 2, later, by_lane=by_lane, mark_delete=0)
+    history = History(layout, topic.topic_id, "s")
+    history.read_up_to(2)
+
+    def sent(consumer: str, *spans: tuple[int, int]) -> list[tuple]:
+        delivery = Delivery(str(topic.name), topic.topic_id, "s", consumer, 2, ())
+        found = history.overlapping(-1, spans, delivery)
+        rows = zip(*(column.tolist() for column in found[:4]))
+        return sorted({(name, round_, at) for name, round_, first, last in rows for at in range(first, last + 1)})
+
+    assert sent("c", (1, 3), (5, 7)) == [
+        ("a", 1, 2),
+        ("a", 1, 6),
+        ("b", 1, 1),
+        ("b", 1, 3),
+        ("b", 2, 1),
+        ("b", 2, 3),
+        ("b", 2, 5),
+    ]
+    assert sent("b", (1, 1), (3, 3)) == [] and sent("a", (2, 2), (4, 4)) == []
+    assert sent("b", (1, 7)) == [("a", 1, 2), ("a", 1, 4), ("a", 1, 6)]
