@@ -261,10 +261,13 @@ class Cursor:
             self.unacked.subtract(page.unacked)
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
-        made = []
+        made, reached = [], -1
         for chunk in _chunks(ranges, [page.first for page in kept]):
             page = unchanged.get(chunk[0].first)
-            made.append(page if page and page.ranges == chunk else Page(chunk[0].first, chunk))
+            # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
+            is_kept = page and page.ranges == chunk and page.first > reached
+            made.append(page if is_kept else Page(chunk[0].first, chunk))
+            reached = chunk[-1].last
         self._insert(made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()

@@ -266,8 +266,7 @@ class PartitionSubscription:
         """Count a message as leaving the queue; False when it is not to be shown: out of date, or acknowledged
         already."""
         delivery, position = message._delivery, message._position
-        is_batch = delivery.batch_size > 1
-        batch_index = message._field("batch_index") if is_batch else -1
+        batch_index = message._field("batch_index") if delivery.batch_size > 1 else -1
         comes_again = self._newest_of_lanes and self._comes_again_in_a_lane(position)
         with self.lock:
             if delivery.generation != self.generation:

@@ -136,12 +136,15 @@ def _disorder(notes: list[np.ndarray]) -> list[str]:
 
 
 def _repeats(notes: list[np.ndarray], closed_after: dict[int, int]) -> list[str]:
+    """What others received once a consumer that closed had it, though that one acknowledged it. Who was killed may have
+    had it before."""
     found = []
     for index, acknowledged in closed_after.items():
-        done = notes[index]["flight"][:acknowledged]
-        others = np.concatenate([part["flight"] for other, part in enumerate(notes) if other != index])
-        again = int(np.isin(others, done).sum())
-        if again:
+        done = notes[index][:acknowledged]
+        others = np.concatenate([part for other, part in enumerate(notes) if other != index])
+        had_at = np.full(max(part["flight"].max(initial=0) for part in notes) + 1, np.iinfo("i8").max)
+        had_at[done["flight"]] = done["time"]
+        if again := int((others["time"] >= had_at[others["flight"]]).sum()):
             found.append(f"{again} messages came again after their consumer had acknowledged them and closed")
     return found
 

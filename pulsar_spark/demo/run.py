@@ -38,9 +38,9 @@ PARTITIONS = 4
 BROKER_LOG = "broker.log"
 PATIENCE_SECONDS = 180
 POLL_SECONDS = 0.25
-KEYED_QUEUE = 5_000
-"""Messages that a consumer of the Key_Shared subscription holds at most: each is a row of state until it is
-acknowledged, where those of the others are ranges."""
+_LARGEST_KEYED_QUEUE = 20_000
+"""Messages that a consumer of the Key_Shared subscription holds at most; a tenth of all where these are few, so that
+there is something left for those who join later."""
 _BATCHES_A_CONSUMER = 40
 _LARGEST_BATCH = 1_000
 
@@ -162,7 +162,7 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
             kill_at=max(1, rows // 20),
             leave_at=max(1, rows // 8),
             joiners=2,
-            queue_size=KEYED_QUEUE,
+            queue_size=max(batch, min(_LARGEST_KEYED_QUEUE, rows // 10)),
             **shared,
         ),
         ConsumerGroup(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill, **shared),

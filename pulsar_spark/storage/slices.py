@@ -11,8 +11,6 @@ by ``between`` would compare every row with every piece of its publish, so piece
 as long as they are themselves, and joined by block. What is pushed down then are as many bounds around clusters of
 pieces, the widest gaps between them left out: where entries of one owner lie together, as in publishes whose rows are
 in order of hash, the others' row groups are not read.
-
-Measured: FIGURES
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -57,6 +57,18 @@ def test_mark_delete_runs_through_pages_that_were_not_touched(monkeypatch):
     assert [page.first for page in cursor.pages] == [4]
 
 
+def test_a_page_is_not_kept_before_others_that_its_ranges_lie_behind(monkeypatch):
+    """Its name is that of a range that mark-delete took; entries that were passed over are handed out now."""
+    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 3)
+    cursor = Cursor(KEY, "t", -1, 0)
+    behind = [pending(3, 3), Range(5, 6, ACKNOWLEDGED)]
+    cursor.replace(set(), [Range(0, 0, ACKNOWLEDGED), *behind])
+    assert [(page.first, page.ranges) for page in cursor.pages] == [(0, behind)]
+    changed, gone = cursor.replace({0}, [pending(1, 1), pending(2, 2, "b"), *behind])
+    assert ([page.first for page in changed], gone) == ([1, 3], [0])
+    assert [cursor.find(position) for position in (1, 3, 6)] == [pending(1, 1), *behind]
+
+
 def test_mark_delete_that_passes_the_read_position_takes_it_along():
     cursor = Cursor(KEY, "t", -1, 0)
     cursor.replace(set(), [Range(0, 9, ACKNOWLEDGED)])
@@ -117,6 +129,7 @@ def test_pages_never_change_what_a_cursor_says(rounds, size):
             assert cursor.mark_delete == mark_delete
             assert list(cursor.ranges()) == [held for _, held in sorted(expected.items())]
             assert all(len(page.ranges) <= size for page in cursor.pages)
+            assert all(cursor.find(position) == held for position, held in expected.items())
             assert cursor.unacked == {
                 name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))
             }

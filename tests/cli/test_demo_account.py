@@ -72,6 +72,8 @@ def test_aircraft_in_order_with_several_consumers_are_no_defect():
     assert keyed(notes(1, 0, 3), notes(1, time=1), notes(0, 3, 2, time=2), gone=[0, 1], delivered=8) == []
     assert keyed(notes(0, 2, 1), notes(2, 3, time=1), gone=[0], closed_after={0: 1}, delivered=5) == []
     assert keyed(notes(2), notes(0, partition=1), notes(1, 3)) == [], "order is per partition"
+    killed_and_left = [notes(1, 0), notes(1, 3, time=1), notes(0, 2, time=1)]
+    assert keyed(*killed_and_left, gone=[0, 1], closed_after={1: 2}, delivered=6) == [], "it was killed before"
 
 
 @pytest.mark.parametrize(

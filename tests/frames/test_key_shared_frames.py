@@ -1,6 +1,7 @@
 """Frames of a Key_Shared subscription, with a broker in the same session: whose rows, their hashes, and their order."""
 
 from collections import defaultdict
+from datetime import UTC, datetime
 
 import pandas as pd
 import pytest
@@ -130,6 +131,7 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
             "batch_size": 1,
             "partition": -1,
             "payload": str(number).encode(),
+            "publish_time": datetime(2026, 1, 1, tzinfo=UTC),
             **key,
         }
         for number, key in enumerate(ODD_KEYS)
@@ -139,8 +141,7 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
 
     def keep(messages, delivery):
         columns.append(messages.columns)
-        rows = messages.select("payload", "sticky_key_hash").collect()
-        found.update((int(row.payload), row.sticky_key_hash) for row in rows)
+        found.update((int(row.payload), row.sticky_key_hash) for row in messages.collect())
 
     run_once(spark, served, "odd", keep, subscription_type="KeyShared")
 

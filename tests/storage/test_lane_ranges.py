@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from deltalake import DeltaTable
 
+from pulsar_spark.broker.facts import PageRows, rows_of_round
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes, LaneMap, lane_numbers
@@ -132,3 +134,33 @@ def test_the_lane_of_each_hash_whatever_rows_borders_are():
     expected = np.where(held.any(axis=0), held.argmax(axis=0), -1)
     assert lane_numbers(lanes).of(hashes).tolist() == expected.tolist()
     assert (expected == -1).any() and set(expected.tolist()) == {-1, 0, 1, 2}
+
+
+def test_rows_of_lanes_outlive_an_optimize_and_a_checkpoint(layout):
+    hashes = [LOW, HIGH] * 4
+    topic = published(layout, hashes)
+    ranges = spans([PENDING, ACKED, AGAIN, PENDING] * 2)
+    before, key = state(layout, topic, SHARED, hashes, ranges)
+    BrokerDouble(layout).commit_round([])
+    ledger = DeltaTable(str(layout.broker_table("cursor_ledger")))
+    ledger.optimize.compact()
+    ledger.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    ledger.create_checkpoint()
+    after = read_latest(layout)
+    assert (after.lanes, after.pages[key]) == (before.lanes, before.pages[key]) and len(after.lanes[key]) > 1
+    assert list(exact_ranges(after, key, LedgerIndex(layout), topic.path)) == ranges
+
+
+def test_a_lane_that_is_merged_or_removed_is_gone(layout):
+    hashes = [LOW, HIGH] * 4
+    topic = published(layout, hashes)
+    latest, key = state(layout, topic, HALVES, hashes, spans([PENDING] * 8))
+    gone = [
+        dict(kind="page", topic=str(topic.name), **key._asdict(), page=page, is_removed=True)
+        for page in latest.lanes[key]
+    ]
+    page = dict(kind="page", topic=str(topic.name), **key._asdict(), page=0, first=0, last=7)
+    rows = PageRows(key, str(topic.name), 0, spans([PENDING] * 8))
+    AppendTable(layout.broker_table("cursor_ledger")).append(rows_of_round(2, [{"kind": "round"}, *gone, page], [rows]))
+    after = read_latest(layout)
+    assert (after.lanes[key], after.pages[key]) == ({}, {0: spans([PENDING] * 8)})
