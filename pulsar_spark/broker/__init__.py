@@ -37,7 +37,7 @@ would cost time and change nothing.
 | who has caught up with those before it | 2.34 | gather._Gathering.look_at | draining.caught_up |
 | whose each entry is | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes wait | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
-| how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead | draining.look_ahead_limit |
+| how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
 | up to where mark-delete runs | 3.17 | state.Cursor._advance_mark_delete | cursor.take_acknowledged |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |

@@ -5,9 +5,7 @@ there is something to give. Which of its ranges are planned is said in ``affecte
 """
 
 from collections import Counter
-from typing import NamedTuple
 
-from pulsar_spark.broker import keyed
 from pulsar_spark.broker.affected import (
     Affected,
     affected_ranges,
@@ -17,15 +15,16 @@ from pulsar_spark.broker.affected import (
     offered_ranges,
 )
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
+from pulsar_spark.broker.key_candidates import has_candidates, note_in_vain
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
+from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.broker.unread_slices import delayed_unread
+from pulsar_spark.broker.unread_slices import deliver_time, unread_runs
 from pulsar_spark.broker.work import Rows, Work
-from pulsar_spark.protocol.cursor import PENDING, Range, skip_unacked
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
@@ -37,16 +36,6 @@ MAX_ROUND_ENTRIES = 20_000_000
 
 LANES_FROM, EXACT_BELOW = 4000, 1000
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
-
-
-class UnreadRun(NamedTuple):
-    """Entries first..last of one batch size that were never delivered; ``due_time`` (microseconds) where they have a
-    deliver time."""
-
-    first: int
-    last: int
-    batch_size: int
-    due_time: int | None
 
 
 @uncollected()
@@ -100,7 +89,7 @@ class _Gathering:
             return
         permits = sum(consumer.permits for consumer in takers)
         most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
-        unread = _unread_runs(self.bundle, asked, most)
+        unread = unread_runs(self.bundle, asked, most)
         affected = affected_ranges(
             asked,
             now=self.draft.now,
@@ -115,7 +104,7 @@ class _Gathering:
 
     def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for a Key_Shared cursor, each row in its owner's line; by lane where there are too many ranges."""
-        by_key, cursor = Keyed(self.bundle, self.draft, asked, takers), asked.cursor
+        by_key, cursor = KeyedByPage(self.bundle, self.draft, asked, takers), asked.cursor
         offered, unread = by_key.replays(), by_key.unread()
         if len(unread) + sum(len(page.ranges) for page in cursor.pages) > LANES_FROM:
             topic = self.bundle.topics[cursor.topic]
@@ -123,7 +112,7 @@ class _Gathering:
             self._add_by_lane(asked, takers)
             return
         if not offered and (not unread or asked.cursor.is_blocked):
-            keyed.note_in_vain(self.bundle, asked.cursor, takers, self.draft.wall)
+            note_in_vain(self.bundle, asked.cursor, takers, self.draft.wall)
         affected = affected_ranges(
             asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
         )
@@ -141,14 +130,14 @@ class _Gathering:
         by_lane = KeyedByLane(self.bundle, self.draft, asked, takers, cursor.lanes)
         work = by_lane.plan()
         if by_lane.found_nothing or cursor.is_blocked:
-            keyed.note_in_vain(self.bundle, cursor, takers, self.draft.wall)
+            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
         elsewhere = by_lane.unacked_elsewhere(work.planned)
         number = self._begin(asked, takers, work, elsewhere, read_position=by_lane.first_new)
         self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
         self.rows.extend("ack", number, by_lane.acks())
         self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
         for position, place in by_lane.never_delivered():
-            size, due = self.bundle.batch_size(cursor, position), _deliver_time(self.bundle, cursor, position)
+            size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
             self.rows.extend("unread", number, [(place, place, size, due, *by_lane.places([position])[0])])
         self.rows.extend("return", number, by_lane.returns())
         self.rows.extend("unread", number, by_lane.new)
@@ -210,7 +199,7 @@ class _Gathering:
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
-            size, due = self.bundle.batch_size(cursor, position), _deliver_time(self.bundle, cursor, position)
+            size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
             self.rows.extend("unread", number, [(position, position, size, due, *place)])
         self.rows.extend("return", number, effective_returns(asked, planned))
 
@@ -245,24 +234,6 @@ class _Gathering:
             )
 
 
-def next_due(bundle: Bundle, now: int) -> int | None:
-    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing
-    waits. For clocks that agree."""
-    return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
-
-
-def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
-    """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
-    served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
-    own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
-    own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
-    own += bundle.leases.values()
-    own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
-    own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    wall = [due for cursor in served for due in cursor.replays_at() if due > now.wall]
-    return min(own, default=None), min(wall, default=None)
-
-
 def _takers(cursor: Cursor, now: int) -> list[Consumer]:
     """Consumers that may be given entries, as far as permits tell."""
     if cursor.reads_after > now:
@@ -289,7 +260,7 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: list[Consumer], wall
     if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
         return False
     if cursor.is_key_shared:
-        return keyed.has_candidates(bundle, cursor, takers, wall)
+        return has_candidates(bundle, cursor, takers, wall)
     replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
     return replays or (
         cursor.read_position < topic.end_position(cursor.key.partition)
@@ -325,30 +296,3 @@ def _unacked_elsewhere(cursor: Cursor, planned: list[Range]) -> Counter:
         if held.status == PENDING:
             elsewhere[held.consumer_id] -= held.unacked_messages
     return elsewhere
-
-
-def _unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:
-    """Runs that hold the next *most* entries never delivered (and what is acknowledged between them); those that adjoin
-    and agree are one."""
-    cursor = asked.cursor
-    topic = bundle.topics.get(cursor.topic)
-    cursor.advance_read_position()
-    if topic is None or most <= 0:
-        return []
-    ledgers = topic.ledgers(cursor.key.partition)
-    ahead = [
-        (held.first, held.last)
-        for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0) :]
-        for held in page.ranges
-    ]
-    ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
-    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead), most)
-    if last < cursor.read_position:
-        return []
-    unread = delayed_unread(bundle, cursor, ledgers.parts(cursor.read_position, last))
-    return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
-
-
-def _deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
-    ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-    return delayed_unread(bundle, cursor, ledgers.parts(position, position))["due_time"][0].as_py()

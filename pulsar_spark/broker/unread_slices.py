@@ -11,12 +11,15 @@ still there, against 5 s for the same by a plan of Spark's (see fresh_plan), 1.2
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.cursor import skip_unacked
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import read_slice
 
@@ -70,3 +73,41 @@ def _joined(stretches: pa.Table) -> pa.Table:
     ends = np.append(starts[1:] - 1, stretches.num_rows - 1)
     joined = stretches.take(pa.array(starts))
     return joined.set_column(1, UNREAD.field("last"), stretches["last"].take(pa.array(ends)))
+
+
+class UnreadRun(NamedTuple):
+    """Entries first..last of one batch size that were never delivered; ``due_time`` (microseconds) where they have a
+    deliver time."""
+
+    first: int
+    last: int
+    batch_size: int
+    due_time: int | None
+
+
+def unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:
+    """Runs that hold the next *most* entries never delivered (and what is acknowledged between them); those that adjoin
+    and agree are one."""
+    cursor = asked.cursor
+    topic = bundle.topics.get(cursor.topic)
+    cursor.advance_read_position()
+    if topic is None or most <= 0:
+        return []
+    ledgers = topic.ledgers(cursor.key.partition)
+    ahead = [
+        (held.first, held.last)
+        for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0) :]
+        for held in page.ranges
+    ]
+    ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
+    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead), most)
+    if last < cursor.read_position:
+        return []
+    unread = delayed_unread(bundle, cursor, ledgers.parts(cursor.read_position, last))
+    return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
+
+
+def deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
+    """When the entry at *position* may be delivered, None where it need not be waited for."""
+    ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+    return delayed_unread(bundle, cursor, ledgers.parts(position, position))["due_time"][0].as_py()

@@ -1,0 +1,208 @@
+"""A round of a Key_Shared cursor whose ranges are exact positions, page by page: the ordinary form.
+
+What comes back is dealt in the round in which it comes back: ranges are cut where their entries' owners change.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pulsar_spark.broker.affected import Affected, effective_returns, is_due
+from pulsar_spark.broker.entry_hashes import EntryHashes
+from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, Unread, as_array, inside, owners_of
+from pulsar_spark.broker.lane_form import NEVER
+from pulsar_spark.broker.state import Page
+from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.draining import Out
+from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.selectors import Selector
+
+MOST_RUNS = 200_000
+"""Runs of entries never delivered that one round hands out, at most: where keys lie at random each is an entry or two,
+where a publish was sorted by hash thousands."""
+
+ELSEWHERE = Placed(None, True)
+"""Not offered in this round, whosever it is."""
+
+
+class KeyedByPage(Keyed):
+    """See :class:`~pulsar_spark.broker.keyed.Keyed`; its rows are on the axis of positions."""
+
+    _most = MOST_RUNS
+
+    def replays(self) -> list[tuple[int, int]]:
+        """(page, range) of what is to be delivered again now to a consumer that takes part, as many entries as its
+        permits allow: what came back first, by position, then what has come due (0.21)."""
+        pages = [(number, page) for number, page in enumerate(self._cursor.pages) if page.replays_at is not None]
+        if not pages or not self._permits:
+            return []
+        found = [np.concatenate(columns) for columns in zip(*(_replays(*page) for page in pages))]
+        is_ripe = (found[1] <= self._draft.wall) & ~self._is_acknowledged(found[0])
+        positions, dues, numbers, indexes = (column[is_ripe] for column in found)
+        in_order = np.argsort(positions, kind="stable")
+        positions, dues, numbers, indexes = (column[in_order] for column in (positions, dues, numbers, indexes))
+        chosen = self._offered(positions, dues)
+        return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
+
+    def unread(self) -> list[Unread]:
+        """What was never delivered and may be given to the consumers that take part, as many entries as their permits
+        allow."""
+        positions, owners = self._new_entries()
+        if not len(positions):
+            return []
+        stretches, known = self._stretches(positions)
+        is_new = (np.diff(positions, prepend=-2) != 1) | (np.diff(owners, prepend=-2) != 0)
+        starts = np.flatnonzero(is_new | (np.diff(stretches, prepend=-1) != 0))
+        lasts = positions[np.append(starts[1:], len(positions)) - 1]
+        names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
+        of_run = known.take(stretches[starts])
+        sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
+        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
+
+    def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
+        """The ranges that are planned, cut where the line of what comes again, in this round or before, changes, and
+        where each of them stands. What is given back is offered in the same round, for later entries of its hashes
+        are."""
+        ranges: list[Range] = []
+        numbers: list[int] = []
+        places: list[Placed] = []
+        planned = set(affected.numbers)
+        singles = [
+            held.first for held in affected.planned if held.first == held.last and held.status in (PENDING, REPLAY)
+        ]
+        place_of = dict(zip(singles, self.places(singles)))
+        offered = self._may_be_offered([held for held in affected.planned if held.first < held.last])
+        for number, held in enumerate(affected.ranges):
+            if number not in planned:
+                ranges.append(held)
+                continue
+            pieces = [(held, place_of.get(held.first, ELSEWHERE))]
+            if held.first in offered:
+                pieces = self._pieces(held)
+            for piece, place in pieces:
+                numbers.append(len(ranges))
+                ranges.append(piece)
+                places.append(place)
+        return Affected(affected.pages, ranges, numbers), places
+
+    def _may_be_offered(self, planned: Sequence[Range]) -> set[int]:
+        """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
+        round."""
+        asked, now = self._asked, self._draft.now
+        firsts, lasts = as_array((first, last) for first, last, _, due in asked.returns if due <= now)
+        begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
+        ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
+        leaving = asked.left | asked.redelivered
+        return {
+            held.first
+            for held, is_named in zip(planned, (begun > ended).tolist())
+            if held.status == REPLAY
+            or (held.status == PENDING and (is_named or is_due(held, now) or held.consumer_id in leaving))
+        }
+
+    def _pieces(self, held: Range) -> list[tuple[Range, Placed]]:
+        owners, is_held = self._placed(np.arange(held.first, held.last + 1))
+        changes = (np.diff(owners) != 0) | (np.diff(is_held) != 0)
+        starts, names = [0, *(np.flatnonzero(changes) + 1).tolist()], [*self._owners.consumers, None]
+        return [
+            (
+                held._replace(first=held.first + start, last=held.first + until - 1),
+                Placed(names[owners[start]], bool(is_held[start])),
+            )
+            for start, until in pairwise([*starts, len(owners)])
+        ]
+
+    def _is_passed_over(self, takes: np.ndarray, held: np.ndarray) -> np.ndarray:
+        """Which entries that are not taken count for the look-ahead limit."""
+        return ~takes
+
+    def _counts(self, positions: np.ndarray, owners: np.ndarray, takes: np.ndarray) -> np.ndarray:
+        """What counts for the most that a round hands out: each run of adjoining entries that one owner *takes*, at its
+        first."""
+        goes_on = np.zeros(len(positions), bool)
+        goes_on[1:] = takes[:-1] & (owners[1:] == owners[:-1]) & (np.diff(positions) == 1)
+        return takes & ~goes_on
+
+    def _out(self) -> Out:
+        """The entries that keep their hashes, after what this round acknowledges and brings back."""
+        asked, now = self._asked, self._draft.now
+        found = [_out_of(page, self._cursor.selector, self._hashes) for page in self._cursor.pages if page.unacked]
+        positions, hashes, elsewhere, dues, holders = (
+            (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
+        )
+        gone = self._is_acknowledged(positions) | (dues <= now)
+        gone |= np.isin(holders, [*asked.left, *asked.redelivered])
+        returns = self._returns()
+        gone |= inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
+        back = expanded(*as_array((first, last) for first, last, _, due in returns if due > now))
+        back = back[~self._is_acknowledged(back)]
+        return Out(
+            np.concatenate((hashes[~gone], self._hashes.at(back))),
+            np.concatenate((positions[~gone], back)),
+            np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
+        )
+
+    def _returns(self) -> list[tuple[int, int, str, int]]:
+        """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
+        if not self._asked.returns:
+            return []
+        pages = (page for page in self._cursor.pages if page.unacked)
+        return effective_returns(self._asked, [held for page in pages for held in page.ranges])
+
+    def _look_ahead(self) -> int:
+        return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
+
+    def _unknown(self, first: int, last: int) -> np.ndarray:
+        """The positions first..last that no range names and no request of this round acknowledges."""
+        changes = np.zeros(last - first + 2, np.int64)
+        pages = self._cursor.pages[max(self._cursor.page_index(first), 0) :]
+        spans = [page.spans for page in pages if page.first <= last]
+        spans.append(as_array(self._asked.acks))
+        spans.append(as_array((position, position) for position in self._asked.ack_sets))
+        for firsts, lasts in spans:
+            is_in = (firsts <= last) & (lasts >= first)
+            np.add.at(changes, np.maximum(firsts[is_in], first) - first, 1)
+            np.add.at(changes, np.minimum(lasts[is_in], last) - first + 1, -1)
+        return first + np.flatnonzero(np.cumsum(changes[:-1]) == 0)
+
+
+def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
+    """Position, deliver time, page and range of each entry of *page* that is to be delivered again."""
+    found = [
+        (held.first, held.last, held.due_time or 0, index)
+        for index, held in enumerate(page.ranges)
+        if held.status == REPLAY
+    ]
+    firsts, lasts, dues, indexes = np.array(found, np.int64).reshape(-1, 4).T
+    entries = lasts - firsts + 1
+    return (
+        expanded(firsts, lasts),
+        np.repeat(dues, entries),
+        np.full(int(entries.sum()), number),
+        np.repeat(indexes, entries),
+    )
+
+
+_NOTHING_OUT = (NO_POSITIONS, np.empty(0, np.int32), np.empty(0, bool), NO_POSITIONS, np.empty(0, object))
+
+
+def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.ndarray, ...]:
+    """Position, hash, whether it is at another than the owner, when it is to come back, and the holder of each pending
+    entry of *page* that is at another than its owner or is to come back; worked out once for each set of owners."""
+    if page.out is not None and page.out[0] is selector:
+        return page.out[1]
+    pending = [held for held in page.ranges if held.status == PENDING]
+    spans = np.array([(held.first, held.last) for held in pending], np.int64).reshape(-1, 2)
+    places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
+    positions = expanded(*spans.T)
+    owners = owners_of(selector)
+    hashed = hashes.at(positions)
+    holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
+    dues = np.array([NEVER if held.due_time is None else held.due_time for held in pending], np.int64)[places]
+    elsewhere = owners.of(hashed) != holders[places]
+    keeps = elsewhere | (dues != NEVER)
+    names = np.array([held.consumer_id for held in pending], object)[places]
+    found = positions[keeps], hashed[keeps], elsewhere[keeps], dues[keeps], names[keeps]
+    page.out = selector, found
+    return found
