@@ -309,16 +309,17 @@ CURSOR_LEDGER = TableSpec(
                 "properties",
                 PROPERTIES,
                 "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
-                "consumers are connected; letter: the dead letter policy, or what the request says",
+                "consumers are connected; page of a lane: size and start of the axis of its hashes; letter: the dead "
+                "letter policy, or what the request says",
             ),
             (
                 "lane",
                 pa.string(),
-                "the axis on which the row counts positions: null = the main one, of all entries; else the name of "
-                "one in which only some entries lie",
+                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; null = all "
+                "entries",
                 2,
             ),
-            ("entries", pa.int64(), "range: entries in it that lie in its lane; null = all, last - first + 1", 2),
+            ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
             (
                 "hash_ranges",
                 HASH_RANGES,

@@ -11,6 +11,9 @@ by ``between`` would compare every row with every piece of its publish, so piece
 as long as they are themselves, and joined by block. What is pushed down then are as many bounds around clusters of
 pieces, the widest gaps between them left out: where entries of one owner lie together, as in publishes whose rows are
 in order of hash, the others' row groups are not read.
+
+Measured for one of 32 consumers, 10^5 of 3.2 * 10^6 entries in eight files, on two busy cores (all rows: 1.2 s):
+97,000 ranges of keys at random 4.0 s and 0.3 s for their pieces, 704 ranges 1.0 s, 8 ranges 0.6 s.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -2,13 +2,13 @@
 written for its own sake.
 
 What the broker did is in its rounds: a delivery is a ``pending`` range in the round it names as its delivery round
-(later rounds repeat it when they rewrite its page); letters and consumers that left are rows of their own. What was
-asked is in the requests, under the client's clock; a request the broker refused is left out, one that asked for nothing
-(an acknowledgement of what was acknowledged) is not. Positions count per partition of a topic's life: requests name the
-topic only, so after a topic was created again those of its former life stand under the same name. What somebody deleted
-from a topic's table by SQL nobody asked for: it is found in the table itself, and stands at the round in which the
-broker had followed the commit that took it out, or, of several, the first that may have been. History reaches back as
-far as the tables do.
+(later rounds repeat it when they rewrite its page), one of a lane is told stretch by stretch; letters and consumers
+that left are rows of their own. What was asked is in the requests, under the client's clock; a request the broker
+refused is left out, one that asked for nothing (an acknowledgement of what was acknowledged) is not. Positions count
+per partition of a topic's life: requests name the topic only, so after a topic was created again those of its former
+life stand under the same name. What somebody deleted from a topic's table by SQL nobody asked for: it is found in the
+table itself, and stands at the round in which the broker had followed the commit that took it out, or, of several, the
+first that may have been. History reaches back as far as the tables do.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from pulsar_spark.storage.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import NO_POSITION
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.views.lane_rows import exact_rows
 
 EVENTS = {
     "ack": "acknowledged",
@@ -33,6 +34,7 @@ EVENTS = {
     "reconsume_later": "reconsume_later_asked",
 }
 """What a kind of request is called in the history."""
+_IS_DELIVERY = "kind = 'range' AND status = 'pending' AND delivery_round = round"
 _DELETIONS = (
     "topic string, topic_id string, partition int, first bigint, last bigint, ack_set array<bigint>, version bigint"
 )
@@ -52,7 +54,9 @@ _DELETIONS_SCHEMA = pa.schema(
 def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:
     """The columns of ``view_specs.HISTORY`` from the rows of ``cursor_ledger``, ``requests`` and ``ledgers`` of *root*;
     one row per range of entries and event, in no order."""
-    happened = _what_the_broker_did(rounds).unionByName(_what_was_asked(rounds, requests), allowMissingColumns=True)
+    deliveries = exact_rows(rounds.filter(_IS_DELIVERY), rounds, root)
+    did, asked = _what_the_broker_did(rounds, deliveries), _what_was_asked(rounds, requests)
+    happened = did.unionByName(_of_deliveries(asked, deliveries), allowMissingColumns=True)
     happened = happened.unionByName(_what_was_deleted(rounds, ledgers, root), allowMissingColumns=True)
     named = (
         rounds.filter(F.col("consumer_name").isNotNull())
@@ -62,21 +66,20 @@ def all_events(rounds: DataFrame, requests: DataFrame, ledgers: DataFrame, root:
     return happened.join(named, on="consumer_id", how="left")
 
 
-def _what_the_broker_did(rounds: DataFrame) -> DataFrame:
-    is_delivery = (
-        (F.col("kind") == "range") & (F.col("status") == "pending") & (F.col("delivery_round") == F.col("round"))
-    )
+def _what_the_broker_did(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
     has_left = (F.col("kind") == "consumer") & F.coalesce("is_removed", F.lit(False))
     is_letter, is_retry = F.col("kind") == "letter", F.col("status").eqNullSafe(RETRY_LETTER)
     event = (
-        F.when(is_delivery, "delivered")
+        F.when(F.col("kind") == "range", "delivered")
         .when(is_letter & is_retry, "retry_lettered")
         .when(is_letter, "dead_lettered")
         .when(has_left, "consumer_left")
     )
     times = rounds.filter(F.col("kind") == "round").select("round", F.col("round_time").alias("time"))
     return (
-        rounds.withColumn("event", event)
+        rounds.filter(F.col("kind") != "range")
+        .unionByName(deliveries)
+        .withColumn("event", event)
         .filter("event is not null")
         .join(times, on="round", how="left")
         .select(
@@ -115,6 +118,24 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
             "properties",
         )
     )
+
+
+def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """What was *asked*, and where it is of what one round delivered between two positions, of each stretch of that: the
+    others between them are other consumers'."""
+    delivery_round = F.col("properties")["delivery_round"].cast("bigint")
+    same = ["topic", "partition", "subscription", "consumer_id", "delivery_round"]
+    delivered = deliveries.select(*same, F.col("first").alias("from"), F.col("last").alias("to"))
+    is_unknown = F.col("from").isNull()
+    is_inside = (F.col("from") <= F.col("last")) & (F.col("to") >= F.col("first"))
+    cut = (
+        asked.filter(delivery_round.isNotNull())
+        .withColumn("delivery_round", delivery_round)
+        .join(delivered, on=same, how="left")
+        .filter(is_unknown | is_inside)
+        .withColumns({"first": F.greatest("first", "from"), "last": F.least("last", "to")})
+    )
+    return asked.filter(delivery_round.isNull()).unionByName(cut.select(*asked.columns))
 
 
 def _what_was_deleted(rounds: DataFrame, ledgers: DataFrame, root: str) -> DataFrame:

@@ -54,6 +54,8 @@ VIEWS = (
             "subscription",
             "first",
             "last",
+            "entries",
+            "lane",
             "status",
             "consumer_id",
             "delivery_round",

@@ -76,10 +76,12 @@ def latest_consumers(rows: DataFrame) -> DataFrame:
 
 
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
-    """The ranges ``pending`` and ``replay`` of pages not rewritten since."""
+    """The ranges ``pending`` and ``replay`` of pages not rewritten since, all with the number of their entries."""
     pages = _latest(rows, "page").select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin("pending", "replay"))
-    return _of_cursors_there(rows, ranges.join(pages, on=[*KEYS["page"], "round"], how="inner"))
+    ranges = ranges.join(pages, on=[*KEYS["page"], "round"], how="inner")
+    entries = F.coalesce("entries", F.col("last") - F.col("first") + 1)
+    return _of_cursors_there(rows, ranges.withColumn("entries", entries))
 
 
 def of_key_shared(

@@ -3,9 +3,14 @@ was refused."""
 
 from chispa import assert_df_equality
 
+from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER, REQUESTS
 from pulsar_spark.views.views import create_views
+from tests.admin.broker_double import BrokerDouble
+from tests.lanes import in_lanes
+from tests.storage.test_lane_ranges import HALVES, HIGH, LOW, published
 
 S = {"topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
 T = {**S, "topic_id": "t-1"}
@@ -129,3 +134,47 @@ def test_who_received_acknowledged_and_gave_back_what_when(spark, layout, clock)
         ignore_row_order=True,
         ignore_nullable=True,
     )
+
+
+def test_deliveries_of_lanes_are_told_entry_by_entry(spark, layout):
+    """Of who got a message, and acknowledged it, only whose lane it is of."""
+    hashes = [LOW, HIGH, LOW, LOW, HIGH, HIGH]
+    topic = published(layout, hashes)
+    key, double = CursorKey(topic.topic_id, -1, "s"), BrokerDouble(layout)
+    place = {"topic": str(topic.name), "partition": -1, "subscription": "s"}
+    held = [Range(at, at, "pending", "ab"[code == HIGH], 1, 0, None, None, 1) for at, code in enumerate(hashes)]
+    facts, pages = in_lanes(key, str(topic.name), HALVES, hashes, held)
+    assert [len(page.ranges) for page in pages] == [1, 1], "both reach over the other's"
+    named = [{**place, "kind": "consumer", "consumer_id": name, "consumer_name": name} for name in "ab"]
+    double.commit_round([*named, *facts], pages)
+    gone = CursorKey("gone", -1, "s")
+    double.commit_round(
+        *in_lanes(
+            gone, "persistent://public/default/gone", HALVES, hashes, [each._replace(delivery_round=2) for each in held]
+        )
+    )
+    ack = {**place, "kind": "ack", "consumer_id": "a", "first": 0, "last": 2}
+    AppendTable(layout.broker_table("requests")).append(
+        REQUESTS.rows(
+            [
+                ack | {"request_id": "1", "properties": [("delivery_round", "1")]},
+                ack | {"request_id": "2", "properties": [("delivery_round", "7")]},
+                ack | {"request_id": "3", "consumer_id": "b", "first": 4, "last": 4},
+            ]
+        )
+    )
+    create_views(spark, layout.root)
+    found = spark.sql("select topic, event, consumer_id, first, last, request_id from history")
+    rows = {tuple(row)[1:] for row in found.filter(found.topic == str(topic.name)).collect()}
+    assert rows == {
+        ("delivered", "a", 0, 0, None),
+        ("delivered", "a", 2, 3, None),
+        ("delivered", "b", 1, 1, None),
+        ("delivered", "b", 4, 5, None),
+        ("acknowledged", "a", 0, 0, "1"),
+        ("acknowledged", "a", 2, 2, "1"),
+        ("acknowledged", "a", 0, 2, "2"),
+        ("acknowledged", "b", 4, 4, "3"),
+    }
+    of_gone = found.filter(found.topic != str(topic.name)).select("event", "consumer_id", "first", "last").collect()
+    assert sorted(map(tuple, of_gone)) == [("delivered", "a", 0, 5), ("delivered", "b", 1, 5)], "ends are all there is"

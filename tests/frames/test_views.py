@@ -46,6 +46,25 @@ ROUNDS = {
         {**T, "kind": "page", "page": 0},
         {**T, "kind": "range", "page": 0, "first": 5, "last": 6, "status": "acknowledged"},
         {**T, "kind": "range", "page": 0, "first": 7, "last": 9, "status": "replay", "redelivery_count": 1},
+        {
+            **T,
+            "kind": "page",
+            "page": -8,
+            "lane": "7",
+            "hash_ranges": [{"start": 0, "end": 9, "modulus": 1, "remainder": 0}],
+            "properties": [("axis_size", "65536"), ("axis_start", "0")],
+        },
+        {
+            **T,
+            "kind": "range",
+            "page": -8,
+            "lane": "7",
+            "first": 10,
+            "last": 99,
+            "entries": 4,
+            "status": "pending",
+            "redelivery_count": 0,
+        },
         {**T, "kind": "page", "page": 8192},
         {**T, "kind": "range", "page": 8192, "first": 8192, "last": 8199, "status": "pending", "consumer_id": "a"},
         {**T, "kind": "consumer", "consumer_id": "b", "is_removed": True},
@@ -74,10 +93,9 @@ def test_the_latest_round_wins(spark, views):
     assert_df_equality(
         cursors, spark.createDataFrame([("s", 4, 2), ("other", 0, 4)], cursors.schema), ignore_row_order=True
     )
-    pending = spark.sql("select subscription, first, last, status, redelivery_count from pending_acks")
-    assert_df_equality(
-        pending, spark.createDataFrame([("s", 7, 9, "replay", 1)], pending.schema), ignore_row_order=True
-    )
+    pending = spark.sql("select subscription, first, last, entries, lane, status, redelivery_count from pending_acks")
+    found = [("s", 7, 9, 3, None, "replay", 1), ("s", 10, 99, 4, "7", "pending", 0)]
+    assert_df_equality(pending, spark.createDataFrame(found, pending.schema), ignore_row_order=True)
     consumers = spark.sql("select subscription, consumer_id, permits from consumers")
     assert_df_equality(consumers, spark.createDataFrame([("s", "a", 5)], consumers.schema), ignore_row_order=True)
     rounds = spark.sql("select round, is_snapshot from rounds")

@@ -1,0 +1,69 @@
+"""Rows of ranges as the exact ranges they mean, for views that are asked about single positions.
+
+A range of a lane means the entries between its ends that have the lane's hashes (see storage.lane_ranges); the page's
+row of its round says these. The hashes of entries are read in tasks, when the view is asked. A row of a topic that is
+gone, or was made again, stays as it is.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.protocol.numbering import NO_POSITION
+from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
+from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics import read_topic
+
+_PAGE = [*KEYS["page"], "round"]
+
+
+def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
+    """The same rows of kind ``range``, those of lanes cut into stretches all of whose entries are meant; *rounds* are
+    all rows of ``cursor_ledger`` of *root*."""
+    pages = rounds.filter((F.col("kind") == "page") & F.col("lane").isNotNull())
+    hashes = pages.select(*_PAGE, F.struct("hash_ranges", "properties").alias("lane_hashes"))
+    of_lanes = ranges.filter(F.col("lane").isNotNull()).join(hashes, on=_PAGE, how="inner")
+    cut = of_lanes.select(*ranges.columns, "lane_hashes").mapInArrow(_cut(root), ranges.schema)
+    return ranges.filter(F.col("lane").isNull()).unionByName(cut)
+
+
+def _cut(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        layout = Layout(root)
+        index = LedgerIndex(layout)
+        for batch in batches:
+            yield _cut_batch(layout, index, batch)
+
+    return read
+
+
+def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.RecordBatch:
+    places, firsts, lasts = [], [], []
+    for place, row in enumerate(batch.to_pylist()):
+        stretches = [(row["first"], row["last"])]
+        with contextlib.suppress(TopicNotFound, CorruptState):
+            topic = read_topic(layout, row["topic"])
+            if topic.topic_id == row["topic_id"]:
+                stretches = _stretches(index, topic.path, row)
+        for first, last in stretches:
+            places.append(place), firsts.append(first), lasts.append(last)
+    cut = batch.drop_columns(["lane_hashes"]).take(pa.array(places, pa.int64()))
+    for name, values in {"first": firsts, "last": lasts}.items():
+        at = cut.schema.get_field_index(name)
+        cut = cut.set_column(at, cut.schema.field(at), pa.array(values, pa.int64()))
+    return cut
+
+
+def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
+    hashes = read_hashes(table, index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
+    positions = row["first"] + np.flatnonzero(lane_hashes(row["lane_hashes"]).holds(hashes))
+    ends = np.flatnonzero(np.diff(positions, append=NO_POSITION) != 1)
+    starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+    return list(zip(positions[starts].tolist(), positions[ends].tolist()))
