@@ -74,14 +74,18 @@ class On:
         ack_set: list[int] | None = None,
         consumer: str | None = None,
         receipt: bool = False,
+        delivery_round: int | None = None,
     ) -> dict:
+        properties = {"receipt": "true"} if receipt else {}
+        if delivery_round is not None:
+            properties["delivery_round"] = delivery_round
         return self._ask(
             "ack",
             consumer,
             first=first,
             last=first if last is None else last,
             ack_set=ack_set,
-            properties={"receipt": "true"} if receipt else None,
+            properties=properties or None,
         )
 
     def cumulative_ack(

@@ -18,6 +18,7 @@ from tests.benchmarks import (
     fixed_cost,
     growth,
     holes,
+    key_shared,
     latency,
     plan_twin,
     publishing,
@@ -43,6 +44,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "holes": holes.measure,
     "random_acks": holes.measure_random,
     "redelivery": redelivery.measure,
+    "key_shared": key_shared.measure,
     "plan": plan_twin.measure,
     "restart": restart.measure,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker import rounds as rounds_module
@@ -69,6 +70,14 @@ class RoundRig:
         for _ in range(commits):
             self._publishes += 1
             self._tables[topic].append(_publish_rows(messages, self._publishes))
+
+    def publish_keys(self, topic: str, hashes: np.ndarray) -> None:
+        """A message with a key for each of *hashes*, in one publish commit."""
+        self._publishes += 1
+        rows = _publish_rows(len(hashes), self._publishes)
+        for name, column in (("partition_key", pa.repeat("k", len(hashes))), ("sticky_key_hash", pa.array(hashes))):
+            rows = rows.set_column(rows.schema.get_field_index(name), MESSAGES.schema.field(name), column)
+        self._tables[topic].append(rows)
 
     def ask(self, requests: list[dict] | pa.Table) -> RoundResult:
         """One round over *requests*, which are read from rows of the table if they are none yet."""

@@ -1,0 +1,151 @@
+"""Key_Shared: rounds that hand out and take back very many messages of very many keys, what their state comes to, and
+the Python client.
+
+Rounds run in this process, without consumers' own work: one hands out all there is, to consumers with as many permits
+each as that takes, one takes all of it back by what was delivered. Keys lie at random. Beside it the same on a Shared
+subscription.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import pulsar_spark as pulsar
+from pulsar_spark.demo.broker_process import BrokerProcess
+from pulsar_spark.protocol.cursor import PENDING
+from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
+from tests.benchmarks.figures import PER_SECOND, SECONDS, Budget, Figure
+from tests.benchmarks.round_rig import PERMITS, RoundRig
+from tests.requests import On
+
+FAMILY = "key_shared"
+CONSUMERS = (1, 4, 32)
+STATE_ROWS = Budget(10_000)
+CLIENT_RATE = Budget(60_000, is_most=False)
+KEYS = 1000
+LEASE_MS = 86_400_000
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    messages = bench.few(10**6, 10**7)
+    for consumers in CONSUMERS:
+        yield from _rounds(bench, messages, consumers)
+    yield from _moves(bench, bench.few(10**6, 4 * 10**6))
+    yield _client(bench, bench.few(100_000, 10**6))
+
+
+def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:
+    bench.say(f"{messages:,} messages to {consumers} Key_Shared consumers")
+    keyed = _Subscription(bench, f"keyed-{consumers}", "KeyShared", consumers)
+    shared = _Subscription(bench, f"shared-{consumers}", "Shared", consumers)
+    keyed.publish(messages)
+    shared.publish(messages)
+    ours, others = in_turns(1, lambda: keyed.round_trip(messages), lambda: shared.round_trip(messages))
+    what = f"hand out and take back {messages:,} messages, {consumers} consumers"
+    yield Figure(FAMILY, what, PER_SECOND, ours, "Shared", others)
+    what = f"rows of state with {messages:,} in flight, {consumers} consumers"
+    yield Figure(FAMILY, what, "", keyed.rows, budget=STATE_ROWS)
+
+
+def _moves(bench: Bench, messages: int) -> Iterator[Figure]:
+    """Consumers join and leave while messages are in flight."""
+    bench.say("a consumer joins and another leaves under load")
+    keyed = _Subscription(bench, "moves", "KeyShared", 4)
+    keyed.publish(messages)
+    keyed.hand_out(messages // 8)
+    rig, on = keyed.rig, keyed.on
+    rounds = [
+        seconds(lambda: rig.ask([on.subscribe("new", "KeyShared", lease_ms=LEASE_MS), on.flow("new", messages // 8)])),
+        seconds(lambda: rig.ask([on.close("c0")])),
+    ]
+    rows = [keyed.state_rows()]
+    for _ in range(6):
+        rounds.append(seconds(lambda: rig.ask([*keyed.acknowledgements(), *keyed.flows(messages // 32)])))
+        rows.append(keyed.state_rows())
+    yield Figure(FAMILY, f"a round while a consumer joins and one leaves, {messages // 2:,} in flight", SECONDS, rounds)
+    yield Figure(FAMILY, "most rows of state meanwhile", "", [max(rows)], budget=STATE_ROWS)
+
+
+class _Subscription:
+    """A topic of its own, its consumers and what they hold."""
+
+    def __init__(self, bench: Bench, name: str, kind: str, consumers: int):
+        self.rig = RoundRig(bench.planner, bench.new_folder(name))
+        self.topic = self.rig.create_topic("t")
+        self.on = On(self.topic)
+        self.consumers = [f"c{number}" for number in range(consumers)]
+        self.rows: list[float] = []
+        self.rig.ask([self.on.subscribe(consumer, kind, lease_ms=LEASE_MS) for consumer in self.consumers])
+
+    def publish(self, messages: int) -> None:
+        hashes = np.random.default_rng(7).integers(0, 10**6, messages) * 2147 % (1 << 31)
+        for first in range(0, messages, 10**6):
+            self.rig.publish_keys(self.topic, hashes[first : first + 10**6].astype(np.int32))
+        self.rig.ask([])
+
+    def flows(self, permits: int) -> list[dict]:
+        return [self.on.flow(consumer, permits) for consumer in self._cursor().consumers]
+
+    def hand_out(self, permits: int) -> None:
+        self.rig.ask(self.flows(permits))
+
+    def round_trip(self, messages: int) -> float:
+        """Messages a second; everything is unread again afterwards."""
+        self.rig.ask([self.on.seek(0)])
+        elapsed = seconds(lambda: self.hand_out(PERMITS))
+        self.rows.append(self.state_rows())
+        acknowledgements = self.acknowledgements()
+        elapsed += seconds(lambda: self.rig.ask(acknowledgements))
+        if self._cursor().mark_delete != messages - 1:
+            raise AssertionError(f"mark-delete is {self._cursor().mark_delete} of {messages} messages")
+        return messages / elapsed
+
+    def acknowledgements(self) -> list[dict]:
+        """One request for each range that is out, by its consumer."""
+        return [
+            self.on.ack(held.first, held.last, consumer=held.consumer_id, delivery_round=held.delivery_round)
+            for held in self._ranges()
+            if held.status == PENDING
+        ]
+
+    def state_rows(self) -> int:
+        return len(self._ranges())
+
+    def _ranges(self) -> list:
+        cursor = self._cursor()
+        return list(cursor.lanes.every_range() if cursor.lanes else cursor.ranges())
+
+    def _cursor(self):
+        (cursor,) = self.rig.rounds.bundle.cursors.values()
+        return cursor
+
+
+def _client(bench: Bench, messages: int) -> Figure:
+    root = bench.new_folder("key_shared_client") / "root"
+    with BrokerProcess(root, bench.folder / "key_shared_client.log"):
+        bench.say(f"the client receives {messages:,} messages of {KEYS:,} keys")
+        client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=120)
+        consumer = client.subscribe(
+            "t", "s", pulsar.ConsumerType.KeyShared, receiver_queue_size=10_000, consumer_name="one"
+        )
+        producer = client.create_producer(
+            "t",
+            batching_enabled=True,
+            batching_type=pulsar.BatchingType.KeyBased,
+            max_pending_messages=50_000,
+            block_if_queue_full=True,
+        )
+        rates = []
+        for _ in range(2):
+            for number in range(messages):
+                producer.send_async(b"x" * PAYLOAD_BYTES, None, partition_key=f"key-{number % KEYS}")
+            producer.flush()
+            rates.append(messages / seconds(lambda: _receive(consumer, messages)))
+        client.close()
+    what = f"client, receive and acknowledge each of {messages:,} x {PAYLOAD_BYTES} B, {KEYS:,} keys"
+    return Figure(FAMILY, what, PER_SECOND, rates, budget=CLIENT_RATE)
+
+
+def _receive(consumer, messages: int) -> None:
+    for _ in range(messages):
+        consumer.acknowledge(consumer.receive(60_000))
