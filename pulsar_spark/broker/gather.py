@@ -22,7 +22,7 @@ from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.broker.unread_slices import deliver_time, unread_runs
+from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES, deliver_time, unread_runs
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.draining import caught_up
@@ -30,9 +30,6 @@ from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
-
-MAX_ROUND_ENTRIES = 20_000_000
-"""Most entries one cursor hands out in a round."""
 
 LANES_FROM, EXACT_BELOW = 4000, 1000
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import find_missing
@@ -47,6 +47,4 @@ def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[Position
                 gone = np.array(stretches, np.int64).reshape(-1, 2).T + run.to_position
                 is_mine[expanded(*gone) - held.first] = True
     positions = held.first + np.flatnonzero(is_mine)
-    starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
-    firsts, lasts = positions[starts].tolist(), positions[np.append(starts[1:], len(positions)) - 1].tolist()
-    return [held._replace(first=first, last=last) for first, last in zip(firsts, lasts)] if len(positions) else []
+    return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]
