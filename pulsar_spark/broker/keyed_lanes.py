@@ -121,13 +121,11 @@ class KeyedByLane(Keyed):
             np.concatenate((known, positions[new] - self._base)),
         )
 
-    def unacked_elsewhere(self, planned: Iterable[Range]) -> Counter:
-        """What each consumer has unacknowledged in entries that are not *planned*."""
-        elsewhere = self._cursor.unacked.copy() if self._base == self._form.base else Counter()
-        for held in planned:
-            if held.status == PENDING:
-                elsewhere[held.consumer_id] -= held.unacked_messages
-        return elsewhere
+    @property
+    def unacked(self) -> Counter:
+        """Messages that each consumer has unacknowledged of the entries that are looked at: all, or nothing where this
+        round acknowledges all there is."""
+        return self._cursor.unacked if self._base == self._form.base else Counter()
 
     @property
     def first_new(self) -> int:

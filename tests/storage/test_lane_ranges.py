@@ -9,7 +9,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes, lane_numbers
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage import lane_ranges
+from pulsar_spark.storage import key_hashes
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.lane_ranges import exact_ranges, page_ranges, read_held
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -111,8 +111,8 @@ def test_only_what_asked_ranges_cover_is_read(layout, monkeypatch):
         read.extend((run.first_position, run.last_position) for run in runs)
         return found(table, runs)
 
-    found = lane_ranges.read_hashes
-    monkeypatch.setattr(lane_ranges, "read_hashes", read_hashes)
+    found = key_hashes.read_hashes
+    monkeypatch.setattr(key_hashes, "read_hashes", read_hashes)
     ranges = spans([PENDING] * 4 + [ACKED] * 4990 + [AGAIN] * 6 + [ACKED] * 1000)
     latest, key = state(layout, topic, HALVES, hashes, ranges)
     asked = [one for one in page_ranges(latest, key) if one.held.status != "acknowledged"]
