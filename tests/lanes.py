@@ -1,32 +1,41 @@
 """Rows of Key_Shared cursors that keep their ranges by lane, as a broker writes them."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
 from pulsar_spark.broker.facts import PageRows, lane_row
+from pulsar_spark.broker.lane_form import page_of
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.lane_tiles import LaneEntries, Tiles
-from pulsar_spark.protocol.lanes import LaneHashes, LaneMap
+from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
+from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner
 from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger import CursorKey
 
 
+def lanes_of(*owned: OwnedRange) -> list[LaneHashes]:
+    """A lane for each owner of slots, and one for what nobody owns."""
+    return [*hashes_by_owner(owned, SLOTS).values()]
+
+
 def in_lanes(
-    key: CursorKey, topic: str, lane_map: LaneMap, hashes: Sequence[int], ranges: Sequence[Range]
+    key: CursorKey, topic: str, lanes: Sequence[LaneHashes], hashes: Sequence[int], ranges: Sequence[Range]
 ) -> tuple[list[dict], list[PageRows]]:
-    """The facts and the pages of a cursor that has these exact *ranges*, kept by the lanes of *lane_map*; *hashes* are
-    those of the entries at positions 0, 1, 2..."""
-    cursor, entries = Cursor(key, topic, -1, len(hashes), KEY_SHARED), LaneEntries(lane_map, 0, np.array(hashes))
-    states = list(dict.fromkeys(held[2:] for held in ranges))
-    exact = Tiles.of((held.first, held.last, states.index(held[2:]), held.size) for held in ranges)
+    """The facts and the pages of a cursor that has these exact *ranges*, kept by *lanes*; *hashes* are those of the
+    entries at positions 0, 1, 2..."""
+    cursor = Cursor(key, topic, -1, len(hashes), KEY_SHARED)
+    said = {position: held for held in ranges for position in range(held.first, held.last + 1)}
     facts, pages = [], []
-    for number, held_hashes in lane_map.ranges().items():
-        lane = entries.lane(number)
-        tiles = zip(*(column.tolist() for column in lane.tiles(lane.spans(exact))))
-        found = [Range(first, last, *states[state])._replace(entries=size) for first, last, state, size in tiles]
+    for number, lane in enumerate(lanes):
+        found = []
+        mine = np.flatnonzero(lane.holds(np.array(hashes))).tolist()
+        for state, group in groupby(mine, key=lambda position: position in said and said[position][2:]):
+            positions = list(group)
+            if state:
+                found.append(Range(positions[0], positions[-1], *state)._replace(entries=len(positions)))
         if found:
-            facts.append(lane_row(cursor, -1 - number, number, LaneHashes(lane_map.axis, tuple(held_hashes)), found))
-            pages.append(PageRows(key, topic, -1 - number, found, str(number)))
+            facts.append(lane_row(cursor, page_of(number), number, lane, found))
+            pages.append(PageRows(key, topic, page_of(number), found, str(number)))
     return facts, pages

@@ -18,5 +18,5 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += bundle.leases.values()
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
-    wall = [due for cursor in served for due in cursor.replays_at() if due > now.wall]
+    wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
     return min(own, default=None), min(wall, default=None)

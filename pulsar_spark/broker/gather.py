@@ -5,6 +5,7 @@ there is something to give. Which of its ranges are planned is said in ``affecte
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from pulsar_spark.broker.affected import (
     Affected,
@@ -22,7 +23,7 @@ from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.broker.unread_slices import deliver_time, unread_runs
+from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES, deliver_time, unread_runs
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.draining import caught_up
@@ -30,9 +31,6 @@ from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.transforms.round_inputs import STATE
-
-MAX_ROUND_ENTRIES = 20_000_000
-"""Most entries one cursor hands out in a round."""
 
 LANES_FROM, EXACT_BELOW = 4000, 1000
 """Ranges from which on a Key_Shared cursor is kept by lane, and entries in motion below which it is no longer."""
@@ -97,7 +95,8 @@ class _Gathering:
             unread=[(unread[0].first, unread[-1].last)] if unread else [],
         )
         planned = affected.planned
-        number = self._begin(asked, takers, affected)
+        elsewhere = _unacked_elsewhere(cursor.unacked, planned)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
         self.rows.extend("unread", number, unread)
@@ -111,13 +110,14 @@ class _Gathering:
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
             self._add_by_lane(asked, takers)
             return
-        if not offered and (not unread or asked.cursor.is_blocked):
-            note_in_vain(self.bundle, asked.cursor, takers, self.draft.wall)
+        if not offered and (not unread or cursor.is_blocked):
+            note_in_vain(self.bundle, cursor, takers, self.draft.wall)
         affected = affected_ranges(
             asked, now=self.draft.now, offered=offered, unread=[(run.first, run.last) for run in unread]
         )
         affected, places = by_key.cut(affected)
-        number = self._begin(asked, takers, affected)
+        elsewhere = _unacked_elsewhere(cursor.unacked, affected.planned)
+        number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend(
             "range", number, [(*held[: len(STATE)], *place) for held, place in zip(affected.planned, places)]
         )
@@ -131,14 +131,13 @@ class _Gathering:
         work = by_lane.plan()
         if by_lane.found_nothing or cursor.is_blocked:
             note_in_vain(self.bundle, cursor, takers, self.draft.wall)
-        elsewhere = by_lane.unacked_elsewhere(work.planned)
-        number = self._begin(asked, takers, work, elsewhere, read_position=by_lane.first_new)
+        elsewhere = _unacked_elsewhere(by_lane.unacked, work.planned)
+        number = self._begin(asked, takers, work, elsewhere, by_lane.first_new)
         self.rows.extend("range", number, [(*held[: len(STATE)], *place) for held, *place in by_lane.known])
         self.rows.extend("ack", number, by_lane.acks())
         self.rows.extend("ack_set", number, list(by_lane.ack_sets()))
         for position, place in by_lane.never_delivered():
-            size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
-            self.rows.extend("unread", number, [(place, place, size, due, *by_lane.places([position])[0])])
+            self._add_never_delivered(number, cursor, position, place, by_lane.places([position])[0])
         self.rows.extend("return", number, by_lane.returns())
         self.rows.extend("unread", number, by_lane.new)
 
@@ -147,16 +146,11 @@ class _Gathering:
         asked: CursorDraft,
         takers: list[Consumer],
         affected: Affected | LaneWork,
-        elsewhere: Counter | None = None,
-        *,
-        read_position: int | None = None,
+        elsewhere: Counter,
+        read_position: int,
     ) -> int:
         """Add a cursor and its consumers; the cursor's number. What lies below *read_position* was met before."""
         planned, number = affected.planned, len(self.cursors)
-        if elsewhere is None:
-            elsewhere = _unacked_elsewhere(asked.cursor, planned)
-        if read_position is None:
-            read_position = asked.cursor.read_position
         permits = sum(consumer.permits for consumer in takers)
         self._add_limits(number, asked, permits, elsewhere, read_position)
         self._add_turns(number, asked, takers, planned, elsewhere)
@@ -199,9 +193,13 @@ class _Gathering:
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
-            size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
-            self.rows.extend("unread", number, [(position, position, size, due, *place)])
+            self._add_never_delivered(number, cursor, position, position, place)
         self.rows.extend("return", number, effective_returns(asked, planned))
+
+    def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
+        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
+        size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
+        self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
         self, number: int, asked: CursorDraft, takers: list[Consumer], planned: list[Range], elsewhere: Counter
@@ -289,9 +287,9 @@ def _find_delivered(asked: CursorDraft) -> None:
     asked.delivered_acks = []
 
 
-def _unacked_elsewhere(cursor: Cursor, planned: list[Range]) -> Counter:
-    """What each consumer has unacknowledged in ranges that are not planned."""
-    elsewhere = cursor.unacked.copy()
+def _unacked_elsewhere(unacked: Counter, planned: list[Range]) -> Counter:
+    """What each consumer has unacknowledged, of what it had, in ranges that are not planned."""
+    elsewhere = unacked.copy()
     for held in planned:
         if held.status == PENDING:
             elsewhere[held.consumer_id] -= held.unacked_messages

@@ -26,11 +26,7 @@ def has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer],
 
 def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
     """Nothing was found for these consumers, as things stand."""
-    if cursor.lanes:
-        dues = cursor.replays_at()
-    else:
-        dues = (due for page in cursor.pages for due, _ in page.replays)
-    cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due > wall), default=None)
+    cursor.looked_in_vain = _state(bundle, cursor, takers), cursor.next_replay(wall)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:

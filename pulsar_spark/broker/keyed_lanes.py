@@ -17,12 +17,11 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.keyed import Keyed, Unread
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_owner, exact_ranges
 from pulsar_spark.broker.state import Consumer
+from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
-
-MOST_ENTRIES = 20_000_000
-"""New entries that one round hands out, at most."""
+from pulsar_spark.protocol.positions import ranges_of
 
 
 class LaneWork(NamedTuple):
@@ -73,7 +72,7 @@ class LaneWork(NamedTuple):
 class KeyedByLane(Keyed):
     """The same as :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
 
-    _most = MOST_ENTRIES
+    _most = MAX_ROUND_ENTRIES
 
     def __init__(
         self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer], form: LaneForm
@@ -122,13 +121,11 @@ class KeyedByLane(Keyed):
             np.concatenate((known, positions[new] - self._base)),
         )
 
-    def unacked_elsewhere(self, planned: Iterable[Range]) -> Counter:
-        """What each consumer has unacknowledged in entries that are not *planned*."""
-        elsewhere = self._cursor.unacked.copy() if self._base == self._form.base else Counter()
-        for held in planned:
-            if held.status == PENDING:
-                elsewhere[held.consumer_id] -= held.unacked_messages
-        return elsewhere
+    @property
+    def unacked(self) -> Counter:
+        """Messages that each consumer has unacknowledged of the entries that are looked at: all, or nothing where this
+        round acknowledges all there is."""
+        return self._cursor.unacked if self._base == self._form.base else Counter()
 
     @property
     def first_new(self) -> int:
@@ -137,7 +134,7 @@ class KeyedByLane(Keyed):
 
     def acks(self) -> list[tuple[int, int]]:
         """Places first..last that are acknowledged."""
-        return _runs(np.sort(self._place[np.flatnonzero(self._acked)]))
+        return ranges_of(np.sort(self._place[np.flatnonzero(self._acked)]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """The place, twice, and what is left of batches acknowledged in part."""
@@ -285,10 +282,3 @@ class KeyedByLane(Keyed):
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit()
-
-
-def _runs(places: np.ndarray) -> list[tuple[int, int]]:
-    """Places, which ascend, as first and last of those that adjoin."""
-    starts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    stops = np.append(starts[1:], len(places))[: len(starts)]
-    return [*zip(places[starts].tolist(), places[stops - 1].tolist())]

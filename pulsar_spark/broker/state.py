@@ -54,7 +54,7 @@ class Page:
         self.first, self.ranges = first, ranges
         self.unacked = Counter()
         self.out: tuple | None = None
-        """What a Key_Shared round has found out about its pending entries (see keyed)."""
+        """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
         for held in ranges:
@@ -77,6 +77,13 @@ class Page:
     def spans(self) -> np.ndarray:
         """The first positions of its ranges and the last ones, as they were when the page was made."""
         return np.array([(held.first, held.last) for held in self.ranges], np.int64).reshape(-1, 2).T
+
+    def next_replay(self, wall: int) -> int | None:
+        """The earliest instant after *wall* at which a range may be delivered again that may not be before."""
+        if self.replays_at is None or self.replays_at > wall:
+            return self.replays_at
+        at = bisect_right(self.replays, wall, key=lambda replay: replay[0])
+        return self.replays[at][0] if at < len(self.replays) else None
 
     def number_of(self, first: int) -> int:
         """Which range begins at position *first*."""
@@ -117,7 +124,7 @@ class Cursor:
         self.changes = 0
         """Counts up with each change of its ranges."""
         self.looked_in_vain: tuple | None = None
-        """How things stood when a Key_Shared round found nothing to hand out (see keyed)."""
+        """How things stood when a Key_Shared round found nothing to hand out (see key_candidates)."""
 
     @property
     def is_single_active(self) -> bool:
@@ -247,6 +254,16 @@ class Cursor:
         ranges."""
         dues = [page.replays_at for page in self.pages] if self.lanes is None else self.lanes.replays_at()
         return (due for due in dues if due is not None)
+
+    def next_replay(self, wall: int) -> int | None:
+        """The earliest instant after *wall* at which something may be delivered again. On Key_Shared
+        also behind what may be already and its owner cannot take: others may own the rest. Elsewhere that means that
+        nobody takes anything, and such a page is not asked."""
+        if self.is_key_shared and self.lanes is None:
+            dues = (page.next_replay(wall) for page in self.pages)
+        else:
+            dues = (due for due in self.replays_at() if due > wall)
+        return min((due for due in dues if due is not None), default=None)
 
     def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
         """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.

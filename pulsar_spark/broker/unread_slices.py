@@ -23,6 +23,9 @@ from pulsar_spark.protocol.cursor import skip_unacked
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import read_slice
 
+MAX_ROUND_ENTRIES = 20_000_000
+"""Most entries never delivered that one cursor hands out in a round."""
+
 UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", pa.int64()), ("due_time", pa.int64())])
 """Entries first..last of one batch size and one deliver time, in microseconds, null without."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
@@ -80,9 +81,7 @@ class Delivery:
         positions = self.look_up(ledgers, topic, partition)
         if isinstance(positions, range):
             spans = [(positions[0], positions[-1])]
-        elif len(positions):
-            stretches = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
-            spans = [(int(each[0]), int(each[-1])) for each in stretches]
         else:
-            return
-        yield from ledgers.spans_of(topic.topic_id, partition, spans)
+            spans = ranges_of(positions)
+        if spans:
+            yield from ledgers.spans_of(topic.topic_id, partition, spans)

@@ -10,7 +10,6 @@ named by ``batch_index`` stay unacknowledged or are put off; without that column
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.slices import PositionRange
 
 ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
@@ -99,7 +98,7 @@ def answer(delivery: Delivery, result: object) -> Answer:
         off = _between(later_in_order.get(held.partition, []), held.first, held.last)
         put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
         found += len(positions) + len(off)
-        back = list(runs(positions))
+        back = ranges_of(positions)
         given_back += [held._replace(first=first, last=last) for first, last in back]
         acknowledged += [Acknowledged(left.partition, left.first, left.last) for left in subtract(held, back)]
         if held.batch_size > 1:
@@ -170,17 +169,6 @@ def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) 
 
 def _between(ascending: list[int], first: int, last: int) -> list[int]:
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
-
-
-def runs(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending positions as (first, last) of their runs.
-
-    >>> list(runs([1, 2, 4]))
-    [(1, 2), (4, 4)]
-    """
-    for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
-        found = [position for _, position in run]
-        yield found[0], found[-1]
 
 
 def without(

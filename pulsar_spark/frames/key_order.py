@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulsar_spark.frames.delivery import runs, without
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.frames.delivery import without
+from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange, by_partition
@@ -76,8 +76,8 @@ class KeyOrder:
             if guards:
                 positions, hashes = self._entries(partition, held)
                 is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
-                gone = {partition: list(runs(positions[is_early].tolist()))}
-                early += without(held, {partition: list(runs(positions[~is_early].tolist()))})
+                gone = {partition: ranges_of(positions[is_early])}
+                early += without(held, {partition: ranges_of(positions[~is_early])})
                 kept += without(held, gone)
             else:
                 kept += held

@@ -5,14 +5,12 @@ handles a delivery looks them up: a delivery knows positions and nothing else.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.protocol.hash_ranges import HashTable
-from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.lanes import LaneHashes
+from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import find_missing
@@ -37,16 +35,10 @@ def exact(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange | L
     return tuple(found)
 
 
-@lru_cache(maxsize=64)
-def _table(hashes: LaneHashes) -> HashTable:
-    """The number 0 for hashes of a lane: deliveries are large, and come of the same lanes again and again."""
-    return lane_numbers([hashes])
-
-
 def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[PositionRange]:
     held = sent.held
     runs = list(ledgers.runs(topic.topic_id, held.partition, held.first, held.last))
-    is_mine = _table(sent.hashes).of(read_hashes(topic.path, runs)) == 0
+    is_mine = sent.hashes.holds(read_hashes(topic.path, runs))
     if is_mine.sum() < sent.entries:
         for run in runs:
             missing = find_missing(topic.path, run)
@@ -55,6 +47,4 @@ def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[Position
                 gone = np.array(stretches, np.int64).reshape(-1, 2).T + run.to_position
                 is_mine[expanded(*gone) - held.first] = True
     positions = held.first + np.flatnonzero(is_mine)
-    starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
-    firsts, lasts = positions[starts].tolist(), positions[np.append(starts[1:], len(positions)) - 1].tolist()
-    return [held._replace(first=first, last=last) for first, last in zip(firsts, lasts)] if len(positions) else []
+    return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]

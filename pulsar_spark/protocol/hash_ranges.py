@@ -82,15 +82,14 @@ class Stretch(NamedTuple):
     shares: tuple
 
 
-def stretches(ranges: Iterable[OwnedRange], axis: Axis, borders: Iterable[int] = ()) -> Iterator[Stretch]:
-    """The whole axis in order, cut where owners change, and at *borders*: shares are consumers, None where nobody is
-    one.
+def stretches(ranges: Iterable[OwnedRange], axis: Axis) -> Iterator[Stretch]:
+    """The whole axis in order, cut where owners change: shares are consumers, None where nobody is one.
 
     >>> [*stretches([OwnedRange(0, 9, "a"), OwnedRange(5, 9, "b", 2, 1)], Axis(12, 0))][1:]
     [Stretch(start=5, end=9, shares=('a', 'b')), Stretch(start=10, end=11, shares=(None,))]
     """
     ranges = list(ranges)
-    found = {axis.start, *borders, *(border for owned in ranges for border in (owned.start, owned.end + 1))}
+    found = {axis.start, *(border for owned in ranges for border in (owned.start, owned.end + 1))}
     starts = sorted(start for start in found if axis.start <= start <= axis.last)
     holders: list[dict[tuple[int, int], str]] = [{} for _ in starts]
     for owned in ranges:

@@ -5,7 +5,7 @@ whatever order they come in; adding and asking take a binary search each.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,20 @@ def expanded(firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
     entries = lasts - firsts + 1
     ends = np.cumsum(entries)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(firsts - (ends - entries), entries)
+
+
+def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
+    """Positions, which ascend, as (first, last) of those that adjoin.
+
+    >>> ranges_of([3, 4, 5, 9]), ranges_of([])
+    ([(3, 5), (9, 9)], [])
+    """
+    if not len(positions):
+        return []
+    positions = np.asarray(positions, np.int64)
+    ends = np.flatnonzero(np.diff(positions) != 1)
+    firsts, lasts = np.append(positions[:1], positions[ends + 1]), np.append(positions[ends], positions[-1:])
+    return list(zip(firsts.tolist(), lasts.tolist()))
 
 
 class Positions:

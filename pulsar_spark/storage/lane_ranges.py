@@ -16,12 +16,10 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
+from pulsar_spark.protocol.positions import Positions, expanded
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
-
-_GAP = 1024
-"""So many entries between two that are looked up are read along, rather than two stretches one by one."""
 
 
 class PageRange(NamedTuple):
@@ -81,11 +79,9 @@ def read_held(
     """The entries that some of the cursor's *ranges*, by first position, mean."""
     if not ranges:
         return HeldEntries(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64))
-    stretches = _stretches(ranges)
-    positions = np.concatenate([np.arange(first, last + 1) for first, last in stretches])
-    hashes = np.concatenate(
-        [read_hashes(table, index.runs(key.topic_id, key.partition, first, last)) for first, last in stretches]
-    )
+    spans = list(Positions((held.first, held.last) for _, held in ranges))
+    positions = expanded(*np.array(spans, np.int64).T)
+    hashes = hashes_of(index, table, key.topic_id, key.partition, spans)
     places = np.full(len(positions), -1)
     for entries, mine in _by_lane(latest.lanes[key], hashes, ranges):
         firsts, lasts = np.array([ranges[at].held[:2] for at in mine]).T
@@ -111,14 +107,3 @@ def _by_lane(
         borders = np.searchsorted(numbers[in_order], np.arange(len(by_page) + 1)).tolist()
         for start, stop, mine in zip(borders, borders[1:], by_page.values()):
             yield in_order[start:stop], mine
-
-
-def _stretches(ranges: Sequence[PageRange]) -> list[list[int]]:
-    """What they cover, in few stretches."""
-    stretches: list[list[int]] = []
-    for _, held in ranges:
-        if stretches and held.first - stretches[-1][1] <= _GAP:
-            stretches[-1][1] = max(stretches[-1][1], held.last)
-        else:
-            stretches.append([held.first, held.last])
-    return stretches

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
-from pulsar_spark.protocol.numbering import NO_POSITION
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.layout import Layout
@@ -63,7 +63,4 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
 
 def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
     hashes = read_hashes(table, index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
-    positions = row["first"] + np.flatnonzero(lane_hashes(row["lane_hashes"]).holds(hashes))
-    ends = np.flatnonzero(np.diff(positions, append=NO_POSITION) != 1)
-    starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-    return list(zip(positions[starts].tolist(), positions[ends].tolist()))
+    return ranges_of(row["first"] + np.flatnonzero(lane_hashes(row["lane_hashes"]).holds(hashes)))

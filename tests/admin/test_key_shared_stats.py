@@ -16,7 +16,7 @@ from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import Owners, owner
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, Member, Sticky
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
-from pulsar_spark.storage import lane_ranges
+from pulsar_spark.storage import key_hashes
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
@@ -177,8 +177,8 @@ def test_what_was_delivered_since_the_last_change_is_not_read(layout, double, mo
         read.extend((run.first_position, run.last_position) for run in runs)
         return found(table, runs)
 
-    found = lane_ranges.read_hashes
-    monkeypatch.setattr(lane_ranges, "read_hashes", read_hashes)
+    found = key_hashes.read_hashes
+    monkeypatch.setattr(key_hashes, "read_hashes", read_hashes)
     for at in (0, 9, 11, 12):
         commit(double, topic, SPLIT, [pending(0, 7, A)], at=at)
     commit(double, topic, SPLIT, [pending(0, 3, A, 3), pending(4, 7, B, 4)], at=13)
@@ -198,7 +198,7 @@ def test_few_stretches_are_read_of_entries_far_apart(layout, monkeypatch):
             return first, last
 
     monkeypatch.setattr(draining, "LedgerIndex", lambda layout: Index())
-    monkeypatch.setattr(lane_ranges, "read_hashes", lambda table, span: np.arange(span[0], span[1] + 1, dtype="i4"))
+    monkeypatch.setattr(key_hashes, "read_hashes", lambda table, span: np.arange(span[0], span[1] + 1, dtype="i4"))
     ranges = [pending(at, at, A) for at in (*range(0, 3000, 1000), 1_000_000, 1_000_001)]
     owners = Owners(SPLIT.owned(), SPLIT.axis)
     latest, key = LatestRows(), CursorKey("t", -1, "s")

@@ -6,16 +6,16 @@ import pytest
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.facts import PageRows
 from pulsar_spark.frames.backlog import Backlog
-from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.lanes import LaneMap
+from pulsar_spark.protocol.lanes import hashes_by_owner
 from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from tests.admin.broker_double import BrokerDouble
 from tests.admin.test_key_shared_stats import AUTO_SPLIT, HASHES, JOINED, SPLIT, TOPIC, A, B, flights, pending
 from tests.conftest import START
 from tests.lanes import in_lanes
 
-LANES = LaneMap.whole(SPLIT.axis).split(SPLIT.owned()).lanes
+LANES = [*hashes_by_owner(SPLIT.owned(), SPLIT.axis).values()]
 
 
 @pytest.fixture
@@ -103,6 +103,6 @@ def test_a_run_is_done_when_it_has_handled_its_own_of_each_lane(
 ):
     """What others hold between entries that were given back is not this run's to handle."""
     topic = flights(layout)
-    backlog = Backlog(layout, topic, [-1], "s", subtract)
+    backlog = Backlog(layout, topic, [-1], "s", LedgerIndex(layout))
     write(double, topic, ranges, is_by_lane=is_by_lane)
     assert backlog.is_handled(A, {-1: given_back}) is is_handled

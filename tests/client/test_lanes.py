@@ -10,15 +10,14 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker.facts import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.lanes import LaneMap
+from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage import entries
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually, nothing_comes, receive_values
-from tests.lanes import in_lanes
+from tests.lanes import in_lanes, lanes_of
 
 OTHERS = "somebody else's"
 KEYS = ["k0", "k1", "k2"]
@@ -28,11 +27,7 @@ def slot(key: str | bytes) -> int:
     return sticky_key_hash(key if isinstance(key, bytes) else key.encode()) % 65_536
 
 
-LANES = (
-    LaneMap.whole(SLOTS)
-    .split([OwnedRange(slot(key), slot(key), f"owner {number}") for number, key in enumerate(KEYS[:2])])
-    .lanes
-)
+LANES = lanes_of(*sorted(OwnedRange(slot(key), slot(key), key) for key in KEYS[:2]))
 """One of k0, one of k1, one of everything else."""
 
 

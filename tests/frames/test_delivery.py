@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, runs, subtract
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, subtract
 from pulsar_spark.storage.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)
@@ -95,4 +95,3 @@ def test_subtract_takes_out_overlapping_holes():
         (7, 8),
     ]
     assert subtract(PositionRange(0, 3, 4), [(0, 9)]) == []
-    assert list(runs([])) == []

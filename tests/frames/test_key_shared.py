@@ -18,14 +18,13 @@ from pulsar_spark.frames.delivery import Acknowledged, Answer
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.lanes import LaneMap
 from pulsar_spark.protocol.selectors import ConsistentHashing, Member, select
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
 from tests.frames.plain import Seconds
-from tests.lanes import in_lanes
+from tests.lanes import in_lanes, lanes_of
 
 KEYS = 20
 
@@ -244,7 +243,7 @@ def test_of_a_range_of_a_lane_only_its_entries_are_handled(served):
     publish(served, 0, 39)
     topic = read_topic(served.layout, "t")
     hashes = [sticky_key_hash(key_of(position).encode()) for position in range(40)]
-    lanes = LaneMap.whole(SLOTS).split([OwnedRange(0, 32767, "me"), OwnedRange(32768, 65535, "other")]).lanes
+    lanes = lanes_of(OwnedRange(0, 32767, "me"), OwnedRange(32768, 65535, "other"))
     mine = [position for position, each in enumerate(hashes) if each % 65536 < 32768]
     handled = Handled()
     nobody = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(65535, 65535)])

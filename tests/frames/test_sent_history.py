@@ -6,8 +6,7 @@ from pulsar_spark.broker.facts import PageRows, rows_of_round
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange
-from pulsar_spark.protocol.lanes import LaneMap
+from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledger_rows
@@ -16,10 +15,10 @@ from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS, MESSAGES
-from tests.lanes import in_lanes
+from tests.lanes import in_lanes, lanes_of
 
 HASHES = [10, 50_000, 20, 60_000, 30, 40_000, 40, 10]
-LANES = LaneMap.whole(SLOTS).split([OwnedRange(0, 32767, "a"), OwnedRange(32768, 65535, "b")]).lanes
+LANES = lanes_of(OwnedRange(0, 32767, "a"), OwnedRange(32768, 65535, "b"))
 
 
 @pytest.fixture
