@@ -105,7 +105,7 @@ def _absorb_lanes(asked: CursorDraft, work: LaneWork, outcome: Outcome, rows: Ro
     rows.delivered += outcome.delivered
     rows.acknowledged += work.acknowledged(outcome.ranges)
     before = cursor.mark_delete
-    stored = work.store(outcome.ranges, cursor.selector)
+    stored = work.store(outcome.ranges)
     if stored.changed or stored.gone or work.form.base - 1 != before:
         asked.is_changed = True
         rows.add_lanes(cursor, *stored)

@@ -15,7 +15,7 @@ import numpy as np
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.keyed import Keyed, Unread
-from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_owner, exact_ranges
+from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_number, exact_ranges
 from pulsar_spark.broker.state import Consumer
 from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES
 from pulsar_spark.protocol import ack_set
@@ -27,14 +27,13 @@ from pulsar_spark.protocol.positions import ranges_of
 class LaneWork(NamedTuple):
     """What a round does to a cursor kept by lane, in the place of ``affected.Affected``: the ranges that are planned,
     on the axis of places; and what turns places back into entries: from position ``base`` on, the ``codes`` of all
-    entries, the numbers of their ``owners``, and in ``order`` the index of the entry at each place."""
+    entries, their lanes as ``parts`` (see lane_form), and in ``order`` the index of the entry at each place."""
 
     planned: list[Range]
     form: LaneForm
     base: int
     codes: np.ndarray
-    owners: np.ndarray
-    consumers: Sequence[str]
+    parts: np.ndarray
     order: np.ndarray
 
     def positions(self, held: Range) -> np.ndarray:
@@ -59,14 +58,14 @@ class LaneWork(NamedTuple):
                 positions = np.sort(self.positions(held))
                 yield from exact_ranges(states, np.full(len(positions), states.number(held)), positions)
 
-    def store(self, ranges: Iterable[Range], selector) -> Stored:
+    def store(self, ranges: Iterable[Range]) -> Stored:
         """Take what the plan says of places into the cursor's ranges; see :meth:`LaneForm.store`."""
         states, codes = self.form.states, self.codes.copy()
         for held in ranges:
             if held.status == DEAD:
                 held = Range(held.first, held.last, ACKNOWLEDGED)
             codes[self.order[held.first : held.last + 1]] = states.number(held)
-        return self.form.store(self.base, codes, self.owners, self.consumers, selector)
+        return self.form.store(self.base, codes, self.parts)
 
 
 class KeyedByLane(Keyed):
@@ -97,8 +96,10 @@ class KeyedByLane(Keyed):
         self.found_nothing = not len(offered) and not len(positions)
         self._extend([*(last for _, last in asked.acks), *asked.ack_sets, *positions[-1:].tolist()])
         codes = self._codes
-        self._owner_of = self._owners.of(self._hashes.between(self._base, self._base + len(codes) - 1))
-        known = by_owner(self._owner_of)
+        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
+        self._owner_of = self._owners.of(hashes)
+        parts = self._form.parts_of(hashes, self._cursor.selector)
+        known = by_number(parts)
         self._place = np.empty(len(codes), np.int64)
         self._place[known] = np.arange(len(codes))
         new = np.lexsort((positions, owners))
@@ -116,8 +117,7 @@ class KeyedByLane(Keyed):
             self._form,
             self._base,
             codes,
-            self._owner_of,
-            self._owners.consumers,
+            parts,
             np.concatenate((known, positions[new] - self._base)),
         )
 

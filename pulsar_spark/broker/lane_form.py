@@ -1,28 +1,29 @@
 """The compact form of a Key_Shared cursor: its ranges by lane.
 
 With many keys the entries of one consumer lie between those of all others, so exact ranges of positions come to a row
-an entry. Where a cursor has so many, its ranges are kept by lane: a lane is the hashes that one consumer owns (those
-nobody owns are one too), and a range of a lane means, of the positions between its ends, only the entries with a hash
-of the lane. What a lane is dealt and acknowledges in order is one range, whatever the keys; so a cursor with millions
-of entries in flight is as many rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two
-deliveries each, 10^6 entries of 10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are
-970,000 (design 4.3, 10). Waiting entries cut the ranges they lie in, so how many are passed over is
-bounded, as Pulsar bounds its look-ahead, and with it the rows. When owners change, the lanes are those of the new
-owners.
+an entry. Where a cursor has so many, its ranges are kept by lane: a lane is hashes with one history of owners, and a
+range of a lane means, of the positions between its ends, only the entries with a hash of the lane. What a lane is dealt
+and acknowledges in order is one range, whatever the keys; so a cursor with millions of entries in flight is as many
+rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two deliveries each, 10^6 entries of
+10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are 970,000 (design 4.3, 10).
+
+When owners change, each lane is split by the new ones: what former owners hold would else lie between what the new ones
+are given. Lanes of one owner are merged once that makes no more ranges. Waiting entries cut the ranges they lie in, so
+how many are passed over is bounded, as Pulsar bounds its look-ahead, and with it the rows.
 
 Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
 is kept as a number, four bytes an entry; it follows from the ranges and the hashes and is made when a round needs it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, lane_numbers
+from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
 from pulsar_spark.protocol.selectors import Selector
 
 UNREAD = -1
@@ -85,6 +86,14 @@ class Lane(NamedTuple):
     ranges: list[Range]
 
 
+class Part(NamedTuple):
+    """A lane by number, whether or not it has ranges: its hashes and their owner."""
+
+    number: int
+    hashes: LaneHashes
+    owner: str | None
+
+
 class LaneForm:
     """A cursor's ranges by lane. ``lanes`` are those that have any, by number."""
 
@@ -94,8 +103,7 @@ class LaneForm:
         self._base = base
         self._codes: np.ndarray | None = None
         self._selector: Selector | None = None
-        self._numbers: dict[str | None, int] = {}
-        self._hashes_by_owner: dict[str | None, LaneHashes] = {}
+        self._parts = [Part(number, lane.hashes, None) for number, lane in lanes.items()]
         self._next = max(lanes, default=-1) + 1
 
     @classmethod
@@ -181,40 +189,68 @@ class LaneForm:
 
     # Written anew
 
-    def store(
-        self, base: int, codes: np.ndarray, owners: np.ndarray, consumers: Sequence[str], selector: Selector
-    ) -> "Stored":
-        """Take in the state of all entries from *base* on, whose *owners* are numbers of *consumers*; what is to be
-        written: the lanes that changed, and the numbers of those that are gone."""
+    def parts_of(self, hashes: np.ndarray, selector: Selector) -> np.ndarray:
+        """The lane of each of *hashes*, as an index that holds until lanes are stored; *selector* says who owns
+        which now."""
+        if selector is not self._selector:
+            self._split(selector)
+        return lane_numbers([part.hashes for part in self._parts]).of(hashes)
+
+    def _split(self, selector: Selector) -> None:
+        """Let the lanes be those of the owners there are now."""
+        found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
+        parts = Counter(index for index, _ in found)
+        before, self._parts, self._selector = self._parts, [], selector
+        for (index, owner), hashes in found.items():
+            is_whole = index >= 0 and parts[index] == 1
+            self._parts.append(before[index]._replace(owner=owner) if is_whole else self._new(hashes, owner))
+
+    def _new(self, hashes: LaneHashes, owner: str | None) -> Part:
+        self._next += 1
+        return Part(self._next - 1, hashes, owner)
+
+    def store(self, base: int, codes: np.ndarray, parts: np.ndarray) -> "Stored":
+        """Take in the state of all entries from *base* on, whose lanes are *parts* (see :meth:`parts_of`); what is to
+        be written: the lanes that changed, and the numbers of those that are gone."""
         is_touched = codes != UNREAD
         end = len(codes) - int(np.argmax(is_touched[::-1])) if is_touched.any() else 0
         done = codes[:end] != self.states.number(Range(0, 0, ACKNOWLEDGED))
         passed = int(np.argmax(done)) if done.any() else end
-        self._base, self._codes, owners = base + passed, codes[passed:end], owners[passed:end]
+        self._base, self._codes = base + passed, codes[passed:end]
         before, self.lanes = self.lanes, {}
-        if selector is not self._selector:
-            self._selector, self._numbers = selector, {}
-            self._hashes_by_owner = hashes_by_owner(selector.owned(), selector.axis)
-        for number, ranges in self._by_owner(owners):
-            consumer_id = consumers[number] if number >= 0 else None
-            lane = self._numbers.get(consumer_id)
-            if lane is None:
-                lane = self._numbers[consumer_id] = self._next
-                self._next += 1
-            self.lanes[lane] = Lane(self._hashes_by_owner[consumer_id], ranges)
+        for part, ranges in self._merged(self._by_part(parts[passed:end])):
+            if ranges:
+                self.lanes[part.number] = Lane(part.hashes, ranges)
         changed = {number: lane for number, lane in self.lanes.items() if before.get(number) != lane}
         self._forget_states()
         return Stored(changed, sorted(before.keys() - self.lanes.keys()))
 
-    def _by_owner(self, owners: np.ndarray) -> Iterator[tuple[int, list[Range]]]:
-        """The ranges of each owner's entries."""
-        in_lanes = by_owner(owners)
-        bounds = np.flatnonzero(np.diff(owners[in_lanes], prepend=-2, append=-2))
-        for start, stop in zip(bounds[:-1], bounds[1:]):
-            places = in_lanes[start:stop]
-            ranges = [*lane_ranges(self.states, self._codes[places], self._base + places)]
-            if ranges:
-                yield int(owners[places[0]]), ranges
+    def _by_part(self, parts: np.ndarray) -> list[np.ndarray]:
+        """The indexes of the entries of each lane, in order."""
+        in_lanes = by_number(parts)
+        bounds = np.searchsorted(parts[in_lanes], np.arange(len(self._parts) + 1))
+        return [in_lanes[start:stop] for start, stop in zip(bounds, bounds[1:])]
+
+    def _merged(self, entries: list[np.ndarray]) -> list[tuple[Part, list[Range]]]:
+        """The lanes with their ranges, those of one owner merged as far as that makes no more ranges."""
+        of_owner: dict[str | None, list[tuple[Part, np.ndarray, list[Range]]]] = {}
+        for part, places in zip(self._parts, entries, strict=True):
+            others = of_owner.setdefault(part.owner, [])
+            ranges = self._ranges(places)
+            for number, (other, its, its_ranges) in enumerate(others):
+                both = np.sort(np.concatenate((its, places)), kind="stable")
+                of_both = self._ranges(both)
+                if len(of_both) <= len(its_ranges) + len(ranges):
+                    others[number] = self._new(joined([other.hashes, part.hashes]), part.owner), both, of_both
+                    break
+            else:
+                others.append((part, places, ranges))
+        found = [(part, ranges) for others in of_owner.values() for part, _, ranges in others]
+        self._parts = [part for part, _ in found]
+        return found
+
+    def _ranges(self, places: np.ndarray) -> list[Range]:
+        return [*lane_ranges(self.states, self._codes[places], self._base + places)]
 
     def _forget_states(self) -> None:
         """Number the states anew once most of those that are numbered are past."""
@@ -234,9 +270,9 @@ class Stored(NamedTuple):
     gone: list[int]
 
 
-def by_owner(owners: np.ndarray) -> np.ndarray:
-    """The indexes of entries, owner by owner, in order: so few numbers are sorted by counting."""
-    return np.argsort(owners.astype(np.int16 if owners.max(initial=0) < 1 << 15 else np.int64), kind="stable")
+def by_number(numbers: np.ndarray) -> np.ndarray:
+    """The indexes of entries, number by number, in order: so few are sorted by counting."""
+    return np.argsort(numbers.astype(np.int16 if numbers.max(initial=0) < 1 << 15 else np.int64), kind="stable")
 
 
 def lane_ranges(states: EntryStates, codes: np.ndarray, positions: np.ndarray) -> Iterator[Range]:

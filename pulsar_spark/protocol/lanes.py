@@ -9,8 +9,8 @@ A set of hashes is kept as stretches of the selector's axis. Consumers of one na
 the hash (semantics 2.27), so each has a modulus and a remainder.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
@@ -18,6 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.hash_ranges import Axis, HashTable, OwnedRange, Stretch, stretches
+
+MOST_SHARES = 1024
+"""Lanes of one stretch at most."""
 
 
 class HashRange(NamedTuple):
@@ -75,7 +78,69 @@ def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
     >>> lane_numbers(lanes).of(np.array([4, 5, 8, 9, 7, 10])).tolist()
     [0, 1, 0, 1, -1, -1]
     """
-    axis = lanes[0].axis
+    return HashTable(lanes[0].axis, list(_stretches(lanes, lanes[0].axis)), np.int64)
+
+
+def split(
+    lanes: Sequence[LaneHashes], owned: Mapping[str | None, LaneHashes]
+) -> dict[tuple[int, str | None], LaneHashes]:
+    """Each of *lanes* in parts by who has its hashes now: by index and owner. What is of no lane is of index -1, and so
+    is everything where consumers of one name joined so quickly that hashes would be shared by more than
+    :data:`MOST_SHARES`.
+
+    >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+    >>> owned = hashes_by_owner([OwnedRange(0, 9, "a"), OwnedRange(10, 65535, "b")], SLOTS)
+    >>> parts = split([LaneHashes(SLOTS, (HashRange(0, 19),))], owned)
+    >>> [(part, held.start, held.end) for part, lane in parts.items() for held in lane.ranges]
+    [((0, 'a'), 0, 9), ((0, 'b'), 10, 19), ((-1, 'b'), 20, 65535)]
+    """
+    axis, owners = next(iter(owned.values())).axis, list(owned)
+    ours, theirs = (list(_stretches(each, axis)) for each in (lanes, [*owned.values()]))
+    borders = sorted({held.start for held in (*ours, *theirs)})
+    found: dict[tuple[int, str | None], list[HashRange]] = {}
+    for start, end in zip(borders, [*(border - 1 for border in borders[1:]), axis.last], strict=True):
+        lane, owner = (_at(each, start).shares for each in (ours, theirs))
+        count = lcm(len(lane), len(owner))
+        if lanes and count > max(MOST_SHARES, len(owner)):
+            return split([], owned)
+        both = [(lane[share % len(lane)], owners[owner[share % len(owner)]]) for share in range(count)]
+        _add(found, start, end, both)
+    return {part: LaneHashes(axis, tuple(ranges)) for part, ranges in found.items()}
+
+
+def _at(held: Sequence[Stretch], place: int) -> Stretch:
+    return held[bisect_right(held, place, key=lambda stretch: stretch.start) - 1]
+
+
+def joined(lanes: Sequence[LaneHashes]) -> LaneHashes:
+    """The hashes of several lanes as those of one.
+
+    >>> from pulsar_spark.protocol.hash_ranges import SLOTS
+    >>> halves = [LaneHashes(SLOTS, (HashRange(0, 9, 2, share),)) for share in (0, 1)]
+    >>> joined([*halves, LaneHashes(SLOTS, (HashRange(10, 19),))]).ranges
+    (HashRange(start=0, end=19, modulus=1, remainder=0),)
+    """
+    found: dict[bool, list[HashRange]] = {}
+    for held in _stretches(lanes, lanes[0].axis):
+        _add(found, held.start, held.end, [number >= 0 for number in held.shares])
+    return LaneHashes(lanes[0].axis, tuple(found[True]))
+
+
+def _add(found: dict, start: int, end: int, shares: Sequence) -> None:
+    """Add a stretch to those of each of its *shares*, to the last one where that adjoins and is shared alike."""
+    if len(set(shares)) == 1:
+        shares = shares[:1]
+    for remainder, part in enumerate(shares):
+        ranges = found.setdefault(part, [])
+        before = ranges[-1] if ranges else None
+        if before and before.end + 1 == start and before[2:] == (len(shares), remainder):
+            ranges[-1] = before._replace(end=end)
+        else:
+            ranges.append(HashRange(start, end, len(shares), remainder))
+
+
+def _stretches(lanes: Sequence[LaneHashes], axis: Axis) -> Iterator[Stretch]:
+    """The whole axis by the index of the lane that has it, -1 for none."""
     held = [(number, one) for number, lane in enumerate(lanes) for one in lane.ranges]
     borders = sorted({axis.start, *(one.start for _, one in held), *(one.end + 1 for _, one in held)} - {axis.last + 1})
     shares: list[list[tuple[int, HashRange]]] = [[] for _ in borders]
@@ -83,7 +148,7 @@ def lane_numbers(lanes: Sequence[LaneHashes]) -> HashTable:
         for at in range(bisect_left(borders, one.start), bisect_left(borders, one.end + 1)):
             shares[at].append((number, one))
     ends = [*(border - 1 for border in borders[1:]), axis.last]
-    return HashTable(axis, list(map(_stretch, borders, ends, shares)), np.int64)
+    return map(_stretch, borders, ends, shares)
 
 
 def _stretch(start: int, end: int, held: Sequence[tuple[int, HashRange]]) -> Stretch:

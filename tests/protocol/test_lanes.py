@@ -3,9 +3,11 @@ once."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pulsar_spark.protocol.hash_ranges import Axis, OwnedRange, Owners, owner
-from pulsar_spark.protocol.lanes import hashes_by_owner, lane_numbers
+from pulsar_spark.protocol.lanes import hashes_by_owner, joined, lane_numbers, split
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
 from pulsar_spark.protocol.sticky_key import MAX_HASH
 
@@ -46,3 +48,30 @@ def test_many_hashes_are_looked_up_as_one_is(selector, names):
 def test_no_hashes_are_in_no_lanes():
     (lane,) = hashes_by_owner([], AutoSplit().axis).values()
     assert lane.holds(np.zeros(0, np.int32)).tolist() == [] and lane.holds(np.array([0, MAX_HASH])).all()
+
+
+HASHES = np.arange(0, 1 << 31, 104_729, dtype=np.int32)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.sampled_from([("join", name) for name in "aab"] + [("leave", "")]), max_size=9))
+def test_lanes_split_by_each_set_of_owners_have_one_history_each(changes):
+    """Consumers of one name share hashes; whatever came and went, each lane's hashes have had the same owners, no hash
+    is of two lanes or none, and joined they are all."""
+    selector, histories = ConsistentHashing(points=3).joined(Member("first", "a")), np.full(len(HASHES), "", object)
+    lanes = []
+    for number, (change, name) in enumerate(changes):
+        joins = change == "join" or len(selector.members) == 1
+        consumer = selector.members[0].consumer_id
+        selector = selector.joined(Member(f"c{number}", name)) if joins else selector.left(consumer)
+        parts = split(lanes, hashes_by_owner(selector.owned(), selector.axis))
+        table = Owners(selector.owned(), selector.axis)
+        owners = np.array([*table.consumers, None], object)[table.of(HASHES)]
+        histories = histories + np.array([f"/{owner}" for owner in owners], object)
+        lanes = list(parts.values())
+        held = np.array([lane.holds(HASHES) for lane in lanes])
+        assert (held.sum(axis=0) == 1).all()
+        for (_, whose), of_lane in zip(parts, held):
+            assert set(owners[of_lane]) <= {whose} and len(set(histories[of_lane])) <= 1
+    if lanes:
+        assert joined(lanes).holds(HASHES).all()
