@@ -6,9 +6,8 @@ nobody owns are one too), and a range of a lane means, of the positions between 
 of the lane. What a lane is dealt and acknowledges in order is one range, whatever the keys; so a cursor with millions
 of entries in flight is as many rows as consumers and rounds in flight: with 32 consumers by consistent hashing, two
 deliveries each, 10^6 entries of 10^6 keys and acknowledgements out of step, 93 rows at most, where exact ranges are
-970,000 (design 4.3, 10). Waiting entries cut the ranges they lie in, so how many are passed over is
-bounded, as Pulsar bounds its look-ahead, and with it the rows. When owners change, the lanes are those of the new
-owners.
+970,000 (design 4.3, 10). Waiting entries cut the ranges they lie in, so how many are passed over is bounded, as Pulsar
+bounds its look-ahead, and with it the rows. When owners change, the lanes are those of the new owners.
 
 Beside the ranges, which are what is stored, the state of each entry between mark-delete and the end of what was touched
 is kept as a number, four bytes an entry; it follows from the ranges and the hashes and is made when a round needs it.

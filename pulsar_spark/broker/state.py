@@ -3,7 +3,8 @@
 It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A
 cursor's ranges lie in **pages** of at most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the
 pages that its requests, due times and candidates touch. Of each page are known: who holds how many unacknowledged
-messages in it, and when its next entry falls due, so that limits and timers need no scan.
+messages in it, and when its next entry falls due, so that limits and timers need no scan. A Key_Shared cursor of very
+many ranges keeps them by lane instead (see lane_form).
 """
 
 from bisect import bisect_left, bisect_right
