@@ -16,7 +16,8 @@ from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.key_shared import with_other_ranges
 from pulsar_spark.broker.keyed_lanes import LaneWork
 from pulsar_spark.broker.lane_form import Lane, page_of
-from pulsar_spark.broker.state import Cursor, Page
+from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range, spliced

@@ -18,7 +18,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from pulsar_spark.broker.drafts import CursorDraft
-from pulsar_spark.broker.state import Cursor, Page
+from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.broker.state import Consumer, Cursor, Page
+from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.lanes import LaneHashes

@@ -12,7 +12,7 @@ from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, Unread, as_array, inside, owners_of
 from pulsar_spark.broker.lane_form import NEVER
-from pulsar_spark.broker.state import Page
+from pulsar_spark.broker.pages import Page
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import expanded

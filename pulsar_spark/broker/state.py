@@ -1,30 +1,24 @@
-"""What the broker keeps in memory between rounds: the cursors of its bundle, page by page.
+"""What the broker keeps in memory between rounds: the cursors of its bundle and their consumers.
 
 It is the state it committed itself, so it needs no reading back; a broker that starts builds it from the latest rows. A
-cursor's ranges lie in **pages** of at most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the
-pages that its requests, due times and candidates touch. Of each page are known: who holds how many unacknowledged
-messages in it, and when its next entry falls due, so that limits and timers need no scan.
+cursor's ranges lie in pages (see pages), or, of a Key_Shared cursor that has very many, by lane (see lane_form).
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
-
-import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
-from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range, take_acknowledged
+from pulsar_spark.broker.pages import Page, chunks
+from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
 from pulsar_spark.storage.cursor_ledger import CursorKey
-
-MAX_PAGE_RANGES = 1000
 
 
 @dataclass
@@ -45,53 +39,6 @@ class Consumer:
     @property
     def has_unacked_limits(self) -> bool:
         return self.properties.get("max_unacked_messages") != "0"
-
-
-class Page:
-    """Ranges by position, and the facts about them that are asked for without reading them."""
-
-    def __init__(self, first: int, ranges: list[Range]):
-        self.first, self.ranges = first, ranges
-        self.unacked = Counter()
-        self.out: tuple | None = None
-        """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
-        self.returns_at: int | None = None
-        self.replays_at: int | None = None
-        for held in ranges:
-            if held.status == PENDING:
-                self.unacked[held.consumer_id] += held.unacked_messages
-                if held.due_time is not None:
-                    self.returns_at = held.due_time if self.returns_at is None else min(self.returns_at, held.due_time)
-            elif held.status == REPLAY:
-                self.replays_at = min(
-                    held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0
-                )
-
-    @cached_property
-    def replays(self) -> list[tuple[int, int]]:
-        """(deliver time, first position) of the ranges to be delivered again, in that order; 0 where they need not be
-        waited for."""
-        return sorted((held.due_time or 0, held.first) for held in self.ranges if held.status == REPLAY)
-
-    @cached_property
-    def spans(self) -> np.ndarray:
-        """The first positions of its ranges and the last ones, as they were when the page was made."""
-        return np.array([(held.first, held.last) for held in self.ranges], np.int64).reshape(-1, 2).T
-
-    def next_replay(self, wall: int) -> int | None:
-        """The earliest instant after *wall* at which a range may be delivered again that may not be before."""
-        if self.replays_at is None or self.replays_at > wall:
-            return self.replays_at
-        at = bisect_right(self.replays, wall, key=lambda replay: replay[0])
-        return self.replays[at][0] if at < len(self.replays) else None
-
-    def number_of(self, first: int) -> int:
-        """Which range begins at position *first*."""
-        return bisect_left(self.ranges, first, key=lambda held: held.first)
-
-    def has_returns(self, now: int) -> bool:
-        """Does the page hold entries whose time to be given back has come?"""
-        return self.returns_at is not None and self.returns_at <= now
 
 
 class Cursor:
@@ -279,7 +226,7 @@ class Cursor:
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
-        for chunk in _chunks(ranges, [page.first for page in kept]):
+        for chunk in chunks(ranges, [page.first for page in kept]):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
@@ -322,14 +269,3 @@ class Cursor:
             return
         while held := self.find(self.read_position):
             self.read_position = held.last + 1
-
-
-def _chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:
-    """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
-    size that fit a page."""
-    cuts = [bisect_left(ranges, border, key=lambda held: held.first) for border in borders]
-    for first, last in pairwise([0, *cuts, len(ranges)]):
-        region = ranges[first:last]
-        parts = -(-len(region) // MAX_PAGE_RANGES)
-        for part in range(parts):
-            yield region[part * len(region) // parts : (part + 1) * len(region) // parts]

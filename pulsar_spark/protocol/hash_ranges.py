@@ -1,4 +1,4 @@
-"""Ranges of sticky-key hashes: who owns which, as rows an assignment joins with, and what moves when owners change.
+"""Ranges of sticky-key hashes: who owns which, for one hash and for very many at once.
 
 An axis says where the hash of a key lies. Selectors before 4.0 that split or fix ranges use *slots*, the hash modulo
 65536; their ring of consistent hashing lies over the hash itself; that of 4.0 over slots that begin at 1 (semantics
@@ -6,7 +6,6 @@ An axis says where the hash of a key lies. Selectors before 4.0 that split or fi
 """
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import lcm
 from typing import NamedTuple
@@ -187,39 +186,3 @@ sharers=1, share=0)]
             open_ranges[owned[2:]] = len(joined)
             joined.append(owned)
     return joined
-
-
-class Moved(NamedTuple):
-    """What each consumer lost and gained, as (start, end) by its id."""
-
-    lost: dict[str, list[tuple[int, int]]]
-    gained: dict[str, list[tuple[int, int]]]
-
-
-def moved_ranges(before: Sequence[OwnedRange], after: Sequence[OwnedRange]) -> Moved:
-    """Which ranges change hands: what a consumer held and another one, or nobody, holds now, and the other way round
-    (4.0.8: impacted consumers). Ranges that are shared do not occur in what is compared.
-
-    >>> moved_ranges([OwnedRange(0, 99, "a")], [OwnedRange(0, 49, "b"), OwnedRange(50, 99, "a")])
-    Moved(lost={'a': [(0, 49)]}, gained={'b': [(0, 49)]})
-    """
-    borders = sorted({border for owned in (*before, *after) for border in (owned.start, owned.end + 1)})
-    lost, gained = defaultdict(list), defaultdict(list)
-    for start, until in zip(borders, borders[1:], strict=False):
-        old, new = _holder(before, start), _holder(after, start)
-        if old == new:
-            continue
-        for ranges, consumer_id in ((lost, old), (gained, new)):
-            if consumer_id is None:
-                continue
-            held = ranges[consumer_id]
-            if held and held[-1][1] + 1 == start:
-                held[-1] = (held[-1][0], until - 1)
-            else:
-                held.append((start, until - 1))
-    return Moved(dict(lost), dict(gained))
-
-
-def _holder(ranges: Sequence[OwnedRange], place: int) -> str | None:
-    index = bisect_right(ranges, place, key=lambda owned: owned.start) - 1
-    return ranges[index].consumer_id if index >= 0 and place <= ranges[index].end else None

@@ -29,7 +29,6 @@ from pyspark.sql import functions as F
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
@@ -121,31 +120,6 @@ def by_partition(ranges: Iterable[PositionRange]) -> dict[int, list[PositionRang
     return found
 
 
-def read_positions(
-    spark: SparkSession,
-    layout: Layout,
-    topic: Topic,
-    ranges: Sequence[PositionRange],
-    columns: Sequence[str] | None = None,
-    with_payload: bool = True,
-) -> DataFrame:
-    """The messages of *topic* at the positions of *ranges*, one row each, in no order.
-
-    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
-    then ``ledger_id``, ``position``, ``redelivery_count``. Of an entry with an ack set only the messages still
-    unacknowledged are there. Every range must be numbered in ``ledgers``.
-    """
-    index = LedgerIndex(layout)
-    return read_pieces(
-        spark,
-        topic,
-        find_pieces(index, topic, ranges),
-        columns,
-        with_payload,
-        without=index.foreign_files(topic.topic_id),
-    )
-
-
 def read_pieces(
     spark: SparkSession,
     topic: Topic,
@@ -155,8 +129,13 @@ def read_pieces(
     version: int | None = None,
     without: Collection[str] = (),
 ) -> DataFrame:
-    """:func:`read_positions` for somebody who knows the pieces already; of the table as it was at *version*, if that is
-    given. Files *without* are passed over: they hold copies that somebody made of the topic's rows."""
+    """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
+    that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows.
+
+    The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
+    then ``ledger_id``, ``position``, ``redelivery_count``. Of an entry with an ack set only the messages still
+    unacknowledged are there.
+    """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
     if without:

@@ -1,6 +1,8 @@
 """Stats as rows, for frames and monitoring: what ``stats`` nests, a row for each topic partition, subscription and
 consumer."""
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from pulsar_spark.storage.topics import Topic
@@ -104,37 +106,36 @@ def stats_rows(observed: Observation, topics: list[Topic]) -> list[dict]:
                 }
             )
             for name, sub in found["subscriptions"].items():
-                place["subscription"] = name
-                rows.append(
-                    {
-                        **place,
-                        **_common(sub),
-                        "subscription_type": sub["type"],
-                        "key_shared_mode": sub.get("keySharedMode"),
-                        "backlog": sub["msgBacklog"],
-                        "delayed": sub["msgDelayed"],
-                        "dead": sub["deadLetters"],
-                        "waiting_letters": sub["waitingLetters"],
-                        "letterless": sub["letterlessMessages"],
-                        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
-                        "error": sub.get("error"),
-                        "error_kind": sub.get("errorKind"),
-                    }
-                )
-                rows += [
-                    {
-                        **place,
-                        **_common(consumer),
-                        "consumer_name": consumer["consumerName"],
-                        "consumer_id": consumer["consumerId"],
-                        "subscription_type": sub["type"],
-                        "key_shared_mode": sub.get("keySharedMode"),
-                        "permits": consumer["availablePermits"],
-                        "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
-                    }
-                    for consumer in sub["consumers"]
-                ]
+                rows += _subscription_rows(place | {"subscription": name}, sub)
     return rows
+
+
+def _subscription_rows(place: dict, sub: dict) -> Iterator[dict]:
+    """A row of the subscription, and one of each of its consumers."""
+    of_type = {"subscription_type": sub["type"], "key_shared_mode": sub.get("keySharedMode")}
+    yield {
+        **place,
+        **_common(sub),
+        **of_type,
+        "backlog": sub["msgBacklog"],
+        "delayed": sub["msgDelayed"],
+        "dead": sub["deadLetters"],
+        "waiting_letters": sub["waitingLetters"],
+        "letterless": sub["letterlessMessages"],
+        "is_blocked": sub["blockedSubscriptionOnUnackedMsgs"],
+        "error": sub.get("error"),
+        "error_kind": sub.get("errorKind"),
+    }
+    for consumer in sub["consumers"]:
+        yield {
+            **place,
+            **_common(consumer),
+            **of_type,
+            "consumer_name": consumer["consumerName"],
+            "consumer_id": consumer["consumerId"],
+            "permits": consumer["availablePermits"],
+            "is_blocked": consumer["blockedConsumerOnUnackedMsgs"],
+        }
 
 
 def _common(stats: dict) -> dict:

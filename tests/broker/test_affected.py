@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker import state as state_module
+from pulsar_spark.broker import pages
 from pulsar_spark.broker.affected import affected_ranges, offered_ranges
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
@@ -35,7 +35,7 @@ RANGES = [
 @pytest.fixture
 def asked(monkeypatch) -> CursorDraft:
     """A Shared cursor with three pages of three ranges."""
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 3)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
     cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
     cursor.replace(set(), RANGES)
     return CursorDraft(cursor)
@@ -92,7 +92,7 @@ def test_what_lies_ahead_of_the_read_position_concerns_unread_entries(asked):
 def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypatch):
     """No more ranges than permits allow are planned; what came back goes before what is due; on Exclusive all goes by
     position."""
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 2)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 2)
     cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 20, "Shared")
     held_back = ((0, 50), (2, 40), (4, 99), (6, 10), (8, None), (10, 40))
     cursor.replace(set(), [replay(position, due) for position, due in held_back])

@@ -13,13 +13,14 @@ from pulsar_spark.broker.runner import Broker
 from pulsar_spark.errors import NewerLayout
 from pulsar_spark.storage import tables, topics
 from pulsar_spark.storage.migrations import MIGRATIONS, migrate_root
-from pulsar_spark.storage.slices import PositionRange, read_positions
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import layout_version, read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER, MESSAGES
 from pulsar_spark.views import create_views
 from tests.conftest import START
 from tests.first_release import FLIGHTS, ORDERS, unpack
+from tests.positions import read_positions
 from tests.requests import On
 from tests.spark_engine import SparkEngine
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pulsar_spark.broker import state as state_module
+from pulsar_spark.broker import pages
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -12,7 +12,7 @@ ON = On(TOPIC)
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch) -> SparkEngine:
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 1)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 1)
     engine = new_engine(None, tmp_path)
     engine.create_topic(TOPIC)
     return engine

@@ -4,7 +4,7 @@ over what adjoins it."""
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import state as state_module
+from pulsar_spark.broker import pages
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -17,7 +17,7 @@ def pending(first: int, last: int, consumer_id: str = "a", due_time: int | None 
 
 
 def test_a_cursor_splits_its_ranges_into_pages_and_finds_positions_in_them(monkeypatch):
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 2)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 2)
     cursor = Cursor(KEY, "t", -1, 0)
     ranges = [
         pending(0, 4),
@@ -35,7 +35,7 @@ def test_a_cursor_splits_its_ranges_into_pages_and_finds_positions_in_them(monke
 
 
 def test_a_page_in_the_middle_is_replaced_alone(monkeypatch):
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 1)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 1)
     cursor = Cursor(KEY, "t", -1, 0)
     cursor.replace(set(), [pending(0, 0), pending(1, 3, "b"), pending(4, 4, "c")])
     changed, gone = cursor.replace({1}, [pending(1, 1, "b"), Range(2, 2, ACKNOWLEDGED), pending(3, 3, "b")])
@@ -47,7 +47,7 @@ def test_a_page_in_the_middle_is_replaced_alone(monkeypatch):
 
 
 def test_mark_delete_runs_through_pages_that_were_not_touched(monkeypatch):
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 1)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 1)
     cursor = Cursor(KEY, "t", -1, 0)
     cursor.replace(set(), [pending(0, 0), Range(1, 3, ACKNOWLEDGED), pending(4, 4)])
     cursor.read_position = 5
@@ -59,7 +59,7 @@ def test_mark_delete_runs_through_pages_that_were_not_touched(monkeypatch):
 
 def test_a_page_is_not_kept_before_others_that_its_ranges_lie_behind(monkeypatch):
     """Its name is that of a range that mark-delete took; entries that were passed over are handed out now."""
-    monkeypatch.setattr(state_module, "MAX_PAGE_RANGES", 3)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
     cursor = Cursor(KEY, "t", -1, 0)
     behind = [pending(3, 3), Range(5, 6, ACKNOWLEDGED)]
     cursor.replace(set(), [Range(0, 0, ACKNOWLEDGED), *behind])
@@ -103,7 +103,7 @@ def replacements(draw):
 @settings(max_examples=150, deadline=None)
 @given(replacements(), st.integers(1, 5))
 def test_pages_never_change_what_a_cursor_says(rounds, size):
-    limit, state_module.MAX_PAGE_RANGES = state_module.MAX_PAGE_RANGES, size
+    limit, pages.MAX_PAGE_RANGES = pages.MAX_PAGE_RANGES, size
     try:
         cursor, expected = Cursor(KEY, "t", -1, 0), {}
         for changes in rounds:
@@ -134,4 +134,4 @@ def test_pages_never_change_what_a_cursor_says(rounds, size):
                 name: count for name in "ab" if (count := sum(held.consumer_id == name for held in expected.values()))
             }
     finally:
-        state_module.MAX_PAGE_RANGES = limit
+        pages.MAX_PAGE_RANGES = limit

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from pulsar_spark.broker import gather, rounds, state
+from pulsar_spark.broker import gather, pages, rounds
 from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome
 from tests.differential import key_strategies, strategies
@@ -36,7 +36,7 @@ HISTORIES = int(os.environ.get("PULSAR_SPARK_HISTORIES", 0))
 @pytest.fixture
 def close_borders(monkeypatch):
     """Pages, snapshots and commits of letters so small that short histories cross their borders."""
-    monkeypatch.setattr(state, "MAX_PAGE_RANGES", 3)
+    monkeypatch.setattr(pages, "MAX_PAGE_RANGES", 3)
     monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 7)
     monkeypatch.setattr(letters, "LETTERS_A_COMMIT", 2)
 
