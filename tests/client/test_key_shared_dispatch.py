@@ -9,9 +9,12 @@ import pulsar_spark as pulsar
 from pulsar_spark.broker import gather
 from pulsar_spark.protocol.selectors import select
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import REQUESTS
 from tests.client.waiting import eventually
 from tests.plain_broker import PlainBroker
+from tests.requests import request
 
 TOPIC = "orders"
 
@@ -100,3 +103,27 @@ def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path, monkeypatch,
         eventually(lambda: broker.cursor(TOPIC, "s").mark_delete == last, 10)
         for client in clients:
             client.shutdown()
+
+
+def test_an_ack_set_does_not_go_with_a_delivery(client, broker, caplog):
+    """It would say that some messages are left, of nobody knows which entry: nothing is acknowledged."""
+    consumer = subscribe(client, "a")
+    publish(client, [("key", 0)])
+    assert len(drain(consumer)) == 1
+    (held,) = broker.cursor(TOPIC, "s").ranges()
+    properties = {"delivery_round": held.delivery_round}
+    for ack_set in ([1], []):
+        place = {"topic": broker.cursor(TOPIC, "s").topic, "partition": -1, "subscription": "s"}
+        row = request(
+            "ack",
+            properties=properties,
+            consumer_id=held.consumer_id,
+            first=0,
+            last=held.last,
+            ack_set=ack_set,
+            **place,
+        )
+        AppendTable(broker.layout.broker_table("requests")).append(REQUESTS.rows([row]))
+        broker.asked("ack")
+    assert list(broker.cursor(TOPIC, "s").ranges()) == [held]
+    assert f"ack set for what round {held.delivery_round} delivered of positions 0 to 0" in caplog.text
