@@ -34,6 +34,11 @@ class Acknowledgements(Desk):
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
             consumer = self.consumer_of(request, cursor)
+            if request.ack_set is not None:
+                raise InvalidMessage(
+                    f"ack set for what round {delivered} delivered of positions {request.first} to {request.last}: it "
+                    "goes with one entry, without a delivery_round"
+                )
             draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
             return
         if request.ack_set is None:

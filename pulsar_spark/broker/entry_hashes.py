@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.ledgers import PartitionLedgers
 
 BLOCK_ENTRIES = 1 << 16
@@ -46,6 +46,10 @@ class EntryHashes:
             block = self._block(number, int(positions[end - 1]))
             found[start:end] = block[positions[start:end] - number * BLOCK_ENTRIES]
         return found
+
+    def gone(self, first: int, last: int) -> np.ndarray:
+        """Which of the entries at *first*..*last* are deleted or lost now."""
+        return are_gone(self._table, self._ledgers.parts(first, last))
 
     def _block(self, number: int, last: int) -> np.ndarray:
         """A block, read at least up to position *last* or its end."""

@@ -135,12 +135,17 @@ class LaneForm:
         codes, hashes = np.full(last + 1 - self._base, UNREAD, np.int32), self.hashes.between(self._base, last)
         if not len(codes):
             return codes
-        numbers = lane_numbers([lane.hashes for lane in self.lanes.values()]).of(hashes)
+        numbers, are_all_there = lane_numbers([lane.hashes for lane in self.lanes.values()]).of(hashes), True
         for number, lane in enumerate(self.lanes.values()):
             places = np.flatnonzero(numbers == number)
             for held in lane.ranges:
                 first, behind = np.searchsorted(places, [held.first - self._base, held.last + 1 - self._base])
                 codes[places[first:behind]] = self.states.number(held)
+                are_all_there &= int(behind - first) == held.size
+        if not are_all_there:
+            # Entries deleted or lost since have no key any more, so nobody knows of which lane they were: they are
+            # handed out again, and whoever gets them finds out.
+            codes[self.hashes.gone(self._base, last) & ~self.states.are(ACKNOWLEDGED)[codes]] = UNREAD
         return codes
 
     def ranges(self) -> Iterator[Range]:

@@ -182,8 +182,9 @@ class Cursor:
         return dropped
 
     def load_lanes(self, lanes: LaneForm) -> None:
-        """Take over lanes read from the table."""
-        self.lanes, self.unacked = lanes, lanes.unacked()
+        """Take over lanes read from the table. What is unread is looked for from mark-delete on: an entry that was
+        deleted since is of no lane any more."""
+        self.lanes, self.unacked, self.read_position = lanes, lanes.unacked(), lanes.base
 
     def stored(self, lanes: LaneForm) -> None:
         """Its lanes were written: what follows from them."""

@@ -35,6 +35,12 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int32), *hashes])
 
 
+def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
+    """Which entries of *runs*, in their order, are deleted or lost: the hash that is told of them is not the one they
+    had."""
+    return read_slice(table, runs, ["entry_id"])["entry_id"].is_null().to_numpy()
+
+
 def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
     """The hash of each entry of *spans* (first, last; in order, none overlaps the next) of a topic partition: what lies
     near each other is read in one stretch."""

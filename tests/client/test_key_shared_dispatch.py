@@ -2,7 +2,19 @@
 
 from collections import defaultdict
 
+import pytest
+from deltalake import DeltaTable
+
 import pulsar_spark as pulsar
+from pulsar_spark.broker import gather
+from pulsar_spark.protocol.selectors import select
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import REQUESTS
+from tests.client.waiting import eventually
+from tests.plain_broker import PlainBroker
+from tests.requests import request
 
 TOPIC = "orders"
 
@@ -63,3 +75,55 @@ def test_a_key_that_moves_waits_for_its_old_holder(client):
     rest = drain(b)
     assert rest and all(m.partition_key().startswith("key") for m in rest)
     assert len(more_a) + len(more_b) + len(rest) == 60
+
+
+@pytest.mark.parametrize("lanes_from", [-1, gather.LANES_FROM])
+def test_who_held_what_is_deleted_is_gone_after_a_restart(tmp_path, monkeypatch, lanes_from):
+    """A deleted entry has no key any more: kept by lane or not, a broker that starts lets it be skipped."""
+    monkeypatch.setattr(gather, "LANES_FROM", lanes_from)
+    monkeypatch.setattr(gather, "EXACT_BELOW", min(lanes_from, gather.EXACT_BELOW))
+    root = tmp_path / "root"
+    with PlainBroker(root) as broker:
+        clients = [pulsar.Client(f"delta:{root}", operation_timeout_seconds=10) for _ in range(3)]
+        consumers = [subscribe(client, name) for client, name in zip(clients, "ab")]
+        publish(clients[2], [(f"key-{number % 10}", number) for number in range(40)])
+        held = [drain(consumer) for consumer in consumers]
+        assert (broker.cursor(TOPIC, "s").lanes is not None) == (lanes_from < 0)
+    cursor = broker.cursor(TOPIC, "s")
+    keyless = select(cursor.selector, sticky_key_hash(NONE_KEY))
+    leaves = int(cursor.consumers[keyless].name == "a")
+    deleted = ", ".join(f"'{int(message.data())}'" for message in held[leaves][1:4])
+    DeltaTable(str(read_topic(clients[2]._layout, TOPIC).path)).delete(f"cast(payload as string) in ({deleted})")
+    with PlainBroker(root) as broker:
+        consumers[leaves].close()
+        stays = consumers[1 - leaves]
+        for message in [*held[1 - leaves], *drain(stays)]:
+            stays.acknowledge(message)
+        last = broker.rounds.bundle.topics[cursor.topic].end_position(-1) - 1
+        eventually(lambda: broker.cursor(TOPIC, "s").mark_delete == last, 10)
+        for client in clients:
+            client.shutdown()
+
+
+def test_an_ack_set_does_not_go_with_a_delivery(client, broker, caplog):
+    """It would say that some messages are left, of nobody knows which entry: nothing is acknowledged."""
+    consumer = subscribe(client, "a")
+    publish(client, [("key", 0)])
+    assert len(drain(consumer)) == 1
+    (held,) = broker.cursor(TOPIC, "s").ranges()
+    properties = {"delivery_round": held.delivery_round}
+    for ack_set in ([1], []):
+        place = {"topic": broker.cursor(TOPIC, "s").topic, "partition": -1, "subscription": "s"}
+        row = request(
+            "ack",
+            properties=properties,
+            consumer_id=held.consumer_id,
+            first=0,
+            last=held.last,
+            ack_set=ack_set,
+            **place,
+        )
+        AppendTable(broker.layout.broker_table("requests")).append(REQUESTS.rows([row]))
+        broker.asked("ack")
+    assert list(broker.cursor(TOPIC, "s").ranges()) == [held]
+    assert f"ack set for what round {held.delivery_round} delivered of positions 0 to 0" in caplog.text
