@@ -10,10 +10,11 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.client import publisher
 from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
-from pulsar_spark.storage.tables import AppendTable, read_added
+from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from pulsar_spark.table_specs import MESSAGES
 from tests.client.test_producer import BATCHING, read_all
