@@ -182,9 +182,8 @@ class Cursor:
         return dropped
 
     def load_lanes(self, lanes: LaneForm) -> None:
-        """Take over lanes read from the table. What is unread is looked for from mark-delete on: an entry that was
-        deleted since is of no lane any more."""
-        self.lanes, self.unacked, self.read_position = lanes, lanes.unacked(), lanes.base
+        """Take over lanes read from the table."""
+        self.lanes, self.unacked = lanes, lanes.unacked()
 
     def stored(self, lanes: LaneForm) -> None:
         """Its lanes were written: what follows from them."""
@@ -266,7 +265,8 @@ class Cursor:
     def advance_read_position(self) -> None:
         """Move the read position to the first entry of which nothing is known."""
         if self.lanes:
-            self.read_position = self.lanes.first_unread(self.read_position)
+            # From mark-delete on: one that was deleted since is of no lane any more, and unread again.
+            self.read_position = self.lanes.first_unread(self.lanes.base)
             return
         while held := self.find(self.read_position):
             self.read_position = held.last + 1

@@ -92,7 +92,7 @@ def planned_without_spark(kind: str) -> list[tuple[list[dict], Outcome]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlainPlanner, "run", plan_and_note)
-        duels(None, kind, 25)
+        duels(None, kind, 25 if kind == "types" else 10)
     return planned
 
 
@@ -103,7 +103,7 @@ def test_rounds_do_what_the_reference_broker_does(close_borders, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_spark_does_what_the_reference_broker_does(spark, close_borders, kind):
-    duels(spark, kind, 5)
+    duels(spark, kind, 5 if kind == "types" else 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
