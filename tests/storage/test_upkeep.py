@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import CorruptState, NotAllowedError
+from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round, version_of_round
@@ -15,7 +16,6 @@ from pulsar_spark.storage.ledgers import first_published_at, last_published_befo
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import dataset_of
-from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, vacuum
@@ -102,8 +102,8 @@ def test_what_was_delivered_is_known_by_round_whatever_lies_between(engine, step
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     for seen, round_number in enumerate(steps):
         history.read_up_to(round_number)
-        found = history.overlapping(PositionRange(-1, 0, 9), but="B")
-        assert [(sent.round, sent.first) for sent in found] == [
+        found = history.overlapping(-1, [(0, 9)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+        assert sorted(zip(found.rounds.tolist(), found.firsts.tolist())) == [
             (number, number - 1) for number in range(1, max(steps[: seen + 1]) + 1)
         ]
 
