@@ -45,16 +45,6 @@ class Placed(NamedTuple):
     is_held: bool
 
 
-class Unread(NamedTuple):
-    """Entries first..last of one batch size and deliver time (microseconds), never delivered, in one line."""
-
-    first: int
-    last: int
-    batch_size: int
-    due_time: int | None
-    line: str
-
-
 class Keyed(ABC):
     """A Key_Shared cursor in a round: its owners, what waits, and what the consumers that take part may be given."""
 
