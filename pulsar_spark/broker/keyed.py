@@ -188,9 +188,14 @@ def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:
 
 def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
     """Which of *positions* lie in any of *spans*."""
-    firsts, lasts = as_array(spans)
-    begun = np.searchsorted(np.sort(firsts), positions, "right")
-    return begun > np.searchsorted(np.sort(lasts), positions, "left")
+    return overlap(positions, positions, spans)
+
+
+def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Which of the ranges *firsts*..*lasts* have a position in common with any of *spans*."""
+    span_firsts, span_lasts = as_array(spans)
+    begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
+    return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
 
 
 def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, as_array, inside, owners_of
+from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, as_array, inside, overlap, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.unread_slices import UnreadRun
@@ -91,13 +91,12 @@ class KeyedByPage(Keyed):
         """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
         round."""
         asked, now = self._asked, self._draft.now
-        firsts, lasts = as_array((first, last) for first, last, _, due in asked.returns if due <= now)
-        begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
-        ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
+        firsts, lasts = as_array((held.first, held.last) for held in planned)
+        are_named = overlap(firsts, lasts, ((first, last) for first, last, _, due in asked.returns if due <= now))
         leaving = asked.left | asked.redelivered
         return {
             held.first
-            for held, is_named in zip(planned, (begun > ended).tolist())
+            for held, is_named in zip(planned, are_named.tolist())
             if held.status == REPLAY
             or (held.status == PENDING and (is_named or is_due(held, now) or held.consumer_id in leaving))
         }
