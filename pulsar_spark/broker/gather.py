@@ -3,7 +3,7 @@
 Which cursors take part is said in ``candidates``, which of their ranges are planned in ``affected``.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from pulsar_spark.broker.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
@@ -224,9 +224,12 @@ def _find_delivered(asked: CursorDraft) -> None:
     """Say by position which entries are acknowledged as those of a delivery."""
     if not asked.delivered_acks:
         return
+    of_delivery = defaultdict(list)
+    for first, last, consumer_id, round_number in asked.delivered_acks:
+        of_delivery[consumer_id, round_number].append((first, last))
     for held in asked.cursor.ranges():
-        for first, last, consumer_id, round_number in asked.delivered_acks:
-            if (held.status, held.consumer_id, held.delivery_round) == (PENDING, consumer_id, round_number):
+        if held.status == PENDING:
+            for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):
                 asked.acks.add(max(first, held.first), min(last, held.last))
     asked.delivered_acks = []
 
