@@ -6,6 +6,8 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 *virtual positions*: the number, counted from :data:`DUE_BASE` on, where no topic has positions of its own.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 DUE_BASE = 1 << 60
@@ -43,6 +45,66 @@ def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
     (True, False, False, False)
     """
     return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+
+
+def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
+
+    >>> due_order(np.array([30, 20, 30, 10]), np.array([1, 2, 0, 3])).tolist()
+    [3, 1, 2, 0]
+    """
+    return np.lexsort((positions, times))
+
+
+def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
+    """Mark-delete as people and trimming see it (5.20): before the first entry that waits, or came due and is not
+    acknowledged, and nowhere behind *mark_delete*, up to which all other entries are acknowledged.
+
+    >>> visible_mark_delete(9, None), visible_mark_delete(9, 4), visible_mark_delete(9, 12)
+    (9, 3, 9)
+    """
+    return mark_delete if first_waiting is None else min(mark_delete, first_waiting - 1)
+
+
+def segments(times: np.ndarray, step: int, most: int) -> list[tuple[int, int]]:
+    """Delayed entries in due order, cut as a bucket stores them: (first, last) indexes of each segment. A new one
+    begins where a time is *step* or more behind the first of the segment, or the segment has *most* entries (5.9).
+
+    >>> segments(np.array([0, 100, 299, 300, 301, 900]), 300, 2)
+    [(0, 1), (2, 3), (4, 4), (5, 5)]
+    """
+    found, first = [], 0
+    while first < len(times):
+        behind = min(int(np.searchsorted(times, times[first] + step)), first + most)
+        found.append((first, behind - 1))
+        first = behind
+    return found
+
+
+WIDEST_MERGE = 4
+
+
+def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
+    """Which neighbours of a topic's buckets become one, as (first, last): of all windows of four the one with the
+    fewest entries, of several the one that is due first; where there is no such window, of three, then of two (5.14;
+    there, of windows that follow, one with fewer entries must be due earlier as well). *first_times* gives the first
+    deliver time that a bucket still holds, None where it has none or is being merged: such a bucket is in no window.
+
+    >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
+    (1, 4)
+    >>> buckets_to_merge([9, 5, 1], [0, None, 2]), buckets_to_merge([9, 5, 0], [0, 7, None])
+    (None, (0, 1))
+    """
+    for width in range(WIDEST_MERGE, 1, -1):
+        windows = [
+            (sum(entries[first : first + width]), min(first_times[first : first + width]), first)
+            for first in range(len(entries) - width + 1)
+            if None not in first_times[first : first + width]
+        ]
+        if windows:
+            first = min(windows)[-1]
+            return first, first + width - 1
+    return None
 
 
 def packed(positions: np.ndarray) -> bytes:
