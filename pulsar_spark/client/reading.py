@@ -19,7 +19,6 @@ from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.missing import Missing, lost_error
 
-
 DUE_ENTRIES = 4096
 """So many entries that came due are in memory at once, with their payloads."""
 

@@ -2,8 +2,8 @@
 
 Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery
 says which requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it
-is of a lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions. Everything here is called by the channel, which
-holds its lock for what changes the tables.
+is of a lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions.
+Everything here is called by the channel, which holds its lock for what changes the tables.
 """
 
 from collections.abc import Callable
