@@ -22,8 +22,8 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY
 UNREAD = "unread"
 
 STATES = {
-    UNREAD: "never delivered since the subscription started, or was sought to here or before; delayed entries that wait "
-    "for their deliver time are unread, too",
+    UNREAD: "never delivered since the subscription started, or was sought to here or before; delayed entries that "
+    "wait for their deliver time are unread, too",
     PENDING: "delivered to a consumer that holds it",
     REPLAY: "to be delivered before anything unread; not before its due time, where it has one",
     DEAD: "given back too often: its dead letters are ordered by the round that says so, which leaves no entry dead",
