@@ -34,7 +34,7 @@ DELIVER, WAIT = "deliver", "wait"
 ACKNOWLEDGE, ACKNOWLEDGE_PART = "acknowledge", "acknowledge a part"
 NEGATIVE_ACKNOWLEDGE, REDELIVER, RELEASE = "negative acknowledge", "redeliver", "release"
 ORDER_LETTERS, SEEK = "order letters", "seek"
-RESCHEDULE, STOP_WAITING = "reschedule", "stop waiting"
+RESCHEDULE = "reschedule"
 
 EVENTS = {
     SEEK: "the cursor is moved to a position",
@@ -47,7 +47,6 @@ EVENTS = {
     ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
     WAIT: "a read meets it before its deliver time, though it had come by a clock that was set back since",
     RESCHEDULE: "it waits, and is given another deliver time",
-    STOP_WAITING: "the subscription comes to know no deliver times when a read has passed it over",
     DELIVER: "the round gives it to a consumer",
 }
 
@@ -80,7 +79,6 @@ TRANSITIONS = (
     Transition(UNREAD, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, UNREAD, "4.21"),
     Transition(UNREAD, WAIT, IS_SHARED, REPLAY, "2.6, 4.9, 0.21"),
     Transition(UNREAD, RESCHEDULE, ALWAYS, REPLAY, "0.33"),
-    Transition(UNREAD, STOP_WAITING, ALWAYS, REPLAY, "2.6, 2.1"),
     Transition(UNREAD, DELIVER, IS_DUE, PENDING, "4.7"),
     Transition(PENDING, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
     Transition(PENDING, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),

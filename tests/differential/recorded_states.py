@@ -95,10 +95,6 @@ class _Entries:
         for position in positions:
             self.meet(position, states.RESCHEDULE)
 
-    def after_settle_delays(self, answer: None, **named) -> None:
-        for position in set(self.cursor.replay) - set(self.states):
-            self.meet(position, states.STOP_WAITING)
-
     def apply_acks(self, batches: list[int]) -> None:
         kept = {}
         for first, last, left, is_cumulative in self.cursor.acks:
