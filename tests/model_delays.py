@@ -29,8 +29,8 @@ class Delays:
 @dataclass
 class DueLane:
     """From when on, and from which position on, a subscription waits for delayed entries by their deliver times. Those
-    *apart* left before they were delivered: acknowledged in part, or moved to another time. A read has *passed* those it
-    met."""
+    *apart* left before they were delivered: acknowledged in part, or moved to another time. A read has *passed*
+    those it met."""
 
     since_ms: int
     floor: int
