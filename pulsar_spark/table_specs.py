@@ -315,11 +315,18 @@ CURSOR_LEDGER = TableSpec(
             (
                 "lane",
                 pa.string(),
-                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; null = all "
-                "entries",
+                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
+                "virtual positions are meant, the numbers of entries that came due; null = all entries",
                 2,
             ),
             ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
+            (
+                "positions",
+                pa.binary(),
+                "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
+                "came due, packed (protocol.delays); else null",
+                2,
+            ),
             (
                 "hash_ranges",
                 HASH_RANGES,

@@ -13,6 +13,9 @@ import numpy as np
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
 
+DUE_LANE = "due"
+"""The lane, as rows name it, whose ranges are of virtual positions."""
+
 
 def virtual(number: int) -> int:
     """Where a number lies among positions.

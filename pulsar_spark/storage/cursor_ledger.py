@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.actions import AddedFile, Commit
@@ -187,7 +188,7 @@ class LatestRows:
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])
             self.lanes[cursor].pop(*key, None)
-            if row.get("lane") is not None and not row["is_removed"]:
+            if row.get("lane") not in (None, DUE_LANE) and not row["is_removed"]:
                 self.lanes[cursor][key[0]] = lane_hashes(row)
 
     def _remove_topic(self, topic_id: str) -> None:
