@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, unpacked
+from pulsar_spark.protocol.delays import DUE_BASE, unpacked
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
