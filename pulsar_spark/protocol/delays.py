@@ -13,6 +13,10 @@ import numpy as np
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
 
+APART_BASE = 1 << 61
+"""The virtual position of position 0 as that of an entry *apart*: one of the due lane that is kept by position, because
+it was acknowledged, in part or as a whole, or rescheduled before it was due."""
+
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
 
