@@ -40,6 +40,11 @@ def is_virtual(position: int) -> bool:
     return position >= DUE_BASE
 
 
+def lane_name(position: int) -> str | None:
+    """The name of the lane that a virtual position is of, as rows say it; None of any other position."""
+    return DUE_LANE if position >= DUE_BASE else None
+
+
 def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
     """Whether an entry belongs to the delay index, by its deliver time and its run's ``delayed_after``, both in
     microseconds. A deliver time that has come when the entry is numbered is none (5.2), and runs without
