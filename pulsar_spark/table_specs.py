@@ -452,5 +452,38 @@ REPROCESSING = TableSpec(
     ),
 )
 
-TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, REPROCESSING)
+DELAY_INDEX = TableSpec(
+    "delay_index",
+    "an entry that waits for its deliver time, or a note on a bucket of them",
+    tuple(
+        Column(*c)
+        for c in (
+            ("bucket", pa.int64(), "number of the bucket; -1 in notes on topic partitions", 2),
+            ("kind", pa.string(), "entry, segment or indexed", 2),
+            ("topic_id", pa.string(), "Delta's id of the topic's table", 2),
+            ("partition", pa.int32(), "partition, -1 where the topic has none", 2),
+            ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it", 2),
+            ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it", 2),
+            ("position", pa.int64(), "entry: its position; indexed: the first position of a stretch", 2),
+            ("last_position", pa.int64(), "indexed: the last position of the stretch, inclusive", 2),
+            (
+                "sticky_key_hash",
+                pa.int32(),
+                "entry: the hash of its sticky key, that of the first message of a batch; null = it has no key",
+                2,
+            ),
+            ("entries", pa.int64(), "segment: entries of the topic partition in it", 2),
+            ("path", pa.string(), "segment: the file of the bucket, by its name in the bucket's folder", 2),
+            ("segment", pa.int32(), "segment: the row group of the file", 2),
+            (
+                "since_bucket",
+                pa.int64(),
+                "indexed: buckets with a lower number no longer count for the topic partition",
+                2,
+            ),
+        )
+    ),
+)
+
+TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)

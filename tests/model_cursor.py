@@ -134,39 +134,51 @@ class Cursor:
         return met | {position: self.delays.deliver_ms[position] for position in self.undelivered()}
 
     def _meet(self, positions: Iterable[int]) -> None:
-        """The first delayed entry that is met before its time makes it wait for all from its read position on."""
-        if self.knows_delays() and self.due is None and any(map(self._is_early, positions)):
+        """The first delayed entry that is met makes it wait for all from its read position on; what is known of any of
+        them by then leaves that order."""
+        if not self.knows_delays() or self.due is not None:
+            return
+        if any(self.delays.is_delayed[position] for position in positions if not self._is_kept(position)):
             self.due = DueLane(self.delays.promoted_ms, self.read_position)
+            known = (*self.pending, *self.replay)
+            self.due.apart |= {position for position in known if self.is_own_delayed(position)}
 
     def _wait_until(self, position: int, due_ms: int | None) -> None:
         """Deliver an entry that nobody got so far when that time has come."""
-        if self.is_own_delayed(position) and self._is_early(position):
+        if self.is_own_delayed(position):
             self.due.apart.add(position)
         self.replay[position] = Replay(0, due_ms)
 
     def still_waiting(self, first: int, last: int, now_ms: int) -> list[int]:
-        """Which of first..last wait for a deliver time that is to come, also where no read has met them."""
-        self._meet(range(max(first, self.read_position), last + 1))
+        """Which of first..last nobody got and nobody would have got at their place: also where no read has met them."""
+        ahead = range(max(first, self.read_position), last + 1)
+        self._meet(position for position in ahead if self._is_early(position))
         asked = {at for begin, end, left, _ in self.acks if left is None for at in range(begin, end + 1)}
-        waiting = [at for at, due_ms in sorted(self.waits_for().items()) if first <= at <= last and due_ms > now_ms]
-        return [position for position in waiting if position not in asked]
+        waiting = {position for position, back in self.replay.items() if (back.due_ms or now_ms) > now_ms}
+        waiting |= set(self.undelivered())
+        if self.is_single_active():
+            return []
+        return [position for position in range(first, last + 1) if position in waiting - asked]
 
     def move_deliver_times(self, positions: list[int], due_ms: int) -> None:
         """Those entries, which wait, wait for another time."""
         for position in positions:
+            count = self.replay[position].redelivery_count if position in self.replay else 0
             self._wait_until(position, due_ms)
+            self.replay[position].redelivery_count = count
 
     def settle_delays(self, *, has_delays: bool) -> None:
         """Begin to wait, or end, as the type of those who are connected and the policy of the topic say. What was
-        waited for and was not delivered is to be delivered at its place, but what the read has passed comes again; and
-        what is to come again waits where it is delayed."""
+        waited for and was not delivered is to be delivered at its place; what is to come again waits where it is
+        delayed."""
         self.has_delays = has_delays
         if not self.consumers:
             return
         if not self.knows_delays():
-            passed = [position for position in self.undelivered() if position < self.read_position]
-            self.due, self.ignored_delays = None, True
-            self.replay.update({position: Replay(0) for position in passed})
+            if self.due is not None:
+                self.due, self.read_position = None, self.mark_delete + 1
+                self._pass_known(len(self.delays.is_delayed))
+            self.ignored_delays = True
             for back in self.replay.values():
                 back.due_ms = None
         elif self.ignored_delays:
@@ -347,16 +359,19 @@ class Cursor:
         )
         if is_held_back and not has_work and not self.is_single_active():
             return []
-        unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
+        if any(consumer.permits for consumer in receivers):
+            self._meet(range(self.read_position, len(deliver_ms)))
+        unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
+        own = [position for position in unknown if self.is_own_delayed(position)]
+        unknown = [position for position in unknown if not self.is_own_delayed(position)]
         if self.keys:
             readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
             met = self._read_by_key(unknown, readers, now_ms, look_ahead)
         else:
             met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
-        self._meet(met)
-        if self.due is not None:
-            self.due.passed |= {position for position in met if self.is_own_delayed(position)}
-            met = [position for position in met if not self.is_own_delayed(position)]
+        if self.due is not None and receivers:
+            is_whole = len(met) < sum(consumer.permits for consumer in receivers)
+            self.due.passed |= {position for position in own if is_whole or position < met[-1]}
         early = [
             position
             for position in met

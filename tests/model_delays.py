@@ -19,15 +19,18 @@ class Delays:
 
     def see(self, now_ms: int) -> None:
         """The broker sees what is new, at this instant; then all that is due by then has come due."""
-        after = self.promoted_ms = max(self.promoted_ms, now_ms)
+        after = max(self.promoted_ms, now_ms)
         self.is_delayed += [at is not None and at > after for at in self.deliver_ms[len(self.is_delayed) :]]
+        waiting = [at for at, is_delayed in zip(self.deliver_ms, self.is_delayed, strict=True) if is_delayed]
+        if any(self.promoted_ms < at <= now_ms for at in waiting):
+            self.promoted_ms = now_ms
 
 
 @dataclass
 class DueLane:
     """From when on, and from which position on, a subscription waits for delayed entries by their deliver times. Those
-    *apart* left before they were due: acknowledged in part, or moved to another time. Those *passed* were met by a
-    read."""
+    *apart* left before they were delivered: acknowledged in part, or moved to another time. A read has *passed*
+    those it met."""
 
     since_ms: int
     floor: int

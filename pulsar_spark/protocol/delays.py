@@ -46,7 +46,7 @@ def is_virtual(position: int) -> bool:
     return position >= DUE_BASE
 
 
-def lane_of(position: int) -> str | None:
+def lane_name(position: int) -> str | None:
     """The name of the lane that a virtual position is of, as rows say it; None of any other position."""
     return DUE_LANE if position >= DUE_BASE else None
 

@@ -14,7 +14,16 @@ from pulsar_spark.protocol import entry_states as states
 from pulsar_spark.protocol.entry_states import Transition, transition
 from tests.model_cursor import Cursor
 
-STEPS = ("move_to", "done_up_to", "apply_acks", "apply_returns", "read", "dispatch")
+STEPS = (
+    "move_to",
+    "done_up_to",
+    "move_deliver_times",
+    "settle_delays",
+    "apply_acks",
+    "apply_returns",
+    "read",
+    "dispatch",
+)
 
 
 class RecordedStates:
@@ -81,6 +90,10 @@ class _Entries:
     def done_up_to(self, last: int) -> None:
         for position in range(last + 1):
             self.meet(position, states.ACKNOWLEDGE)
+
+    def move_deliver_times(self, positions: list[int], due_ms: int) -> None:
+        for position in positions:
+            self.meet(position, states.RESCHEDULE)
 
     def apply_acks(self, batches: list[int]) -> None:
         kept = {}

@@ -51,7 +51,7 @@ CASES = [
         | s | publish             | requests                     | delivered | waits   |
         | 0 |                     | create Earliest              |           | none    |
         | 3 | 1@4 1@3 1 1@2 1@5   |                              |           | none    |
-        | 4 |                     | A subscribe Shared; A flow 2 | A 0-1     | none    |
+        | 4 |                     | A subscribe Shared; A flow 2 | A 0-1     | 4@5     |
         | 5 |                     | A flow 3                     | A 2-4     | none    |
     """,
     ),

@@ -81,7 +81,7 @@ CASES = [
         What is due waits for somebody to own it, and holds back nothing else.""",
         table="""
         | s | publish         | requests                                       | delivered | waits   |
-        | 0 | 1=b@1 1=a@1 1=a | A subscribe KeyShared sticky 0-0; A flow 20    |           | none    |
+        | 0 | 1=b@1 1=a@1 1=a | A subscribe KeyShared sticky 0-0; A flow 20    |           | 0@1 1@1 |
         | 1 |                 | B subscribe KeyShared sticky 1-65535; B flow 9 | B 0-2     | none    |
     """,
     ),

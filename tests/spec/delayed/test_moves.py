@@ -129,7 +129,7 @@ CASES = [
         | 0 | 1@2 1 1@5 1@1 1@4 | other/A subscribe Shared; other/A flow 9 | other/A 1    |         |
         | 1 |                   |                                          | other/A 3    |         |
         | 2 |                   | other/A ack 0-1                          |              |         |
-        | 3 |                   | B subscribe Shared; B flow 2             | B 0-1        | none    |
+        | 3 |                   | B subscribe Shared; B flow 2             | B 0-1        | 2@5 4@4 |
         | 4 |                   | B flow 9                                 | B 3-4; other/A 4 | 2@5 |
         | 5 |                   |                                          | B 2; other/A 2 | none  |
     """,

@@ -135,12 +135,12 @@ CASES = [
         says="""
         What waits is known from the topic, whether a consumer had permits for it or not.""",
         table="""
-        | s | publish | requests           | delivered | meant | waits |
-        | 0 | 1 1@5 1@6 | A subscribe Shared; A flow 1 | A 0 |   | none |
-        | 1 |         | cancel 1; reschedule 2 3 |     | 1 1   | 2@3   |
-        | 2 |         | A flow 9           |           |       | 2@3   |
-        | 3 |         |                    | A 2       |       | none  |
-        | 4 |         | A ack 0; A ack 2   |           |       | none  |
+        | s | publish   | requests                 | delivered | meant | waits | mark-delete |
+        | 0 | 1 1@5 1@6 | A subscribe Shared       |           |       | none  | -1          |
+        | 1 |           | cancel 1; reschedule 2 3 |           | 1 1   | 2@3   | -1          |
+        | 2 |           | A flow 9                 | A 0       |       | 2@3   | -1          |
+        | 3 |           |                          | A 2       |       | none  | -1          |
+        | 4 |           | A ack 0; A ack 2         |           |       | none  | 2           |
     """,
     ),
 ]

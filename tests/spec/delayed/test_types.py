@@ -27,12 +27,12 @@ CASES = [
         says="""
         What came due and was delivered comes back by position, with its count; what came due and was not delivered likewise.""",
         table="""
-        | s | publish         | requests                       | delivered | waits   | pending     | mark-delete |
-        | 0 | 1@3 1@1 1@1 1   | A subscribe Shared; A flow 1   |           | 0@3 1@1 2@1 | none    | -1          |
-        | 1 |                 |                                | A 1       | 0@3 2@1 | A 1         | -1          |
-        | 2 |                 | A nack 1; A flow 1             | A 1+1     | 0@3 2@1 | A 1+1       | -1          |
-        | 3 |                 | A close                        |           | 0@3 2@1 | none        | -1          |
-        | 4 |                 | B subscribe Failover; B flow 9 | B 0 1+1 2-3 | none  | B 0 1+1 2-3 | -1          |
+        | s | publish     | requests                       | delivered   | waits       | pending     | mark-delete |
+        | 0 | 1@3 1@1 1@1 | A subscribe Shared; A flow 1   |             | 0@3 1@1 2@1 | none        | -1          |
+        | 1 |             |                                | A 1         | 0@3 2@1     | A 1         | -1          |
+        | 2 |             | A nack 1; A flow 1             | A 1+1       | 0@3 2@1     | A 1+1       | -1          |
+        | 3 |             | A close                        |             | 0@3 2@1     | none        | -1          |
+        | 4 | 1           | B subscribe Failover; B flow 9 | B 0 1+1 2-3 | none        | B 0 1+1 2-3 | -1          |
     """,
     ),
     Case(
