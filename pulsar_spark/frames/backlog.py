@@ -72,7 +72,7 @@ class Backlog:
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
-        due = due_entries(state, key, self._ledgers, self._topic.path)
+        due = due_entries(state, key, self._ledgers)
         if due is None:
             held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         else:
