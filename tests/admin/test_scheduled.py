@@ -13,7 +13,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.protocol.message_id import parse_message_id
-from tests.client.waiting import nothing_comes, receive_values
+from tests.client.waiting import eventually, nothing_comes, receive_values
 from tests.plain_broker import PlainBroker
 
 SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
@@ -159,7 +159,7 @@ def test_cancelled_for_one_subscription_or_for_all(reminders):
     assert [(stats[name]["msgBacklog"], stats[name]["msgDelayed"]) for name in ("s", "other")] == [(2, 2), (5, 5)]
     reminders.broker.advance(7 * 3600)
     assert (reminders.receive("s", 2), reminders.receive("other", 5)) == ([*"ca"], [*"fdcba"])
-    assert {each["markDeletePosition"] for each in admin.stats("t")["subscriptions"].values()} == {6}
+    eventually(lambda: {each["markDeletePosition"] for each in admin.stats("t")["subscriptions"].values()} == {6})
 
 
 def test_moved_to_a_time_or_by_one(reminders):
