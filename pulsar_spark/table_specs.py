@@ -120,7 +120,7 @@ REQUESTS = TableSpec(
                 pa.string(),
                 "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
                 "unsubscribe, keep_alive, close, "
-                "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
+                "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
                 "drop_set_aside, retry_waiting_letters, drop_waiting_letters",
             ),
             ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),

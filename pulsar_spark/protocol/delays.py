@@ -20,6 +20,12 @@ it was acknowledged, in part or as a whole, or rescheduled before it was due."""
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
 
+CANCEL = "cancel"
+"""Property of an acknowledgement that means, of its positions, those that wait for their deliver time."""
+
+DELIVER_AT_MS = "deliver_at_ms"
+"""Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
+
 
 def virtual(number: int) -> int:
     """Where a number lies among positions.
