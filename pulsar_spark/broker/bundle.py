@@ -4,6 +4,7 @@ Everything here is a function of committed tables (see load_bundle), so losing i
 """
 
 from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.facts import consumer_row, policy_row
 from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -19,7 +20,7 @@ from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
 class Bundle(Topics):
     """State of all topics and subscriptions of a bundle, after its latest round."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None):
         super().__init__(layout)
         self.cursors: dict[CursorKey, Cursor] = {}
         self.policies: dict[tuple[str, str], str] = {}
@@ -41,6 +42,7 @@ class Bundle(Topics):
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None
         self.waiting_letters = WaitingLetters()
+        self.delay_index = delay_index or DelayIndex(layout)
 
     def set_policy(self, owner: str, name: str, value: str | None) -> dict:
         """Set it, or take it back; its row."""

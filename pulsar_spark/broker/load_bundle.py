@@ -5,6 +5,7 @@ What the columns of each kind of row mean is said where they are written (see fa
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
@@ -25,10 +26,10 @@ from pulsar_spark.storage.topics import Topic
 
 
 @uncollected()
-def load_bundle(layout: Layout) -> Bundle:
+def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
-    only have one outcome."""
-    bundle, latest = Bundle(layout), read_latest(layout)
+    only have one outcome. It goes on with the *delay_index* that was there before, if one is."""
+    bundle, latest = Bundle(layout, delay_index), read_latest(layout)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
