@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.storage.cursor_ledger import HANGS_ON, KEYS, OF_ONE_ROUND, CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
