@@ -208,7 +208,6 @@ class _Gathering:
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
         """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
-        due = due if due is not None and due > self.draft.wall else None
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
