@@ -125,7 +125,8 @@ class Duel:
 
 
 def _said(reply) -> tuple:
-    return (reply.request_id or "", reply.consumer_id or "", reply.error or "")
+    is_number = reply.text is not None and reply.text.isdecimal()
+    return (reply.request_id or "", reply.consumer_id or "", reply.error or "", reply.text if is_number else "")
 
 
 def same(what: str, found, expected) -> None:
