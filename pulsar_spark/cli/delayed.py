@@ -47,7 +47,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 def _selected(
     since: str | None, until: str | None, keys: list[str] | None, properties: list[str] | None, ids: list[str] | None
 ) -> dict:
-    """The arguments of ``admin.scheduled.selection``."""
+    """The arguments of ``admin.selection.selection``."""
     return {
         "since": parse_time("--since", since),
         "until": parse_time("--until", until),

@@ -64,8 +64,7 @@ def produce(
     ] = 1,
     rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
     deliver_at: Annotated[
-        str | None,
-        typer.Option("--deliver-at", help="When to deliver, such as 2026-01-31T12:00:00Z."),
+        str | None, typer.Option("--deliver-at", help="When to deliver, such as 2026-01-31T12:00:00Z.")
     ] = None,
     deliver_after: Annotated[
         float | None, typer.Option("--deliver-after", help="The same, in seconds from the sending of each.")
