@@ -14,8 +14,8 @@ from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.membership import allows_cumulative
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")
@@ -77,7 +77,7 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=LATEST_MS)
+        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_LONG // 1000 - 1)
         places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
         if places:
             reschedule(self.bundle, draft, places, max(due_time, 0))
