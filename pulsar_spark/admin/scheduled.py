@@ -15,9 +15,8 @@ from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selectio
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
@@ -27,8 +26,10 @@ from pulsar_spark.storage.scheduled import micros
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
+MOST_POSITIONS = 10_000
+"""Positions that one request names."""
 MOST_REQUESTS = 1000
-"""Requests that one commit asks, and one round answers."""
+"""Requests that one commit asks at most, and one round answers; ten where they name thousands of positions each."""
 
 
 class ScheduledMessages:
@@ -158,8 +159,8 @@ class ScheduledMessages:
                 selected[name] = selected.get(name, 0) + len(entries)
                 if not dry_run:
                     rows = _requests(found.topic, name, entries, kind, new_times(entries.times), said)
-                    for at in range(0, len(rows), MOST_REQUESTS):
-                        replies = self._requester.ask(rows[at : at + MOST_REQUESTS])
+                    for together in _commits(rows):
+                        replies = self._requester.ask(together)
                         done[name] = done.get(name, 0) + sum(int(reply.text or 0) for reply in replies)
                 asked += len(entries)
                 tell(asked)
@@ -194,11 +195,22 @@ def _positions_of(
 def _requests(
     topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, said: dict[str, str]
 ) -> list[dict]:
-    """A request for each stretch of entries that get the same time."""
+    """Requests that name the entries, those that get the same time together."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
-        properties = said if kind == "ack" else {DELIVER_AT_MS: str(int(time)), **said}
-        for first, last in ranges_of(np.sort(entries.positions[times == time])):
-            rows.append({"kind": kind, **where, "first": first, "last": last, "properties": properties})
+        properties = said if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0)), **said}
+        positions = np.sort(entries.positions[times == time])
+        for at in range(0, len(positions), MOST_POSITIONS):
+            part = positions[at : at + MOST_POSITIONS]
+            ends = {"first": int(part[0]), "last": int(part[-1])}
+            names = {} if part[-1] - part[0] == len(part) - 1 else {POSITIONS: named(part)}
+            rows.append({"kind": kind, **where, **ends, "properties": properties | names})
     return rows
+
+
+def _commits(rows: list[dict]) -> Iterator[list[dict]]:
+    """Requests, as many at a time as one commit asks."""
+    size = 10 if len(rows[0]["properties"].get(POSITIONS, "")) > MOST_REQUESTS else MOST_REQUESTS
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]

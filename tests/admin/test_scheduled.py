@@ -144,6 +144,15 @@ def test_what_is_refused_changes_nothing(listing, ask, error):
     assert listing.listed() == "fedcba" and not listing.broker.asked("reschedule")
 
 
+@pytest.mark.parametrize("text", ["?", "gICAgICAgICAgICAgA", "ü"])
+def test_positions_that_are_none_are_refused(listing, text):
+    asked = {"kind": "ack", "topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
+    properties = {"cancel": "true", "receipt": "true", "positions": text}
+    with pytest.raises(InvalidMessage, match="positions"):
+        listing.admin._requester.ask([asked | {"first": 0, "last": 6, "properties": properties}])
+    assert listing.listed() == "fedcba"
+
+
 def test_cancelled_for_one_subscription_or_for_all(reminders):
     admin = reminders.admin
     would = admin.cancel_scheduled("t", "s", keys=["k1"], dry_run=True)
