@@ -181,7 +181,7 @@ class DueEntries:
 
 def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
     """Does the cursor keep what came due by number?"""
-    return latest.cursors[key]["due_mark_delete"] is not None
+    return latest.cursors[key].get("due_mark_delete") is not None
 
 
 def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> DueEntries | None:
