@@ -170,11 +170,7 @@ class DueLane:
         """Those of its own entries at *positions* that were neither looked at nor kept apart."""
         if not len(positions):
             return positions
-        read = self.read
-        time, position = self.promotion.until, _LAST
-        if read < self.promotion.count:
-            found = self.promotion.at(np.array([read]))
-            time, position = int(found.times[0]), int(found.positions[0])
+        time, position = self.promotion.key_of(self.read)
         is_behind = (times > time) | ((times == time) & (positions >= position))
         is_known = np.isin(positions, self.motion.ahead) | self.is_apart(positions)
         return positions[is_behind & ~is_known]

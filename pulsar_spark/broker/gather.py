@@ -10,7 +10,7 @@ from pulsar_spark.broker.affected import Affected, affected_ranges, effective_re
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.due_moves import fold
+from pulsar_spark.broker.due_moves import stop_waiting
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
@@ -60,7 +60,7 @@ class _Gathering:
             asked.is_rewritten = asked.is_changed = True
         takers = takers_of(cursor, self.draft.now)
         if cursor.due and cursor.consumers and not honours_delays(self.bundle, cursor):
-            fold(self.draft.of(cursor))
+            stop_waiting(self.draft.of(cursor))
         if cursor.due and takers:
             cursor.due.promotion.advance(self.draft.wall)
         if takes_part(self.bundle, self.draft, cursor, takers):

@@ -25,6 +25,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import has_work, next_dues
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
+from pulsar_spark.broker.due_moves import mend_numbers
 from pulsar_spark.broker.facts import (
     cursor_row,
     policy_row,
@@ -131,6 +132,7 @@ class Rounds:
         draft = self._draft()
         draft.facts += bundle.outlived
         set_aside(bundle, draft, broken)
+        mend_numbers(bundle, draft)
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(

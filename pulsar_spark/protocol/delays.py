@@ -97,6 +97,8 @@ def segments(times: np.ndarray, step: int, most: int) -> list[tuple[int, int]]:
 
 
 WIDEST_MERGE = 4
+MAX_NUM_BUCKETS = 20
+"""Pulsar's ``delayedDeliveryMaxNumBuckets``, by default; there it is -1, without limit."""
 
 
 def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
