@@ -31,6 +31,11 @@ LOOK_ENTRIES = 1 << 16
 """So many entries are looked at before it is asked whether one was found."""
 
 
+def now_micros() -> int:
+    """The machine's clock, by which messages come due."""
+    return time.time_ns() // 1000
+
+
 class Backlog:
     """Made before the consumer subscribes."""
 
@@ -41,7 +46,7 @@ class Backlog:
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
         self._version = _last_publish(TableLog(topic.path))
-        self._began = time.time_ns() // 1000
+        self._began = now_micros()
 
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
         """Whether nothing is left for *consumer_id*; looks again only after another round."""

@@ -18,7 +18,7 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index import LAST as EVER
-from pulsar_spark.storage.delay_index import scheduled
+from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -40,6 +40,7 @@ class Delayed:
 
     def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
         self._index, self.topic, self.partition = index, topic, partition
+        self._delayed = IndexReader(index.layout, topic, partition)
 
     @property
     def end(self) -> int:
@@ -58,11 +59,11 @@ class Delayed:
 
     def count(self, after: int, until: int = EVER) -> int:
         """How many are due behind *after*, and at *until* at the latest."""
-        return sum(map(len, self.between(after, until)))
+        return self._delayed.count(after, until)
 
     def between(self, after: int, until: int = EVER) -> Iterator[Due]:
         """Those in the order they come due, in parts: see storage.delay_index."""
-        yield from scheduled(self._index.layout, self.topic, self.partition, after, until)
+        return self._delayed.between(after, until)
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
         return self._index.runs(self.topic.topic_id, self.partition, first, last)
@@ -180,7 +181,7 @@ class DueEntries:
 
 def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
     """Does the cursor keep what came due by number?"""
-    return latest.cursors[key]["due_mark_delete"] is not None
+    return latest.cursors[key].get("due_mark_delete") is not None
 
 
 def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> DueEntries | None:
