@@ -120,7 +120,7 @@ REQUESTS = TableSpec(
                 pa.string(),
                 "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
                 "unsubscribe, keep_alive, close, "
-                "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
+                "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
                 "drop_set_aside, retry_waiting_letters, drop_waiting_letters, rebuild_delay_index",
             ),
             ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
@@ -158,7 +158,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "kind",
                 pa.string(),
-                "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
+                "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
                 "reply, set_aside",
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
@@ -315,11 +315,38 @@ CURSOR_LEDGER = TableSpec(
             (
                 "lane",
                 pa.string(),
-                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; null = all "
-                "entries",
+                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
+                "virtual positions are meant, the numbers of entries that came due; null = all entries",
+                2,
+            ),
+            (
+                "main_mark_delete_position",
+                pa.int64(),
+                "cursor with a due lane: everything up to here is acknowledged, or of the due lane; null = no due lane",
+                2,
+            ),
+            (
+                "due_mark_delete",
+                pa.int64(),
+                "cursor with a due lane: up to this number all entries that came due are acknowledged",
+                2,
+            ),
+            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it", 2),
+            (
+                "due_since",
+                TIME,
+                "cursor with a due lane: entries due at or before this are not of it; promotion: the entries with the "
+                "numbers first to last are due after this, and at due_time at the latest",
                 2,
             ),
             ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
+            (
+                "positions",
+                pa.binary(),
+                "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
+                "came due, packed (protocol.delays); else null",
+                2,
+            ),
             (
                 "hash_ranges",
                 HASH_RANGES,

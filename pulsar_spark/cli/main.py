@@ -8,6 +8,7 @@ import typer
 
 from pulsar_spark.cli import (
     dead_letters,
+    delayed,
     doctor,
     maintain,
     messages,
@@ -35,6 +36,7 @@ app.add_typer(dead_letters.app, name="dlq", help="List, count and send back dead
 dead_letters.app.command("waiting")(waiting_letters.waiting)
 dead_letters.app.command("retry-waiting")(waiting_letters.retry_waiting)
 dead_letters.app.command("drop-waiting")(waiting_letters.drop_waiting)
+app.add_typer(delayed.app, name="delayed", help="List, count, cancel and move what waits for its deliver time.")
 app.add_typer(maintain.app, name="maintain", help="Trim topics; optimize, vacuum and checkpoint tables.")
 app.add_typer(processes.broker_app, name="broker")
 app.add_typer(doctor.app, name="durability", help="Show and set whether writes outlive a power loss.")
