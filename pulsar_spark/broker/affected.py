@@ -17,7 +17,7 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
@@ -65,61 +65,58 @@ def affected_ranges(
     return Affected(set(chosen), ranges, planned)
 
 
-def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tuple[int, int, str, int]]:
-    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request
-    made last counts (4.16, 4.21)."""
-    requests: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for first, last, consumer_id, due in asked.returns:
-        requests[consumer_id].append((first, last, due))
+def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
+    """What was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    requests: dict[str, list[Return]] = defaultdict(list)
+    for each in asked.returns:
+        requests[each.consumer_id].append(each)
     held: dict[str, list[Range]] = defaultdict(list)
     for each in planned if requests else ():
         if each.status == PENDING and each.consumer_id in requests:
             held[each.consumer_id].append(each)
     return [
-        (first, last, consumer_id, due)
-        for consumer_id, given_back in requests.items()
-        for first, last, due in _inside(_latest(given_back), held[consumer_id])
+        each for consumer_id, given_back in requests.items() for each in _inside(_latest(given_back), held[consumer_id])
     ]
 
 
-def _latest(requests: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """*requests* (first, last, due time) cut so that none overlaps another, by position: where several do, the last one
-    made counts."""
+def _latest(requests: list[Return]) -> Iterator[Return]:
+    """*requests* of one consumer cut so that none overlaps another, by position: where several do, the last one made
+    counts."""
     ordered = sorted(requests, key=itemgetter(0))
-    if all(before[1] < behind[0] for before, behind in pairwise(ordered)):
+    if all(before.last < behind.first for before, behind in pairwise(ordered)):
         yield from ordered
         return
     open_requests: list[int] = []
     at = 0
 
-    def cut(until: int | None) -> Iterator[tuple[int, int, int]]:
+    def cut(until: int | None) -> Iterator[Return]:
         nonlocal at
         while open_requests and (until is None or at < until):
-            _, last, due = requests[-open_requests[0]]
-            if last < at:
+            each = requests[-open_requests[0]]
+            if each.last < at:
                 heappop(open_requests)
                 continue
-            end = last if until is None else min(last, until - 1)
-            yield at, end, due
+            end = each.last if until is None else min(each.last, until - 1)
+            yield each._replace(first=at, last=end)
             at = end + 1
 
-    for number in sorted(range(len(requests)), key=lambda number: requests[number][0]):
-        first = requests[number][0]
+    for number in sorted(range(len(requests)), key=lambda number: requests[number].first):
+        first = requests[number].first
         yield from cut(first)
         at = first
         heappush(open_requests, -number)
     yield from cut(None)
 
 
-def _inside(stretches: Iterable[tuple[int, int, int]], held: list[Range]) -> Iterator[tuple[int, int, int]]:
-    """What of the *stretches* (first, last, ...) lies in ranges; both by position."""
+def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
+    """What of the *returns* lies in ranges; both by position."""
     at = 0
-    for first, last, due in stretches:
-        while at < len(held) and held[at].last < first:
+    for each in returns:
+        while at < len(held) and held[at].last < each.first:
             at += 1
         inside = at
-        while inside < len(held) and held[inside].first <= last:
-            yield max(first, held[inside].first), min(last, held[inside].last), due
+        while inside < len(held) and held[inside].first <= each.last:
+            yield Return(max(each.first, held[inside].first), min(each.last, held[inside].last), *each[2:])
             inside += 1
 
 
@@ -160,7 +157,7 @@ def is_due(held: Range, now: int) -> bool:
 def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield from asked.acks
     yield from ((position, position) for position in asked.ack_sets)
-    yield from ((first, last) for first, last, _, _ in asked.returns)
+    yield from ((each.first, each.last) for each in asked.returns)
     yield from unread
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
+from pulsar_spark.broker.drafts import Return
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, Unread, as_array, inside, owners_of
 from pulsar_spark.broker.lane_form import NEVER
@@ -90,7 +91,7 @@ class KeyedByPage(Keyed):
         """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
         round."""
         asked, now = self._asked, self._draft.now
-        firsts, lasts = as_array((first, last) for first, last, _, due in asked.returns if due <= now)
+        firsts, lasts = as_array((each.first, each.last) for each in asked.returns if each.due_time <= now)
         begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
         ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
         leaving = asked.left | asked.redelivered
@@ -134,8 +135,8 @@ class KeyedByPage(Keyed):
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         returns = self._returns()
-        gone |= inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
-        back = expanded(*as_array((first, last) for first, last, _, due in returns if due > now))
+        gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
+        back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
         back = back[~self._is_acknowledged(back)]
         return Out(
             np.concatenate((hashes[~gone], self._hashes.at(back))),
@@ -143,7 +144,7 @@ class KeyedByPage(Keyed):
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 
-    def _returns(self) -> list[tuple[int, int, str, int]]:
+    def _returns(self) -> list[Return]:
         """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
         if not self._asked.returns:
             return []

@@ -163,7 +163,8 @@ class Membership:
         )
 
     def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
-        """The requests that say what became of a delivery; each range that is given back waits for so long."""
+        """The requests that say what became of a delivery; each range that is given back waits for so long, but what
+        nobody saw comes again at once."""
         acknowledged = (
             self.row(
                 "ack",
@@ -178,7 +179,11 @@ class Membership:
             self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
             for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
         )
-        return [*acknowledged, *given_back]
+        unseen = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties={"is_unseen": "true"})
+            for held in reply.unseen
+        )
+        return [*acknowledged, *given_back, *unseen]
 
     def arrived(self, round_number: int, held: PositionRange | LaneRange, requests_version: int) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
