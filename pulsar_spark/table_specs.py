@@ -96,6 +96,7 @@ MESSAGES = TableSpec(
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
+            ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text", 2),
             ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
             ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
             ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),

@@ -39,6 +39,8 @@ WIDE_GAP = 20_000
 DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
 """Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
 goes on with the columns it has."""
+KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
+"""Whether a key is base64 of bytes."""
 _LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
@@ -133,8 +135,8 @@ def read_pieces(
     that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
-    then ``ledger_id``, ``position``, ``redelivery_count``. Of an entry with an ack set only the messages still
-    unacknowledged are there.
+    then ``ledger_id``, ``position``, ``redelivery_count``. :data:`KEY_FLAGS` are null in a topic of a layout without
+    them. Of an entry with an ack set only the messages still unacknowledged are there.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
@@ -147,6 +149,8 @@ def read_pieces(
         for name in columns or [name for name in messages.columns if name not in _LATER]
         if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
+    missing = set(KEY_FLAGS).intersection(names).difference(messages.columns)
+    messages = messages.withColumns(dict.fromkeys(missing, F.lit(None).cast("boolean")))
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 
