@@ -377,6 +377,13 @@ LEDGERS = TableSpec(
                 "some entry of the file may have a key: false only where the log says that none has",
             ),
             ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
+            (
+                "delayed_after",
+                pa.int64(),
+                "entries with a deliver-at time behind this instant (microseconds since 1970) wait in the delay index, "
+                "the others do not wait; null = none of them does, or numbered by an earlier release",
+                2,
+            ),
         )
     ),
 )

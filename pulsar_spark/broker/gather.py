@@ -1,24 +1,16 @@
 """From drafts to the rows a round is planned from, and to which pages it rewrites.
 
-A cursor takes part when something was asked of its ranges, an entry of it falls due, or a consumer has permits and
-there is something to give. Which of its ranges are planned is said in ``affected``.
+Which cursors take part is said in ``candidates``, which of their ranges are planned in ``affected``.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from pulsar_spark.broker.affected import (
-    Affected,
-    affected_ranges,
-    effective_returns,
-    has_replays,
-    is_due,
-    offered_ranges,
-)
+from pulsar_spark.broker.affected import Affected, affected_ranges, effective_returns, is_due, offered_ranges
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.isolation import isolated, of_cursor
-from pulsar_spark.broker.key_candidates import has_candidates, note_in_vain
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
 from pulsar_spark.broker.keyed_pages import KeyedByPage
@@ -47,15 +39,6 @@ def gather_work(bundle: Bundle, draft: RoundDraft) -> Work:
     return Work(gathering.rows.table(), gathering.cursors, gathering.affected)
 
 
-def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
-    """Would :func:`gather_work` find any?"""
-    return any(
-        _takes_part(bundle, draft, cursor, _takers(cursor, draft.now))
-        for cursor in bundle.cursors.values()
-        if not bundle.is_set_aside(cursor)
-    )
-
-
 class _Gathering:
     """The rows of a round, cursor by cursor."""
 
@@ -72,8 +55,8 @@ class _Gathering:
             asked = self.draft.of(cursor)
             asked.dropped_pages += cursor.keep_exact()
             asked.is_rewritten = asked.is_changed = True
-        takers = _takers(cursor, self.draft.now)
-        if _takes_part(self.bundle, self.draft, cursor, takers):
+        takers = takers_of(cursor, self.draft.now)
+        if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
 
     def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
@@ -232,45 +215,6 @@ class _Gathering:
             )
 
 
-def _takers(cursor: Cursor, now: int) -> list[Consumer]:
-    """Consumers that may be given entries, as far as permits tell."""
-    if cursor.reads_after > now:
-        return []
-    if cursor.is_single_active:
-        active = cursor.consumers.get(cursor.active_id)
-        return [active] if active and active.permits > 0 else []
-    return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
-
-
-def _takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: list[Consumer]) -> bool:
-    asked = draft.cursors.get(cursor.key)
-    return (
-        (asked is not None and asked.has_work)
-        or any(due <= draft.now for due in cursor.returns_at())
-        or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
-    )
-
-
-def _has_candidates(bundle: Bundle, cursor: Cursor, takers: list[Consumer], wall: int) -> bool:
-    topic = bundle.topics.get(cursor.topic)
-    if topic is None:
-        return False
-    if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
-        return False
-    if cursor.is_key_shared:
-        return has_candidates(bundle, cursor, takers, wall)
-    replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
-    return replays or (
-        cursor.read_position < topic.end_position(cursor.key.partition)
-        and not (cursor.is_blocked or cursor.is_blocked_by_broker)
-    )
-
-
-def _may_take(cursor: Cursor) -> bool:
-    """Is any consumer with permits not held back by its unacknowledged messages?"""
-    return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
-
-
 def _stays_by_lane(cursor: Cursor) -> bool:
     """Is a cursor kept by lane still worth it?"""
     return cursor.is_key_shared and cursor.lanes.end - cursor.lanes.base >= EXACT_BELOW
@@ -280,9 +224,12 @@ def _find_delivered(asked: CursorDraft) -> None:
     """Say by position which entries are acknowledged as those of a delivery."""
     if not asked.delivered_acks:
         return
+    of_delivery = defaultdict(list)
+    for first, last, consumer_id, round_number in asked.delivered_acks:
+        of_delivery[consumer_id, round_number].append((first, last))
     for held in asked.cursor.ranges():
-        for first, last, consumer_id, round_number in asked.delivered_acks:
-            if (held.status, held.consumer_id, held.delivery_round) == (PENDING, consumer_id, round_number):
+        if held.status == PENDING:
+            for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):
                 asked.acks.add(max(first, held.first), min(last, held.last))
     asked.delivered_acks = []
 

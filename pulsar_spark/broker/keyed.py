@@ -45,16 +45,6 @@ class Placed(NamedTuple):
     is_held: bool
 
 
-class Unread(NamedTuple):
-    """Entries first..last of one batch size and deliver time (microseconds), never delivered, in one line."""
-
-    first: int
-    last: int
-    batch_size: int
-    due_time: int | None
-    line: str
-
-
 class Keyed(ABC):
     """A Key_Shared cursor in a round: its owners, what waits, and what the consumers that take part may be given."""
 
@@ -198,9 +188,14 @@ def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:
 
 def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
     """Which of *positions* lie in any of *spans*."""
-    firsts, lasts = as_array(spans)
-    begun = np.searchsorted(np.sort(firsts), positions, "right")
-    return begun > np.searchsorted(np.sort(lasts), positions, "left")
+    return overlap(positions, positions, spans)
+
+
+def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Which of the ranges *firsts*..*lasts* have a position in common with any of *spans*."""
+    span_firsts, span_lasts = as_array(spans)
+    begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
+    return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
 
 
 def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:

@@ -14,10 +14,10 @@ import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
-from pulsar_spark.broker.keyed import Keyed, Unread
+from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_number, exact_ranges
 from pulsar_spark.broker.state import Consumer
-from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES
+from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES, UnreadRun
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
@@ -215,7 +215,7 @@ class KeyedByLane(Keyed):
             found = self._form.states.range(int(codes[start]), int(places[start]), int(places[stop - 1]))
             yield found, names[owners[start]], bool(held[start])
 
-    def _new_rows(self, positions: np.ndarray, order: np.ndarray, owners: np.ndarray) -> list[Unread]:
+    def _new_rows(self, positions: np.ndarray, order: np.ndarray, owners: np.ndarray) -> list[UnreadRun]:
         """The new entries as runs of places that agree."""
         if not len(positions):
             return []
@@ -230,7 +230,7 @@ class KeyedByLane(Keyed):
         lasts = np.append(starts[1:], len(order)) - 1
         first = self.first_new
         return [
-            Unread(first + start, first + last, size, None if due < 0 else due, self._owners.consumers[owner])
+            UnreadRun(first + start, first + last, size, None if due < 0 else due, self._owners.consumers[owner])
             for start, last, size, due, owner in zip(
                 *(column.tolist() for column in (starts, lasts, sizes[starts], dues[starts], of_owner[starts]))
             )

@@ -11,9 +11,10 @@ import numpy as np
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.drafts import Return
 from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, Unread, as_array, inside, owners_of
+from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, as_array, inside, overlap, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import expanded
@@ -46,7 +47,7 @@ class KeyedByPage(Keyed):
         chosen = self._offered(positions, dues)
         return sorted(set(zip(numbers[chosen].tolist(), indexes[chosen].tolist())))
 
-    def unread(self) -> list[Unread]:
+    def unread(self) -> list[UnreadRun]:
         """What was never delivered and may be given to the consumers that take part, as many entries as their permits
         allow."""
         positions, owners = self._new_entries()
@@ -59,7 +60,7 @@ class KeyedByPage(Keyed):
         names = [self._owners.consumers[owner] for owner in owners[starts].tolist()]
         of_run = known.take(stretches[starts])
         sizes, dues = (of_run[name].to_pylist() for name in ("batch_size", "due_time"))
-        return [Unread(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
+        return [UnreadRun(*row) for row in zip(positions[starts].tolist(), lasts.tolist(), sizes, dues, names)]
 
     def cut(self, affected: Affected) -> tuple[Affected, list[Placed]]:
         """The ranges that are planned, cut where the line of what comes again, in this round or before, changes, and
@@ -91,13 +92,13 @@ class KeyedByPage(Keyed):
         """Where those ranges begin that wait to be delivered again, or of which entries may be given back in this
         round."""
         asked, now = self._asked, self._draft.now
-        firsts, lasts = as_array((each.first, each.last) for each in asked.returns if each.due_time <= now)
-        begun = np.searchsorted(np.sort(firsts), [held.last for held in planned], "right")
-        ended = np.searchsorted(np.sort(lasts), [held.first for held in planned], "left")
+        firsts, lasts = as_array((held.first, held.last) for held in planned)
+        back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
+        are_named = overlap(firsts, lasts, back)
         leaving = asked.left | asked.redelivered
         return {
             held.first
-            for held, is_named in zip(planned, (begun > ended).tolist())
+            for held, is_named in zip(planned, are_named.tolist())
             if held.status == REPLAY
             or (held.status == PENDING and (is_named or is_due(held, now) or held.consumer_id in leaving))
         }

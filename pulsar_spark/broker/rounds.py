@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.candidates import has_work, next_dues
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
-from pulsar_spark.broker.dues import next_dues
 from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
-from pulsar_spark.broker.gather import gather_work, has_work
+from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain

@@ -71,7 +71,7 @@ class Cursor:
         self.changes = 0
         """Counts up with each change of its ranges."""
         self.looked_in_vain: tuple | None = None
-        """How things stood when a Key_Shared round found nothing to hand out (see key_candidates)."""
+        """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
 
     @property
     def is_single_active(self) -> bool:

@@ -80,12 +80,13 @@ def _joined(stretches: pa.Table) -> pa.Table:
 
 class UnreadRun(NamedTuple):
     """Entries first..last of one batch size that were never delivered; ``due_time`` (microseconds) where they have a
-    deliver time."""
+    deliver time; on Key_Shared all in one ``line``."""
 
     first: int
     last: int
     batch_size: int
     due_time: int | None
+    line: str | None = None
 
 
 def unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:

@@ -28,7 +28,9 @@ class NotAPublish(CorruptState):
 
 class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table. Positions and entry
-    ids both count up by one."""
+    ids both count up by one. ``delayed_after`` decides, once and for all subscriptions, which of them wait for their
+    deliver time: those for which it lies behind this instant, in microseconds (see protocol.delays); None where the run
+    has no delayed entries, or was numbered before there was a delay index."""
 
     first_position: int
     entries: int
@@ -43,6 +45,7 @@ class Run(NamedTuple):
     has_delayed: bool
     has_chunks: bool
     has_keys: bool
+    delayed_after: int | None = None
 
     @property
     def last_position(self) -> int:

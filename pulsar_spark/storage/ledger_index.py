@@ -16,9 +16,9 @@ from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import PartitionLedgers, runs_of
+from pulsar_spark.storage.ledgers import PartitionLedgers, runs_of, stored_rows
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import LEDGERS
 
 _COLUMNS = ["topic_id", "partition", *Run._fields]
@@ -115,10 +115,8 @@ class LedgerIndex:
         version = self._log.latest() if self._version is None else self._version
         partitions: dict[int, PartitionLedgers] = {}
         if version > 0:
-            dataset = dataset_of(open_table(self._path, version))
-            self._append(
-                topic_id, partitions, dataset.to_table(columns=_COLUMNS, filter=pc.field("topic_id") == topic_id)
-            )
+            rows = stored_rows(open_table(self._path, version), _COLUMNS, pc.field("topic_id") == topic_id)
+            self._append(topic_id, partitions, rows)
         self._version = version
         self._topics[topic_id] = partitions
         return partitions

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
@@ -180,7 +182,15 @@ def read_ledgers(path: Path, *, topic_id: str | None = None) -> tuple[pa.Table, 
     """All rows of the table (of one topic), and the version they were read at."""
     table = open_table(path)
     wanted = pc.field("topic_id") == topic_id if topic_id else None
-    return dataset_of(table).to_table(columns=LEDGERS.schema.names, filter=wanted).cast(LEDGERS.schema), table.version()
+    return stored_rows(table, LEDGERS.schema.names, wanted), table.version()
+
+
+def stored_rows(table: DeltaTable, columns: list[str], wanted: pc.Expression | None = None) -> pa.Table:
+    """Some columns of the rows that are *wanted*; one that the table does not have yet is null."""
+    dataset = dataset_of(table)
+    there = [name for name in columns if name in dataset.schema.names]
+    rows = dataset.to_table(columns=there, filter=wanted)
+    return conform(rows, pa.schema([LEDGERS.schema.field(name) for name in columns]))
 
 
 def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedgers]:

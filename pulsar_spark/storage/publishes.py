@@ -5,6 +5,7 @@ Rows that are no publish number nothing either: a topic is a Delta table, so peo
 stops nobody.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,10 +26,16 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 def number_commit(
-    table: Path, commit: Commit, ends: dict[int, int], seen_publish_ids: set[str], partitions: int | None = None
+    table: Path,
+    commit: Commit,
+    ends: dict[int, int],
+    seen_publish_ids: set[str],
+    partitions: int | None = None,
+    *,
+    delayed_after: Callable[[int], int] | None = None,
 ) -> dict[int, list[Run]]:
     """Runs per partition of one commit; none for a commit that is no publish, or a retried one. Adds to
-    *seen_publish_ids*.
+    *seen_publish_ids*. *delayed_after* says of a partition from when on its delayed entries wait (see :class:`Run`).
 
     A publish only adds files, all of one publish id, and their entry ids are dense. Somebody else's rows are no publish
     (see :func:`foreign_files`): they number nothing, and what comes behind them is numbered as if they were not there.
@@ -46,7 +53,12 @@ def number_commit(
     except NotAPublish:
         return {}
     seen_publish_ids |= publish_ids
-    return numbered
+    if delayed_after is None:
+        return numbered
+    return {
+        partition: [run._replace(delayed_after=delayed_after(partition)) if run.has_delayed else run for run in runs]
+        for partition, runs in numbered.items()
+    }
 
 
 def published_files(table: Path, commit: Commit, partitions: int | None = None) -> list[PublishedFile]:

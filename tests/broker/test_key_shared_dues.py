@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import gather
-from pulsar_spark.broker.dues import next_due
+from pulsar_spark.broker.candidates import next_due
 from tests.model_keys import Key
 from tests.requests import On
 

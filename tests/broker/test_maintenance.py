@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pulsar_spark.broker import absorb, rounds
-from pulsar_spark.broker.dues import next_due
+from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED
 from pulsar_spark.storage import ledgers

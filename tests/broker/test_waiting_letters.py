@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.broker import members
 from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.dues import next_due
+from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.projections import letter_orders, letter_rows
 from pulsar_spark.broker.projections import letters as letters_module
 from pulsar_spark.protocol.letters import dead_letter_topic, retry_letter_topic

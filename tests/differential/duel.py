@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pulsar_spark.broker.dues import next_due
+from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.storage.cursor_ledger import read_latest
 from tests.crashes import Crash, crash_at
 from tests.differential.strategies import CRASHES, Turn

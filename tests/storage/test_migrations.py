@@ -27,19 +27,20 @@ from pulsar_spark.storage.repair import repair_root
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, read_definition
 from pulsar_spark.storage.topics import create_topic, layout_version, prepare_root, read_topic
-from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, MESSAGES, REQUESTS, TABLES, TableSpec
+from pulsar_spark.table_specs import BROKER_TABLES, CURSOR_LEDGER, LEDGERS, MESSAGES, REQUESTS, TABLES, TableSpec
 from tests.faults import FULL, READ_ONLY, faults
 from tests.first_release import ORDERS, TOPICS, admitted_by_first_release, unpack
 from tests.spark_engine import SparkEngine
 
 OF_MESSAGES = tuple(column.name for column in MESSAGES.columns if column.since == 2)
 OF_CURSOR_LEDGER = tuple(column.name for column in CURSOR_LEDGER.columns if column.since == 2)
+OF_LEDGERS = tuple(column.name for column in LEDGERS.columns if column.since == 2)
 OURS = {threading.main_thread().name}
 """Threads that a test before left behind write, too."""
 CHANGES = (
     *(Changed(topic, 2, OF_MESSAGES) for topic in TOPICS),
     Changed("requests", 2, ()),
-    Changed("ledgers", 2, ()),
+    Changed("ledgers", 2, OF_LEDGERS),
     Changed("cursor_ledger", 2, OF_CURSOR_LEDGER),
 )
 

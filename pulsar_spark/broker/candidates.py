@@ -1,0 +1,112 @@
+"""Who could be given something, and when next: whether a round has anything to do, found without gathering it.
+
+A cursor takes part in a round when something was asked of its ranges, an entry of it falls due, or a consumer has
+permits and there is something to give. On Key_Shared entries that wait for others would be looked for in vain in every
+round; so a round that finds nothing notes how things stood, and none looks again before something changed.
+"""
+
+from collections.abc import Collection
+
+from pulsar_spark.broker.affected import has_replays
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.clock import Instant
+from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.keyed import LOOK_AHEAD
+from pulsar_spark.broker.state import Consumer, Cursor
+
+
+def next_due(bundle: Bundle, now: int) -> int | None:
+    """The earliest instant after *now* at which a round has something to do without being asked; None when nothing
+    waits. For clocks that agree."""
+    return min((due for due in next_dues(bundle, Instant(now, now)) if due is not None), default=None)
+
+
+def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
+    """The same by each of the two clocks: what waits by the broker's own, and by the machine's."""
+    served = [cursor for cursor in bundle.cursors.values() if not bundle.is_set_aside(cursor)]
+    own = [due for cursor in served for due in cursor.returns_at() if due > now.own]
+    own += [cursor.reads_after for cursor in served if cursor.reads_after > now.own]
+    own += bundle.leases.values()
+    own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
+    own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
+    wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
+    return min(own, default=None), min(wall, default=None)
+
+
+def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
+    """Does any cursor take part in the round?"""
+    return any(
+        takes_part(bundle, draft, cursor, takers_of(cursor, draft.now))
+        for cursor in bundle.cursors.values()
+        if not bundle.is_set_aside(cursor)
+    )
+
+
+def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
+    """Consumers that may be given entries, as far as permits tell."""
+    if cursor.reads_after > now:
+        return []
+    if cursor.is_single_active:
+        active = cursor.consumers.get(cursor.active_id)
+        return [active] if active and active.permits > 0 else []
+    return [consumer for consumer in cursor.consumers.values() if consumer.permits > 0]
+
+
+def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
+    """Is there anything to do for the cursor, whose entries *takers* may be given?"""
+    asked = draft.cursors.get(cursor.key)
+    return (
+        (asked is not None and asked.has_work)
+        or any(due <= draft.now for due in cursor.returns_at())
+        or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
+    )
+
+
+def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    topic = bundle.topics.get(cursor.topic)
+    if topic is None:
+        return False
+    if cursor.consumers and not cursor.is_single_active and not _may_take(cursor):
+        return False
+    if cursor.is_key_shared:
+        if _was_in_vain(bundle, cursor, takers, wall):
+            return False
+        replays = any(due <= wall for due in cursor.replays_at())
+    else:
+        replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
+    return replays or (
+        cursor.read_position < topic.end_position(cursor.key.partition)
+        and not (cursor.is_blocked or cursor.is_blocked_by_broker)
+    )
+
+
+def _may_take(cursor: Cursor) -> bool:
+    """Is any consumer with permits not held back by its unacknowledged messages?"""
+    return any(consumer.permits > 0 and not consumer.is_blocked for consumer in cursor.consumers.values())
+
+
+def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> bool:
+    """Has a round looked in vain since anything changed?"""
+    known = cursor.looked_in_vain
+    return known is not None and known[0] == _state(bundle, cursor, takers) and (known[1] is None or known[1] > wall)
+
+
+def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
+    """Nothing was found for these consumers, as things stand."""
+    cursor.looked_in_vain = _state(bundle, cursor, takers), cursor.next_replay(wall)
+
+
+def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
+    """What decides whether there is anything to hand out, and is cheap to compare."""
+    return (
+        bundle.topics[cursor.topic].end_position(cursor.key.partition),
+        cursor.mark_delete,
+        cursor.changes,
+        cursor.selector,
+        cursor.is_blocked,
+        cursor.is_blocked_by_broker,
+        tuple(cursor.recently_joined.items()),
+        cursor.key_shared,
+        frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
+        *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
+    )

@@ -1,0 +1,143 @@
+"""Entries that wait for their deliver time: which do, and the numbers they get when they come due.
+
+Rule: semantics 5 with decisions 0.21 and 0.24. Whether an entry is *delayed* is decided once, when it is numbered. A
+delayed entry that comes due is *promoted*: it gets the next number of its topic partition, in order of (deliver time,
+position), once for all subscriptions. Cursors keep ranges of these numbers beside their ranges of positions, as
+*virtual positions*: the number, counted from :data:`DUE_BASE` on, where no topic has positions of its own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+DUE_BASE = 1 << 60
+"""The virtual position of number 0."""
+
+
+def virtual(number: int) -> int:
+    """Where a number lies among positions.
+
+    >>> virtual(7) - DUE_BASE, number_of(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
+    (7, 7, True, False)
+    """
+    return DUE_BASE + number
+
+
+def number_of(position: int) -> int:
+    """The number that a virtual position stands for."""
+    return position - DUE_BASE
+
+
+def is_virtual(position: int) -> bool:
+    """Whether a position stands for a number."""
+    return position >= DUE_BASE
+
+
+def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
+    """Whether an entry belongs to the delay index, by its deliver time and its run's ``delayed_after``, both in
+    microseconds. A deliver time that has come when the entry is numbered is none (5.2), and runs without
+    ``delayed_after`` have no delayed entries: the release that numbered them kept what waits in its cursors.
+
+    >>> is_delayed(11, 10), is_delayed(10, 10), is_delayed(None, 10), is_delayed(11, None)
+    (True, False, False, False)
+    """
+    return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+
+
+def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
+
+    >>> due_order(np.array([30, 20, 30, 10]), np.array([1, 2, 0, 3])).tolist()
+    [3, 1, 2, 0]
+    """
+    return np.lexsort((positions, times))
+
+
+def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
+    """Mark-delete as people and trimming see it (5.20): before the first entry that waits, or came due and is not
+    acknowledged, and nowhere behind *mark_delete*, up to which all other entries are acknowledged.
+
+    >>> visible_mark_delete(9, None), visible_mark_delete(9, 4), visible_mark_delete(9, 12)
+    (9, 3, 9)
+    """
+    return mark_delete if first_waiting is None else min(mark_delete, first_waiting - 1)
+
+
+def segments(times: np.ndarray, step: int, most: int) -> list[tuple[int, int]]:
+    """Delayed entries in due order, cut as a bucket stores them: (first, last) indexes of each segment. A new one
+    begins where a time is *step* or more behind the first of the segment, or the segment has *most* entries (5.9).
+
+    >>> segments(np.array([0, 100, 299, 300, 301, 900]), 300, 2)
+    [(0, 1), (2, 3), (4, 4), (5, 5)]
+    """
+    found, first = [], 0
+    while first < len(times):
+        behind = min(int(np.searchsorted(times, times[first] + step)), first + most)
+        found.append((first, behind - 1))
+        first = behind
+    return found
+
+
+WIDEST_MERGE = 4
+
+
+def buckets_to_merge(entries: Sequence[int], first_times: Sequence[int | None]) -> tuple[int, int] | None:
+    """Which neighbours of a topic's buckets become one, as (first, last): of all windows of four the one with the
+    fewest entries, of several the one that is due first; where there is no such window, of three, then of two (5.14;
+    there, of windows that follow, one with fewer entries must be due earlier as well). *first_times* gives the first
+    deliver time that a bucket still holds, None where it has none or is being merged: such a bucket is in no window.
+
+    >>> buckets_to_merge([9, 1, 1, 1, 1, 9], [0, 1, 2, 3, 4, 5])
+    (1, 4)
+    >>> buckets_to_merge([9, 5, 1], [0, None, 2]), buckets_to_merge([9, 5, 0], [0, 7, None])
+    (None, (0, 1))
+    """
+    for width in range(WIDEST_MERGE, 1, -1):
+        windows = [
+            (sum(entries[first : first + width]), min(first_times[first : first + width]), first)
+            for first in range(len(entries) - width + 1)
+            if None not in first_times[first : first + width]
+        ]
+        if windows:
+            first = min(windows)[-1]
+            return first, first + width - 1
+    return None
+
+
+def packed(positions: np.ndarray) -> bytes:
+    """Positions in the order given, as few bytes: each as its difference to the one before, zigzag, as a varint
+    (Protocol Buffers' encoding). Entries that came due in the order of their positions take a byte each.
+
+    >>> packed(np.array([300, 301, 302, 9])), unpacked(packed(np.array([300, 301, 302, 9]))).tolist()
+    (b'\\xd8\\x04\\x02\\x02\\xc9\\x04', [300, 301, 302, 9])
+    """
+    differences = np.diff(np.asarray(positions, np.int64), prepend=0)
+    values = ((differences << 1) ^ (differences >> 63)).view(np.uint64)
+    lengths = np.ones(len(values), np.int64)
+    longest = int(values.max()).bit_length() // 7 + 1 if len(values) else 0
+    for length in range(1, longest):
+        lengths += values >= np.uint64(1 << 7 * length)
+    ends = np.cumsum(lengths)
+    written = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    starts = ends - lengths
+    for byte in range(longest):
+        has_byte = lengths > byte
+        bits = (values[has_byte] >> np.uint64(7 * byte)) & np.uint64(0x7F)
+        more = (lengths[has_byte] > byte + 1).astype(np.uint64) << np.uint64(7)
+        written[starts[has_byte] + byte] = bits | more
+    return written.tobytes()
+
+
+def unpacked(data: bytes) -> np.ndarray:
+    """The positions that :func:`packed` packed, in their order."""
+    read = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(read < 0x80) + 1
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(ends)]
+    lengths = ends - starts
+    values = np.zeros(len(ends), np.uint64)
+    for byte in range(int(lengths.max()) if len(lengths) else 0):
+        has_byte = lengths > byte
+        bits = read[starts[has_byte] + byte].astype(np.uint64) & np.uint64(0x7F)
+        values[has_byte] |= bits << np.uint64(7 * byte)
+    differences = (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
+    return np.cumsum(differences)
