@@ -25,7 +25,7 @@ from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
 class Bundle(Topics):
     """State of all topics and subscriptions of a bundle, after its latest round."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None):
         super().__init__(layout)
         self.cursors: dict[CursorKey, Cursor] = {}
         self.policies: dict[tuple[str, str], str] = {}
@@ -47,7 +47,7 @@ class Bundle(Topics):
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None
         self.waiting_letters = WaitingLetters()
-        self.delay_index = DelayIndex()
+        self.delay_index = delay_index or DelayIndex(layout)
         self.promotions: dict[tuple[str, int], Promotion] = {}
         """Of the topic partitions that have, or had, delayed entries."""
 

@@ -355,7 +355,7 @@ class DueLane:
             virtual(self.promotion.count) == self.mark_delete + 1
             and self.visible == cursor.mark_delete
             and cursor.read_position > self.ledgers.last_delayed_position
-            and not self.promotion.has_waiting
+            and not (self.promotion.has_waiting or self.topic.newly_delayed)
             and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, _LAST))
         )
 

@@ -41,7 +41,6 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
     if ahead:
         kept = [held for held in cursor.ranges() if held.first < cursor.read_position]
         _rewrite(asked, [*kept, *_set_apart(due, ahead)])
-    due.bring_onto_axes(asked)
 
 
 def _set_apart(due: DueLane, ahead: Iterable[Range]) -> list[Range]:
@@ -174,7 +173,7 @@ def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int
             places += (found + APART_BASE).tolist()
         places += _waiting_replays(cursor, APART_BASE + first, APART_BASE + last, wall)
     places += _waiting_replays(cursor, first, last, wall)
-    return [place for place in places if place not in asked.axis_acks]
+    return [place for place in places if place not in asked.axis_acks and place % APART_BASE not in asked.acks]
 
 
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:

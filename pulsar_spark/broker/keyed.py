@@ -152,15 +152,11 @@ class Keyed(ABC):
         """The number of the owner of each entry, and whether it is held."""
         hashes = self._hashes_at(positions)
         owners = self._owners.of(hashes)
-        return owners, (owners == NOBODY) | self._waits.held(self._real(positions), hashes, owners)
+        return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)
 
     def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
         due = self._cursor.due
         return self._hashes.at(positions) if due is None else due.hashes_at(positions, self._hashes)
-
-    def _real(self, positions: np.ndarray) -> np.ndarray:
-        """Where the entries lie, those of the due lane too."""
-        return positions if self._cursor.due is None else self._cursor.due.real(positions)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         """Which entries this round acknowledges as a whole."""

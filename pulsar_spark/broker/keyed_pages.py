@@ -167,7 +167,7 @@ class KeyedByPage(Keyed):
         back = back[~self._is_acknowledged(back)]
         return Out(
             np.concatenate((hashes[~gone], self._hashes_at(back))),
-            np.concatenate((self._real(positions[~gone]), self._real(back))),
+            np.concatenate((positions[~gone], back)),
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 

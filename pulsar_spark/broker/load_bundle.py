@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.key_shared import restore
@@ -30,10 +31,10 @@ from pulsar_spark.storage.topics import Topic
 
 
 @uncollected()
-def load_bundle(layout: Layout) -> Bundle:
+def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
-    only have one outcome."""
-    bundle, latest = Bundle(layout), read_latest(layout)
+    only have one outcome. It goes on with the *delay_index* that was there before, if one is."""
+    bundle, latest = Bundle(layout, delay_index), read_latest(layout)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
@@ -69,6 +70,7 @@ def load_bundle(layout: Layout) -> Bundle:
         if topic_id in by_id:
             found = Checkpoint(row["first"], row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
             bundle.promotion(by_id[topic_id], partition).checkpoints.append(found)
+    bundle.delay_index.retain(by_id)
     bundle.index_new()
     for key in latest.cursors:
         if key.topic_id in by_id:

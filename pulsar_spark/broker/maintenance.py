@@ -133,6 +133,8 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
     """Entries behind mark-delete with a deliver time, but for those of the due lane."""
+    if last <= cursor.mark_delete:
+        return
     for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
         if run.has_delayed:
             found = due_stretches(state.topic.path, run, cursor.due)

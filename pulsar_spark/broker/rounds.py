@@ -179,7 +179,7 @@ class Rounds:
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
         where another broker has committed a round since."""
-        bundle = load_bundle(self.bundle.layout)
+        bundle = load_bundle(self.bundle.layout, self.bundle.delay_index)
         if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
             raise BrokerFenced(
                 f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "

@@ -52,6 +52,7 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
     times = delayed_at(topic, cursor.key.partition, positions)
     if cursor.due is None and times.any():
         begin(bundle, asked, wall)
+        cursor.due.bring_onto_axes(asked)
     return np.zeros(len(positions), bool) if cursor.due is None else cursor.due.is_own(positions, times)
 
 
