@@ -58,6 +58,9 @@ class TableSpec(NamedTuple):
         )
 
 
+KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
+"""Columns of messages that say whether a key is base64 of bytes."""
+
 MESSAGES = TableSpec(
     "messages",
     "a message",

@@ -50,11 +50,10 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import KEY_FLAGS
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.slices import KEY_FLAGS
+from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 HASH = "sticky_key_hash"
