@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
 
@@ -163,7 +164,8 @@ def _hand_out(
                     status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
                 )
                 given[row["consumer_id"]] += held[position].unacked_messages
-                again[row["consumer_id"]] += (position < limits["read_position"]) * held[position].unacked_messages
+                met_below = limits["read_position"] if position < DUE_BASE else limits.get("due_read") or 0
+                again[row["consumer_id"]] += (position < met_below) * held[position].unacked_messages
             in_line = in_line[width:]
     consumers = [
         ConsumerOutcome(
@@ -188,9 +190,15 @@ def _candidates(
         for entry in sorted(
             free, key=lambda entry: (0 if limits["is_single_active"] else entry.due_time or 0, entry.first)
         )
-        if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])
+        if (entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"]))
+        or _came_due(entry, limits)
     ]
-    return waiting, sorted(entry.first for entry in free if entry.status == UNREAD)
+    return waiting, sorted(entry.first for entry in free if entry.status == UNREAD and not _came_due(entry, limits))
+
+
+def _came_due(entry: Range, limits: dict) -> bool:
+    """Was an entry that is offered for the first time waited for?"""
+    return entry.status == UNREAD and entry.due_time is not None and not limits["is_single_active"]
 
 
 def _is_blocked(row: dict, out: int) -> bool:

@@ -10,14 +10,22 @@ from collections.abc import Iterable, Iterator
 from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Request, Return
+from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.membership import allows_cumulative
+from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
+
+CANCEL = "cancel"
+"""Property of an acknowledgement that means, of its positions, those whose entries wait for their deliver time."""
+
+DELIVER_AT_MS = "deliver_at_ms"
+"""Property of a request to reschedule: until when entries are to wait, in milliseconds since 1970."""
 
 DELIVERY_ROUND = "delivery_round"
 """Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
@@ -32,10 +40,12 @@ give back what came too early for the order of a key. They come again at once, a
 class Acknowledgements(Desk):
     """Requests about entries."""
 
-    def ack(self, request: Request) -> None:
+    def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
+        if CANCEL in request.properties:
+            return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
             consumer = self.consumer_of(request, cursor)
@@ -45,17 +55,38 @@ class Acknowledgements(Desk):
                     "goes with one entry, without a delivery_round"
                 )
             draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
-            return
+            return None
         if request.ack_set is None:
             draft.acks.add(request.first, request.last)
-            return
+            return None
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
-        if request.first <= cursor.mark_delete:
-            return
+        if request.first <= cursor.visible_mark_delete:
+            return None
         self.check_ack_set(cursor, request.first, request.ack_set)
         kept = self.kept_ack_set(draft, request.first)
         draft.ack_sets[request.first] = ack_sets.intersect(kept, request.ack_set)
+        return None
+
+    def _cancel(self, cursor: Cursor, request: Request) -> str:
+        """Acknowledge, of the positions named, those whose entries wait for their deliver time; how many those are."""
+        draft = self.draft.of(cursor)
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        for first, last in ranges_of(places):
+            draft.axis_acks.add(first, last)
+        return str(len(places))
+
+    def reschedule(self, request: Request) -> str:
+        """Let, of the positions named, those whose entries wait for their deliver time wait for another; how many those
+        are."""
+        cursor = self.cursor_of(request)
+        self.check_range(cursor, request.first, request.last)
+        draft = self.draft.of(cursor)
+        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=LATEST_MS)
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        if places:
+            reschedule(self.bundle, draft, places, max(due_time, 0))
+        return str(len(places))
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
@@ -63,7 +94,7 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
-        if request.ack_set is not None and last > cursor.mark_delete:
+        if request.ack_set is not None and last > cursor.visible_mark_delete:
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
@@ -79,8 +110,9 @@ class Acknowledgements(Desk):
         """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is
         index 0."""
         cursor = draft.cursor
-        held = cursor.find(position)
-        if position <= cursor.mark_delete or position in draft.acks or (held and held.status == ACKNOWLEDGED):
+        place = cursor.place(position)
+        held = cursor.find(place)
+        if cursor.is_done(place) or position in draft.acks or place in draft.axis_acks:
             return ()
         if position in draft.ack_sets:
             return draft.ack_sets[position]

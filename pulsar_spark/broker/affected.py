@@ -44,7 +44,7 @@ def affected_ranges(
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
-    chosen: dict[int, set[int]] = {0: set(), len(pages) - 1: set()}
+    chosen: dict[int, set[int]] = {index: set() for index in asked.cursor.edges}
     for index, numbers in _overlapping(pages, _spans(asked, unread)):
         chosen.setdefault(index, set()).update(numbers)
     returning = _returning(asked, now)
@@ -156,6 +156,7 @@ def is_due(held: Range, now: int) -> bool:
 
 def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield from asked.acks
+    yield from asked.passed
     yield from ((position, position) for position in asked.ack_sets)
     yield from ((each.first, each.last) for each in asked.returns)
     yield from unread

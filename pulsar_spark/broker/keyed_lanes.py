@@ -17,7 +17,8 @@ from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_number, exact_ranges
 from pulsar_spark.broker.state import Consumer
-from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES, UnreadRun
+from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES
+from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
 from pulsar_spark.protocol.draining import Out

@@ -7,11 +7,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
-from pulsar_spark.frames.key_columns import HASH, KEY_COLUMNS, by_key, with_hash
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import DELIVERED, KEY_FLAGS, find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
 

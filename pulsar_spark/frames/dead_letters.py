@@ -30,9 +30,9 @@ from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import DELIVERED, KEY_FLAGS, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
-from pulsar_spark.table_specs import MESSAGES, REPROCESSING
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
     "message_id",

@@ -12,10 +12,9 @@ from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAY
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
-from pulsar_spark.storage.slices import KEY_FLAGS
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 
 SENT_COLUMNS = ("payload", "partition_key", "ordering_key", "event_time", "properties")
 """What of a letter goes into the message sent, with what says whether its keys are base64 of bytes."""

@@ -20,8 +20,9 @@ from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.table_specs import KEY_FLAGS
 
-_KEYS = ("partition_key", "ordering_key", "partition_key_b64_encoded", "ordering_key_b64_encoded")
+_KEYS = ("partition_key", "ordering_key", *KEY_FLAGS)
 _GAP = 1024
 """So many entries between two that are asked for are read along, rather than two stretches one by one."""
 

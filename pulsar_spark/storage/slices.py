@@ -31,7 +31,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 
 MAX_BOUNDS = 32
 WIDE_GAP = 20_000
@@ -39,8 +39,6 @@ WIDE_GAP = 20_000
 DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
 """Columns that came with a later layout are asked for by name: who writes what is delivered to a table of their own
 goes on with the columns it has."""
-KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
-"""Whether a key is base64 of bytes."""
 _LATER = frozenset(column.name for column in MESSAGES.columns) - set(DELIVERED)
 
 
@@ -135,8 +133,8 @@ def read_pieces(
     that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
-    then ``ledger_id``, ``position``, ``redelivery_count``. :data:`KEY_FLAGS` are null in a topic of a layout without
-    them. Of an entry with an ack set only the messages still unacknowledged are there.
+    then ``ledger_id``, ``position``, ``redelivery_count``. The :data:`~pulsar_spark.table_specs.KEY_FLAGS` are null in
+    a topic of a layout without them. Of an entry with an ack set only the messages still unacknowledged are there.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))

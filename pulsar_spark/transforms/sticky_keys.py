@@ -1,4 +1,4 @@
-"""The hash of a message's sticky key in the frames that consumers get, and their order by key.
+"""The hash of a message's sticky key in frames of messages, and their order by key.
 
 The hash is the one the broker goes by: stored by the producer, or computed from the key where nobody stored it
 (storage.key_hashes does the same without Spark). It is that of the message's own key, which for a batch may be another
@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY
-from pulsar_spark.storage.slices import KEY_FLAGS
+from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 HASH = "sticky_key_hash"
