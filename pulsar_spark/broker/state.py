@@ -12,7 +12,7 @@ from functools import cached_property
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
-from pulsar_spark.broker.pages import Page, chunks
+from pulsar_spark.broker.pages import Page, chunks, most_ranges
 from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.key_shared import KeySharedRules
@@ -226,7 +226,8 @@ class Cursor:
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
-        for chunk in chunks(ranges, [page.first for page in kept]):
+        most = most_ranges(len(ranges) + sum(len(page.ranges) for page in kept))
+        for chunk in chunks(ranges, [page.first for page in kept], most):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
@@ -235,9 +236,8 @@ class Cursor:
         self._insert(made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()
-        changed = {
-            page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)
-        }
+        same = set(before).difference(passed)
+        changed = {page.first: page for page in [*made, *passed] if page.ranges and page not in same}
         gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
         return list(changed.values()), sorted(gone)
 
