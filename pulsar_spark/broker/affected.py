@@ -166,7 +166,10 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
 
 
 def _overlapped(pages: list[Page], firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
-    """Indexes of the pages that positions *firsts*..*lasts* belong to, whether ranges hold them or not."""
+    """Indexes of the pages that positions *firsts*..*lasts* belong to, whether ranges hold them or not, beside the
+    first page and the last."""
+    if len(pages) < 3:  # of small cursors there may be many
+        return []
     page_firsts = np.array([page.first for page in pages], np.int64)
     begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
     return np.unique(expanded(begins, ends)).tolist()
