@@ -23,6 +23,10 @@ class CorruptState(PulsarSparkError):
     """Stored rows break an invariant; nothing was written after it was seen."""
 
 
+class DelayIndexNotReady(PulsarSparkError):
+    """What waits for its deliver time on a topic is being indexed again: asked later, it is there."""
+
+
 class MessagesLost(CorruptState):
     """Files of a topic are gone though nobody took them out of its table, and their messages with them.
 

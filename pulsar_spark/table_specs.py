@@ -69,6 +69,9 @@ def _array(values: list, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
+KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
+"""Columns of messages that say whether a key is base64 of bytes."""
+
 MESSAGES = TableSpec(
     "messages",
     "a message",
@@ -107,6 +110,7 @@ MESSAGES = TableSpec(
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
+            ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text", 2),
             ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
             ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
             ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),
@@ -131,7 +135,7 @@ REQUESTS = TableSpec(
                 pa.string(),
                 "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
                 "unsubscribe, keep_alive, close, "
-                "create_subscription, skip, clear_backlog, expire, policy, unload, retry_set_aside, "
+                "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
                 "drop_set_aside, retry_waiting_letters, drop_waiting_letters",
             ),
             ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
@@ -169,7 +173,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "kind",
                 pa.string(),
-                "round, topic, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
+                "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
                 "reply, set_aside",
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
@@ -326,11 +330,38 @@ CURSOR_LEDGER = TableSpec(
             (
                 "lane",
                 pa.string(),
-                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; null = all "
-                "entries",
+                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
+                "virtual positions are meant, the numbers of entries that came due; null = all entries",
+                2,
+            ),
+            (
+                "main_mark_delete_position",
+                pa.int64(),
+                "cursor with a due lane: everything up to here is acknowledged, or of the due lane; null = no due lane",
+                2,
+            ),
+            (
+                "due_mark_delete",
+                pa.int64(),
+                "cursor with a due lane: up to this number all entries that came due are acknowledged",
+                2,
+            ),
+            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it", 2),
+            (
+                "due_since",
+                TIME,
+                "cursor with a due lane: entries due at or before this are not of it; promotion: the entries with the "
+                "numbers first to last are due after this, and at due_time at the latest",
                 2,
             ),
             ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
+            (
+                "positions",
+                pa.binary(),
+                "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
+                "came due, packed (protocol.delays); else null",
+                2,
+            ),
             (
                 "hash_ranges",
                 HASH_RANGES,
@@ -436,5 +467,38 @@ REPROCESSING = TableSpec(
     ),
 )
 
-TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, REPROCESSING)
+DELAY_INDEX = TableSpec(
+    "delay_index",
+    "an entry that waits for its deliver time, or a note on a bucket of them",
+    tuple(
+        Column(*c)
+        for c in (
+            ("bucket", pa.int64(), "number of the bucket; -1 in notes on topic partitions", 2),
+            ("kind", pa.string(), "entry, segment or indexed", 2),
+            ("topic_id", pa.string(), "Delta's id of the topic's table", 2),
+            ("partition", pa.int32(), "partition, -1 where the topic has none", 2),
+            ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it", 2),
+            ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it", 2),
+            ("position", pa.int64(), "entry: its position; indexed: the first position of a stretch", 2),
+            ("last_position", pa.int64(), "indexed: the last position of the stretch, inclusive", 2),
+            (
+                "sticky_key_hash",
+                pa.int32(),
+                "entry: the hash of its sticky key, that of the first message of a batch; null = it has no key",
+                2,
+            ),
+            ("entries", pa.int64(), "segment: entries of the topic partition in it", 2),
+            ("path", pa.string(), "segment: the file of the bucket, by its name in the bucket's folder", 2),
+            ("segment", pa.int32(), "segment: the row group of the file", 2),
+            (
+                "since_bucket",
+                pa.int64(),
+                "indexed: buckets with a lower number no longer count for the topic partition",
+                2,
+            ),
+        )
+    ),
+)
+
+TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING)
 BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)

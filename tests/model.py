@@ -3,7 +3,7 @@
 A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4
 says in its order: membership and the requests that move a cursor, one after another; then all acknowledgements; then
 all returns; then one dispatch. Policies are those of semantics 0 where they differ from Pulsar. Letters are noted, not
-published. Not modelled: chunks, the delay index.
+published. Not modelled: chunks.
 """
 
 from collections import defaultdict
@@ -14,6 +14,7 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
+from tests.model_delays import Delays
 from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
 
 
@@ -54,7 +55,7 @@ class Model:
         self.exceeded: set[str] = set()
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
-        self.deliver_ms: dict[tuple[str, int], list[int | None]] = {}
+        self.delays: dict[tuple[str, int], Delays] = {}
         self.hashes: dict[tuple[str, int], list[int]] = {}
         self.cursors: dict[tuple[str, int, str], Cursor] = {}
         self.dead_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
@@ -64,8 +65,9 @@ class Model:
 
     def create_topic(self, topic: str, partitions: int = 0) -> None:
         for partition in range(partitions) if partitions else (-1,):
-            for known in (self.batches, self.publish_ms, self.deliver_ms, self.hashes):
+            for known in (self.batches, self.publish_ms, self.hashes):
                 known[topic, partition] = []
+            self.delays[topic, partition] = Delays()
 
     def publish(
         self,
@@ -83,7 +85,7 @@ class Model:
         self.publish_ms[topic, partition].extend(
             [self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries)
         )
-        self.deliver_ms[topic, partition].extend(deliver_at_ms or [None] * len(entries))
+        self.delays[topic, partition].deliver_ms.extend(deliver_at_ms or [None] * len(entries))
         self.hashes[topic, partition].extend(
             of_messages[0].hash_code() for of_messages in keys or [(Key(),)] * len(entries)
         )
@@ -93,22 +95,25 @@ class Model:
         """One round. *number* turns the line of Shared consumers; it counts up by itself."""
         self.number = self.number + 1 if number is None else number
         self.now_ms = now_ms
+        for delays in self.delays.values():
+            delays.see(now_ms)
         for cursor in self.cursors.values():
             if cursor.keys:
                 cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
+        for cursor in self.cursors.values():
+            cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
         self._maintain()
         deliveries = []
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
-            deliver_ms = self.deliver_ms[cursor.topic, cursor.partition]
-            cursor.apply_acks(batches, deliver_ms)
+            cursor.apply_acks(batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
             look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
-            unread = cursor.read(deliver_ms, now_ms, has_work=has_work, look_ahead=look_ahead)
+            unread = cursor.read(now_ms, has_work=has_work, look_ahead=look_ahead)
             deliveries += cursor.dispatch(
                 batches, unread, limits=limits, asked=asked, round_number=self.number, now_ms=now_ms
             )
@@ -138,8 +143,11 @@ class Model:
                 for position, held in sorted(cursor.pending.items())
             },
             "replay": {
-                position: (back.redelivery_count, back.due_ms) for position, back in sorted(cursor.replay.items())
+                position: back.redelivery_count
+                for position, back in sorted(cursor.replay.items())
+                if back.due_ms is None
             },
+            "waits": dict(sorted(cursor.waits_for().items())),
             "ack_sets": dict(sorted(cursor.ack_sets.items())),
             "recently_joined": dict(cursor.keys.recently_joined) if cursor.keys else {},
             "consumers": {
@@ -152,6 +160,17 @@ class Model:
                 for consumer_id, consumer in sorted(cursor.consumers.items())
             },
         }
+
+    def stats(self, topic: str, subscription: str) -> dict[str, int]:
+        """What statistics say of a subscription: entries that are backlog (3.28), and messages that wait (5.20)."""
+        backlog = delayed = 0
+        for cursor in self.cursors.values():
+            if (cursor.topic, cursor.subscription) == (topic, subscription):
+                batches = self.batches[topic, cursor.partition]
+                backlog += len([position for position in range(len(batches)) if not cursor.is_done(position)])
+                waiting = [position for position, at in cursor.waits_for().items() if at > self.now_ms]
+                delayed += sum(cursor.weight(position, batches) for position in waiting)
+        return {"msgBacklog": backlog, "msgDelayed": delayed}
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """The dead letters of a subscription, of all partitions."""
@@ -236,7 +255,7 @@ class Model:
         """Is it above the quota?"""
         published_ms, deliver_ms = (
             self.publish_ms[cursor.topic, cursor.partition],
-            self.deliver_ms[cursor.topic, cursor.partition],
+            self.delays[cursor.topic, cursor.partition].deliver_ms,
         )
         if ttl and not self._is_spared(cursor, published_ms, self.now_ms - 1000 * ttl):
             self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, deliver_ms)
@@ -280,16 +299,18 @@ class Model:
             "expire",
             "unload",
             "policy",
+            "reschedule",
         )
         has_reply |= kind == "close" and request.get("consumer_id") is not None
         has_reply |= properties.get("receipt") == "true"
+        more, text, error = [], None, None
         try:
-            more = getattr(self, f"_{kind}")(request, properties) or []
+            answer = getattr(self, f"_{kind}")(request, properties)
         except Refused as refusal:
-            more, error = [], str(refusal)
+            error = str(refusal)
         else:
-            error = None
-        return [Reply(request["request_id"], request.get("consumer_id"), error)] * has_reply + more
+            more, text = (answer or [], None) if not isinstance(answer, str) else ([], answer)
+        return [Reply(request["request_id"], request.get("consumer_id"), error, text)] * has_reply + more
 
     def _cursor(self, request: dict) -> Cursor:
         key = (request["topic"], request["partition"], request["subscription"])
@@ -320,6 +341,7 @@ class Model:
                 letters=self.dead_letters[key[0], key[2]],
                 last_active_ms=self.now_ms,
                 hashes=self.hashes[key[:2]],
+                delays=self.delays[key[:2]],
             ),
         )
 
@@ -372,11 +394,21 @@ class Model:
         if request["permits"] > 0:
             self._connected(request).permits += request["permits"]
 
-    def _ack(self, request: dict, properties: dict) -> None:
+    def _ack(self, request: dict, properties: dict) -> str | None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
+        if properties.get("cancel") == "true":
+            waiting = cursor.still_waiting(first, last, self.now_ms)
+            cursor.acks += [(position, position, None, False) for position in waiting]
+            return str(len(waiting))
         cursor.acks.append(
             (first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False)
         )
+
+    def _reschedule(self, request: dict, properties: dict) -> str:
+        cursor, first, last = self._checked(request, request["first"], request["last"])
+        waiting = cursor.still_waiting(first, last, self.now_ms)
+        cursor.move_deliver_times(waiting, int(properties["deliver_at_ms"]))
+        return str(len(waiting))
 
     def _cumulative_ack(self, request: dict, properties: dict) -> None:
         left = request.get("ack_set")
@@ -417,7 +449,8 @@ class Model:
     def _negative_ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         self._connected(request)
-        cursor.negative_acks.append((first, last, request["consumer_id"], request.get("delay_ms") or 0))
+        delay_ms, is_unseen = request.get("delay_ms") or 0, properties.get("is_unseen") == "true"
+        cursor.negative_acks.append((first, last, request["consumer_id"], delay_ms, is_unseen))
 
     def _redeliver_all(self, request: dict, properties: dict) -> None:
         self._cursor(request).redeliver_all.add(self._connected(request).consumer_id)

@@ -15,6 +15,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
+from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
 SINGLE_ACTIVE = ("Exclusive", "Failover")
@@ -96,9 +97,16 @@ class Cursor:
     consumers: dict[str, Consumer] = field(default_factory=dict)
     hashes: list[int] = field(default_factory=list)
     """Of all entries of the topic partition, whatever the type."""
+    delays: Delays = field(default_factory=Delays)
+    """Likewise."""
+    has_delays: bool = True
+    """Does the policy of its topic allow delays?"""
+    due: DueLane | None = None
+    ignored_delays: bool = False
     keys: KeyShared | None = None
     acks: list[tuple[int, int, tuple[int, ...] | None, bool]] = field(default_factory=list)
-    negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
+    negative_acks: list[tuple[int, int, str, int, bool]] = field(default_factory=list)
+    """First and last position, consumer, delay in ms, and whether the application was shown none of them."""
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     is_asked: bool = False
@@ -106,6 +114,79 @@ class Cursor:
 
     def is_single_active(self) -> bool:
         return self.subscription_type in SINGLE_ACTIVE
+
+    def knows_delays(self) -> bool:
+        """Exclusive and Failover do not (2.6)."""
+        return self.has_delays and not self.is_single_active()
+
+    def is_own_delayed(self, position: int) -> bool:
+        """Does the entry go by its deliver time, and not by its place?"""
+        return self.due is not None and self.due.has(position, self.delays)
+
+    def undelivered(self) -> list[int]:
+        """Its own delayed entries that nobody got so far, in the order in which they come due (0.21)."""
+        own = [position for position in range(self.mark_delete + 1, len(self.delays.is_delayed))]
+        own = [position for position in own if self.is_own_delayed(position) and not self._is_kept(position)]
+        return sorted(own, key=lambda position: (self.delays.deliver_ms[position], position))
+
+    def waits_for(self) -> dict[int, int]:
+        """What it waits for, and until when: also entries met at their place before their deliver time."""
+        met = {position: back.due_ms for position, back in self.replay.items() if back.due_ms is not None}
+        return met | {position: self.delays.deliver_ms[position] for position in self.undelivered()}
+
+    def _meet(self, positions: Iterable[int]) -> None:
+        """The first delayed entry that is met makes it wait for all from its read position on; what is known of any of
+        them by then leaves that order."""
+        if not self.knows_delays() or self.due is not None:
+            return
+        if any(self.delays.is_delayed[position] for position in positions if not self._is_kept(position)):
+            self.due = DueLane(self.delays.promoted_ms, self.read_position)
+            known = (*self.pending, *self.replay)
+            self.due.apart |= {position for position in known if self.is_own_delayed(position)}
+
+    def _wait_until(self, position: int, due_ms: int | None) -> None:
+        """Deliver an entry that nobody got so far when that time has come."""
+        if self.is_own_delayed(position):
+            self.due.apart.add(position)
+        self.replay[position] = Replay(0, due_ms)
+
+    def still_waiting(self, first: int, last: int, now_ms: int) -> list[int]:
+        """Which of first..last nobody got and nobody would have got at their place: also where no read has met them."""
+        ahead = range(max(first, self.read_position), last + 1)
+        self._meet(position for position in ahead if self._is_early(position))
+        asked = {at for begin, end, left, _ in self.acks if left is None for at in range(begin, end + 1)}
+        waiting = {position for position, back in self.replay.items() if (back.due_ms or now_ms) > now_ms}
+        waiting |= set(self.undelivered())
+        if self.is_single_active():
+            return []
+        return [position for position in range(first, last + 1) if position in waiting - asked]
+
+    def move_deliver_times(self, positions: list[int], due_ms: int) -> None:
+        """Those entries, which wait, wait for another time."""
+        for position in positions:
+            count = self.replay[position].redelivery_count if position in self.replay else 0
+            self._wait_until(position, due_ms)
+            self.replay[position].redelivery_count = count
+
+    def settle_delays(self, *, has_delays: bool) -> None:
+        """Begin to wait, or end, as the type of those who are connected and the policy of the topic say. What was
+        waited for and was not delivered is to be delivered at its place; what is to come again waits where it is
+        delayed."""
+        self.has_delays = has_delays
+        if not self.consumers:
+            return
+        if not self.knows_delays():
+            if self.due is not None:
+                self.due, self.read_position = None, self.mark_delete + 1
+                self._pass_known(len(self.delays.is_delayed))
+            self.ignored_delays = True
+            for back in self.replay.values():
+                back.due_ms = None
+        elif self.ignored_delays:
+            self.ignored_delays = False
+            for position, back in self.replay.items():
+                if self._is_early(position):
+                    back.due_ms = self.delays.deliver_ms[position]
 
     def join(self, consumer: Consumer, subscription_type: str, *, active_from_ms: int) -> None:
         """ConsumerAssignError, and nothing changed, where Key_Shared has no hashes for it."""
@@ -168,6 +249,7 @@ class Cursor:
         self.mark_delete, self.read_position, self.moves = position - 1, position, self.moves + 1
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
+        self.due = None
         if self.keys:
             self.keys.recently_joined = {}
         for consumer in self.consumers.values():
@@ -180,7 +262,7 @@ class Cursor:
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int], deliver_ms: list[int | None]) -> None:
+    def apply_acks(self, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
         of one that was never delivered waits as replay; on Shared for its deliver time."""
         for first, last, left, is_cumulative in self.acks:
@@ -193,10 +275,8 @@ class Cursor:
                     self._done(position)
                     continue
                 self.ack_sets[position] = kept
-                if position not in self.pending:
-                    self.replay.setdefault(
-                        position, Replay(0, None if self.is_single_active() else deliver_ms[position])
-                    )
+                if position not in self.pending and position not in self.replay:
+                    self._wait_until(position, self.delays.deliver_ms[position] if self.knows_delays() else None)
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
@@ -227,23 +307,25 @@ class Cursor:
         return (
             self.redeliver_all
             | due
-            | {consumer_id for _, _, consumer_id, delay_ms in self.negative_acks if delay_ms <= 0}
+            | {consumer_id for _, _, consumer_id, delay_ms, _ in self.negative_acks if delay_ms <= 0}
         )
 
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
-        """Entries that come back become replay, or die (4.21, 4.26)."""
-        for first, last, consumer_id, delay_ms in self.negative_acks:
+        """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
+        unseen = set()
+        for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
                     held.due_ms = now_ms + delay_ms
-        counted = {
+                    unseen = unseen | {position} if is_unseen else unseen - {position}
+        asked_for = {position for position, held in self.pending.items() if held.consumer_id in self.redeliver_all}
+        due = {position for position, held in self.pending.items() if held.due_ms is not None and held.due_ms <= now_ms}
+        counted = asked_for | (due - unseen)
+        is_rewound = bool(asked_for | due) and self.is_single_active()
+        uncounted = {
             position
             for position, held in self.pending.items()
-            if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)
-        }
-        is_rewound = bool(counted) and self.is_single_active()
-        uncounted = {
-            position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left
+            if position in due or is_rewound or held.consumer_id in self.left
         } - counted
         for position in counted | uncounted:
             back = Replay(self.pending.pop(position).redelivery_count + (position in counted))
@@ -266,10 +348,11 @@ class Cursor:
         asked = self.acks or self.negative_acks or self.redeliver_all or self.left or self.is_asked
         return bool(asked) or any(held.due_ms is not None and held.due_ms <= now_ms for held in self.pending.values())
 
-    def read(self, deliver_ms: list[int | None], now_ms: int, *, has_work: bool, look_ahead: int = 0) -> list[int]:
-        """The entries never delivered that a read meets, as many as there are permits (4.6). On Shared and Key_Shared
-        those that it meets before their deliver time do not go out, and wait for it as replay; the other types know
-        none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
+    def read(self, now_ms: int, *, has_work: bool, look_ahead: int = 0) -> list[int]:
+        """The entries never delivered that a read meets, as many as there are permits (4.6). It passes over those that
+        go by their deliver time; others that it meets before theirs do not go out, and wait for it as replay; Exclusive
+        and Failover know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
+        deliver_ms = self.delays.deliver_ms
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
@@ -279,17 +362,24 @@ class Cursor:
         )
         if is_held_back and not has_work and not self.is_single_active():
             return []
-        unknown = (position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position))
+        if any(consumer.permits for consumer in receivers):
+            self._meet(range(self.read_position, len(deliver_ms)))
+        unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
+        own = [position for position in unknown if self.is_own_delayed(position)]
+        unknown = [position for position in unknown if not self.is_own_delayed(position)]
         if self.keys:
             readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
             met = self._read_by_key(unknown, readers, now_ms, look_ahead)
         else:
             met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
-        early = (
-            []
-            if self.is_single_active()
-            else [position for position in met if deliver_ms[position] is not None and deliver_ms[position] > now_ms]
-        )
+        if self.due is not None and receivers:
+            is_whole = len(met) < sum(consumer.permits for consumer in receivers)
+            self.due.passed |= {position for position in own if is_whole or position < met[-1]}
+        early = [
+            position
+            for position in met
+            if self.knows_delays() and deliver_ms[position] is not None and deliver_ms[position] > now_ms
+        ]
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
@@ -328,19 +418,30 @@ class Cursor:
             joined = self.keys.recently_joined
             return owner in joined and position >= next(iter(joined.values()))
         of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
-        return any(held.consumer_id != owner or (at < position and held.due_ms is not None) for at, held in of_hash)
+        place = self._place(position)
+        return any(
+            held.consumer_id != owner or (self._place(at) < place and held.due_ms is not None) for at, held in of_hash
+        )
+
+    def _is_early(self, position: int) -> bool:
+        """Is the entry delayed, and due later than all that has come due?"""
+        return self.delays.is_delayed[position] and self.delays.deliver_ms[position] > self.delays.promoted_ms
+
+    def _place(self, position: int) -> tuple[int, int, int]:
+        """What goes by its deliver time has its place behind all that goes by position, and behind it what left it
+        before its time."""
+        if not self.is_own_delayed(position):
+            return (0, 0, position)
+        return (2, 0, position) if position in self.due.apart else (1, self.delays.deliver_ms[position], position)
 
     def _due_replay(self, now_ms: int) -> list[int]:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
         of deliver time (0.21)."""
         if self.is_single_active():
             return sorted(self.replay)
-        due = [
-            (back.due_ms or 0, position)
-            for position, back in self.replay.items()
-            if back.due_ms is None or back.due_ms <= now_ms
-        ]
-        return [position for _, position in sorted(due)]
+        back = [position for position, back in self.replay.items() if back.due_ms is None]
+        due = [(at, self._place(position)) for position, at in self.waits_for().items() if at <= now_ms]
+        return sorted(back, key=self._place) + [place[-1] for _, place in sorted(due)]
 
     def _receivers(self, now_ms: int) -> list[Consumer]:
         return [
@@ -349,8 +450,12 @@ class Cursor:
             if consumer.permits > 0 and self.reads_after_ms <= now_ms and self.active_id in (None, consumer.consumer_id)
         ]
 
-    def _is_known(self, position: int) -> bool:
+    def _is_kept(self, position: int) -> bool:
         return self.is_done(position) or position in self.pending or position in self.replay
+
+    def _is_known(self, position: int) -> bool:
+        """Is the entry none that a read has to meet?"""
+        return position in self.due.passed if self.is_own_delayed(position) else self._is_kept(position)
 
     def _pass_known(self, end: int) -> None:
         while self.read_position < end and self._is_known(self.read_position):
@@ -407,10 +512,7 @@ class Cursor:
 
         for consumer_id, consumer in self.consumers.items():
             consumer.is_blocked = blocked[consumer_id] or 0 < limit <= self.unacked(batches, consumer_id)
-        while (
-            self.is_done(self.read_position) or self.read_position in self.pending or self.read_position in self.replay
-        ):
-            self.read_position += 1
+        self._pass_known(len(batches))
         self.is_blocked = is_reading_blocked or 0 < subscription_limit <= self.unacked(batches)
         self.acks, self.negative_acks, self.redeliver_all, self.left, self.is_asked = [], [], set(), set(), False
         return deliveries

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.round_inputs import STATE
 from tests.model_cursor import READ_BATCH, SMALLEST_SHARE
 
@@ -103,23 +104,22 @@ def _acknowledge_batch(held: dict[int, Range], row: dict) -> None:
 
 
 def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    now, most = limits["now"], limits["max_redeliver_count"]
+    now, most, unseen = limits["now"], limits["max_redeliver_count"], set()
     for row in _of(rows, "return"):
         for position in range(row["first"], row["last"] + 1):
             entry = held.get(position)
             if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
                 held[position] = entry._replace(due_time=row["due_time"])
+                unseen.update([position] if row.get("is_unseen") else [])
     pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
-    counted = {
-        position
-        for position, entry in pending.items()
-        if entry.consumer_id in limits["redelivered"] or (entry.due_time is not None and entry.due_time <= now)
-    }
+    asked_for = {position for position, entry in pending.items() if entry.consumer_id in limits["redelivered"]}
+    due = {position for position, entry in pending.items() if entry.due_time is not None and entry.due_time <= now}
+    returned, counted = asked_for | due, asked_for | (due - unseen)
     for position, entry in pending.items():
         count = entry.redelivery_count + (position in counted)
         if position in counted and 0 < most < count:
             held[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
-        elif position in counted or entry.consumer_id in limits["left"] or (counted and limits["is_single_active"]):
+        elif position in returned or entry.consumer_id in limits["left"] or (returned and limits["is_single_active"]):
             held[position] = entry._replace(
                 status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None
             )
@@ -164,7 +164,8 @@ def _hand_out(
                     status=PENDING, consumer_id=row["consumer_id"], delivery_round=limits["round"], due_time=None
                 )
                 given[row["consumer_id"]] += held[position].unacked_messages
-                again[row["consumer_id"]] += (position < limits["read_position"]) * held[position].unacked_messages
+                met_below = limits["read_position"] if position < DUE_BASE else limits.get("due_read") or 0
+                again[row["consumer_id"]] += (position < met_below) * held[position].unacked_messages
             in_line = in_line[width:]
     consumers = [
         ConsumerOutcome(
@@ -189,9 +190,15 @@ def _candidates(
         for entry in sorted(
             free, key=lambda entry: (0 if limits["is_single_active"] else entry.due_time or 0, entry.first)
         )
-        if entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"])
+        if (entry.status == REPLAY and (limits["is_single_active"] or (entry.due_time or 0) <= limits["wall"]))
+        or _came_due(entry, limits)
     ]
-    return waiting, sorted(entry.first for entry in free if entry.status == UNREAD)
+    return waiting, sorted(entry.first for entry in free if entry.status == UNREAD and not _came_due(entry, limits))
+
+
+def _came_due(entry: Range, limits: dict) -> bool:
+    """Was an entry that is offered for the first time waited for?"""
+    return entry.status == UNREAD and entry.due_time is not None and not limits["is_single_active"]
 
 
 def _is_blocked(row: dict, out: int) -> bool:

@@ -88,6 +88,16 @@ class On:
             properties=properties or None,
         )
 
+    def cancel(self, first: int, last: int | None = None) -> dict:
+        """Acknowledge what waits for its deliver time, of first..last."""
+        properties = {"cancel": "true", "receipt": "true"}
+        return self._ask("ack", first=first, last=first if last is None else last, properties=properties)
+
+    def reschedule(self, first: int, last: int | None = None, *, deliver_at_ms: int) -> dict:
+        """Give what waits for its deliver time, of first..last, another one, for this subscription."""
+        properties = {"deliver_at_ms": deliver_at_ms}
+        return self._ask("reschedule", first=first, last=first if last is None else last, properties=properties)
+
     def cumulative_ack(
         self, last: int, *, ack_set: list[int] | None = None, consumer: str | None = None, receipt: bool = False
     ) -> dict:
@@ -95,8 +105,17 @@ class On:
             "cumulative_ack", consumer, last=last, ack_set=ack_set, properties={"receipt": "true"} if receipt else None
         )
 
-    def negative_ack(self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0) -> dict:
-        return self._ask("negative_ack", consumer, first=first, last=first if last is None else last, delay_ms=delay_ms)
+    def negative_ack(
+        self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0, is_unseen: bool = False
+    ) -> dict:
+        return self._ask(
+            "negative_ack",
+            consumer,
+            first=first,
+            last=first if last is None else last,
+            delay_ms=delay_ms,
+            properties={"is_unseen": "true"} if is_unseen else None,
+        )
 
     def reconsume_later(
         self,

@@ -14,11 +14,13 @@ from pathlib import Path
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from pulsar_spark.broker.clock import to_micros
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import unpacked
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     ORIGIN_MESSAGE_ID,
@@ -35,8 +37,10 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, prepare_root
+from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.views.stats import Observation, partition_stats
+from tests import due_rows
 from tests.model import Reply, as_ranges
 from tests.model_cursor import Delivery, Letter
 from tests.model_keys import Key
@@ -106,7 +110,7 @@ class SparkEngine:
                         batch_size=size,
                         partition=partition,
                         publish_time=instant,
-                        deliver_at_time=due[entry_id] and _instant(due[entry_id]),
+                        deliver_at_time=None if due[entry_id] is None else 1000 * due[entry_id],
                         **{"payload": b"x", **_key_columns(keys and keys[entry_id], index), **columns},
                     )
                     for entry_id, size in enumerate(entries)
@@ -149,19 +153,25 @@ class SparkEngine:
 
     def _deliveries(self, rows) -> list[Delivery]:
         topics = {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+        positions = {
+            (CursorKey(row["topic_id"], row["partition"], row["subscription"]), row["first"]): unpacked(
+                row["positions"]
+            )
+            for row in rows.filter(pc.is_valid(rows["positions"])).to_pylist()
+        }
         return [
             Delivery(
                 topics[key.topic_id],
                 key.partition,
                 key.subscription,
                 held.consumer_id,
-                position,
+                int(position),
                 held.redelivery_count,
                 held.ack_set,
             )
             for key, page, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
             for held in self._exact(key, page, [each for each in ranges if self._is_delivery(each)])
-            for position in range(held.first, held.last + 1)
+            for position in positions.get((key, held.first), range(held.first, held.last + 1))
         ]
 
     def _is_delivery(self, held: Range) -> bool:
@@ -179,13 +189,17 @@ class SparkEngine:
         key = CursorKey(self.topic_ids[topic], partition, subscription)
         cursor = self.latest.cursors[key]
         ranges = sorted(held for page, all_ in self.latest.pages[key].items() for held in self._exact(key, page, all_))
-        ranges = [held for held in ranges if held.last > cursor["mark_delete_position"]]
         assert all(behind.first > held.last for held, behind in zip(ranges, ranges[1:])), f"ranges overlap: {ranges}"
-        unacked = {}
-        for held in ranges:
+        held_at, waits = due_rows.by_position(_in_micros(cursor), ranges, self.rounds.bundle.topic(topic), partition)
+        waits |= {
+            position: held.due_time
+            for position, held in held_at.items()
+            if held.status == REPLAY and held.due_time is not None
+        }
+        each, unacked = held_at.items(), {}
+        for held in held_at.values():
             if held.status == PENDING:
                 unacked[held.consumer_id] = unacked.get(held.consumer_id, 0) + held.unacked_messages
-        each = [(position, held) for held in ranges for position in range(held.first, held.last + 1)]
         return {
             "mark_delete_position": cursor["mark_delete_position"],
             "read_position": cursor["read_position"],
@@ -199,10 +213,11 @@ class SparkEngine:
                 if held.status == PENDING
             },
             "replay": {
-                position: (held.redelivery_count, _ms(held.due_time))
+                position: held.redelivery_count
                 for position, held in each
-                if held.status == REPLAY
+                if held.status == REPLAY and position not in waits
             },
+            "waits": {position: _ms(due) for position, due in sorted(waits.items())},
             "ack_sets": {position: held.ack_set for position, held in each if held.ack_set is not None},
             "recently_joined": {
                 consumer_id: row["read_position"]
@@ -219,6 +234,13 @@ class SparkEngine:
                 for consumer_id, row in sorted(self.latest.consumers[key].items())
             },
         }
+
+    def stats(self, topic: str, subscription: str) -> dict[str, int]:
+        """What statistics say of a subscription of a topic without partitions."""
+        observed = Observation(self.layout, _instant(self.now_ms))
+        found, (partition,) = resolve_topic(self.layout, topic)
+        said = partition_stats(observed, found, partition, observed.stored(found)[partition])
+        return said["subscriptions"][subscription]
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """What the subscription's dead letter topic holds, by what its rows say of their origin."""
@@ -268,6 +290,12 @@ def _key_columns(keys: tuple[Key, ...] | None, index: int) -> dict:
         "ordering_key": key.ordering_key,
         "partition_key_b64_encoded": key.is_base64 or None,
     }
+
+
+def _in_micros(cursor: dict) -> dict:
+    """A row of a cursor with its instant as microseconds."""
+    since = cursor.get("due_since")
+    return {"main_mark_delete_position": None} | cursor | {"due_since": since and to_micros(since)}
 
 
 def _instant(milliseconds: int) -> datetime:

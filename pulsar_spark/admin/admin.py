@@ -6,6 +6,7 @@ from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
+from pulsar_spark.admin.scheduled import ScheduledMessages
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
 from pulsar_spark.admin.waiting_letters import WaitingLetters
@@ -33,7 +34,7 @@ from pulsar_spark.storage.topics import (
 from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
 
 
-class Admin(Subscriptions, KeyHashes, Policies, SetAsideVerbs, WaitingLetters, Doctor):
+class Admin(Subscriptions, KeyHashes, Policies, SetAsideVerbs, WaitingLetters, ScheduledMessages, Doctor):
     """Administration of the root that *service_url* names (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise

@@ -1,5 +1,9 @@
 """From the plan's result to the bundle's new state and the rows of the round."""
 
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
 from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
@@ -20,14 +24,16 @@ from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, Range, spliced
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, spliced
+from pulsar_spark.protocol.delays import is_virtual, lane_name, packed
+from pulsar_spark.protocol.positions import ranges_of
 
 
 class RoundRows:
     """The rows of a round, as they come together."""
 
-    def __init__(self, facts: list[dict]):
-        self.facts = list(facts)
+    def __init__(self, facts: list[dict], number: int):
+        self.facts, self.number = list(facts), number
         self.pages: list[PageRows] = []
         self.acknowledged = 0
         """Entries that were not acknowledged before, without the dead ones."""
@@ -44,13 +50,31 @@ class RoundRows:
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
         self.facts += [page_row(cursor, page) for page in changed]
-        self.pages += [PageRows(cursor.key, cursor.topic, page.first, page.ranges) for page in changed]
+        self.pages += [
+            PageRows(
+                cursor.key,
+                cursor.topic,
+                page.first,
+                page.ranges,
+                lane_name(page.first),
+                self._positions(cursor, page) if is_virtual(page.first) else None,
+            )
+            for page in changed
+        ]
+
+    def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
+        """Of the ranges of a due lane that are delivered in this round, where their entries lie."""
+        return {
+            held.first: packed(cursor.due.positions_of(held))
+            for held in page.ranges
+            if held.status == PENDING and held.delivery_round == self.number
+        }
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
     """Take what the plan says of each cursor of *work* into the bundle; the rows to commit, without the round's own.
     *limit* is the broker's own of unacknowledged messages, 0 for none."""
-    rows = RoundRows(draft.facts)
+    rows = RoundRows(draft.facts, draft.number)
     for asked, affected, outcome in zip(work.cursors, work.affected, planned, strict=True):
         with isolated(of_cursor(asked.cursor)):
             _absorb_cursor(asked, affected, outcome, rows)
@@ -87,16 +111,45 @@ def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, row
     if isinstance(affected, LaneWork):
         _absorb_lanes(asked, affected, outcome, rows)
         return
-    rows.facts += dead_letter_rows(cursor, (held for held in outcome.ranges if held.status == DEAD))
+    rows.facts += dead_letter_rows(
+        cursor, _at_positions(cursor, (held for held in outcome.ranges if held.status == DEAD))
+    )
     rows.delivered += outcome.delivered
     rows.acknowledged += _acknowledged(outcome.ranges) - _acknowledged(affected.planned)
+    rows.acknowledged -= sum(last - first + 1 for first, last in asked.passed)
     ranges = [Range(held.first, held.last, ACKNOWLEDGED) if held.status == DEAD else held for held in outcome.ranges]
     ranges = spliced(affected.ranges, affected.numbers, ranges)
     if ranges != affected.ranges:
         asked.is_changed = True
-        rows.add_pages(cursor, *cursor.replace(affected.pages, ranges))
+        changed, gone = cursor.replace(affected.pages, ranges)
         cursor.advance_read_position()
+        if cursor.due:
+            changed, gone = _settle_due_lane(cursor, changed, gone)
+        rows.add_pages(cursor, changed, gone)
     _store(asked, outcome)
+
+
+def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
+    """Let the mark-delete that people see run on, and drop what lies below it; the pages that changed and the keys of
+    those that are gone, with those that did and were before."""
+    cursor.due.settle()
+    is_over = cursor.due.is_over
+    of_apart, gone_apart = cursor.drop_apart(cursor.first_untouched if is_over else cursor.due.visible)
+    pages = {page.first: page for page in [*changed, *of_apart]}
+    there = {page.first for page in cursor.pages}
+    if is_over:
+        cursor.due = None
+    return [pages[first] for first in pages if first in there], sorted({*gone, *gone_apart} - there)
+
+
+def _at_positions(cursor: Cursor, ranges: Iterable[Range]) -> Iterator[Range]:
+    """*ranges* by position: one of the due lane is as many as its entries lie in."""
+    for held in ranges:
+        if is_virtual(held.first):
+            for first, last in ranges_of(np.sort(cursor.due.positions_of(held))):
+                yield held._replace(first=first, last=last)
+        else:
+            yield held
 
 
 def _absorb_lanes(asked: CursorDraft, work: LaneWork, outcome: Outcome, rows: RoundRows) -> None:

@@ -9,28 +9,43 @@ from collections.abc import Iterable, Iterator
 
 from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.desk import Desk, number_of
-from pulsar_spark.broker.drafts import CursorDraft, Request
+from pulsar_spark.broker.drafts import CursorDraft, Request, Return
+from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.protocol.membership import allows_cumulative
+from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
+
+CANCEL = "cancel"
+"""Property of an acknowledgement that means, of its positions, those whose entries wait for their deliver time."""
+
+DELIVER_AT_MS = "deliver_at_ms"
+"""Property of a request to reschedule: until when entries are to wait, in milliseconds since 1970."""
 
 DELIVERY_ROUND = "delivery_round"
 """Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
 are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
+IS_UNSEEN = "is_unseen"
+"""Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
+give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
+
+
 class Acknowledgements(Desk):
     """Requests about entries."""
 
-    def ack(self, request: Request) -> None:
+    def ack(self, request: Request) -> str | None:
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
+        if CANCEL in request.properties:
+            return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
             consumer = self.consumer_of(request, cursor)
@@ -40,17 +55,38 @@ class Acknowledgements(Desk):
                     "goes with one entry, without a delivery_round"
                 )
             draft.delivered_acks.append((request.first, request.last, consumer.consumer_id, delivered))
-            return
+            return None
         if request.ack_set is None:
             draft.acks.add(request.first, request.last)
-            return
+            return None
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
-        if request.first <= cursor.mark_delete:
-            return
+        if request.first <= cursor.visible_mark_delete:
+            return None
         self.check_ack_set(cursor, request.first, request.ack_set)
         kept = self.kept_ack_set(draft, request.first)
         draft.ack_sets[request.first] = ack_sets.intersect(kept, request.ack_set)
+        return None
+
+    def _cancel(self, cursor: Cursor, request: Request) -> str:
+        """Acknowledge, of the positions named, those whose entries wait for their deliver time; how many those are."""
+        draft = self.draft.of(cursor)
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        for first, last in ranges_of(places):
+            draft.axis_acks.add(first, last)
+        return str(len(places))
+
+    def reschedule(self, request: Request) -> str:
+        """Let, of the positions named, those whose entries wait for their deliver time wait for another; how many those
+        are."""
+        cursor = self.cursor_of(request)
+        self.check_range(cursor, request.first, request.last)
+        draft = self.draft.of(cursor)
+        due_time = 1000 * number_of(request, DELIVER_AT_MS, most=LATEST_MS)
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        if places:
+            reschedule(self.bundle, draft, places, max(due_time, 0))
+        return str(len(places))
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
@@ -58,7 +94,7 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
-        if request.ack_set is not None and last > cursor.mark_delete:
+        if request.ack_set is not None and last > cursor.visible_mark_delete:
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
@@ -74,8 +110,9 @@ class Acknowledgements(Desk):
         """What is unacknowledged of an entry, with what this round has brought so far; a message outside a batch is
         index 0."""
         cursor = draft.cursor
-        held = cursor.find(position)
-        if position <= cursor.mark_delete or position in draft.acks or (held and held.status == ACKNOWLEDGED):
+        place = cursor.place(position)
+        held = cursor.find(place)
+        if cursor.is_done(place) or position in draft.acks or place in draft.axis_acks:
             return ()
         if position in draft.ack_sets:
             return draft.ack_sets[position]
@@ -87,8 +124,19 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
-        due = self.draft.now + max(request.delay_ms or 0, 0) * 1000
-        self.draft.of(cursor).returns.append((request.first, request.last, consumer.consumer_id, due))
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), request.properties.get(IS_UNSEEN, "false")
+        if is_unseen not in ("true", "false"):
+            raise InvalidConfiguration(f"{IS_UNSEEN} {shown(is_unseen)}: give 'true' or 'false'")
+        if is_unseen == "true" and delay_ms:
+            raise InvalidConfiguration(
+                f"positions {request.first} to {request.last} are given back unseen, with delay_ms {delay_ms}: what "
+                "nobody was shown comes again at once: leave out one of the two"
+            )
+        self.draft.of(cursor).returns.append(
+            Return(
+                request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen == "true"
+            )
+        )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
         """Note what is asked by requests *alike* one of :data:`NOTED` that was just *taken*: of the same kind, about
@@ -106,7 +154,7 @@ class Acknowledgements(Desk):
             elif is_ack:
                 draft.acks.add(first, last)
             else:
-                draft.returns.append((first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
+                draft.returns.append(Return(first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
@@ -49,7 +49,7 @@ def affected_ranges(
     returning, offered = _returning(asked, now), list(offered)
     given_back = [i for i, page in enumerate(pages) if returning & page.unacked.keys() or page.has_returns(now)]
     spans = np.array([*_spans(asked, unread)], np.int64).reshape(-1, 2).T
-    touched = {0, len(pages) - 1, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
+    touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
     ranges, begins = [], {}
     for index in sorted(touched):
         begins[index] = len(ranges)
@@ -64,64 +64,59 @@ def affected_ranges(
     return Affected(touched, ranges, np.flatnonzero(is_planned).tolist())
 
 
-def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tuple[int, int, str, int]]:
-    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request
-    made last counts (4.16, 4.21)."""
-    requests: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for first, last, consumer_id, due in asked.returns:
-        requests[consumer_id].append((first, last, due))
+def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
+    """What was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    requests: dict[str, list[Return]] = defaultdict(list)
+    for each in asked.returns:
+        requests[each.consumer_id].append(each)
     held: dict[str, list[Range]] = defaultdict(list)
     for each in planned if requests else ():
         if each.status == PENDING and each.consumer_id in requests:
             held[each.consumer_id].append(each)
     return [
-        (first, last, consumer_id, due)
-        for consumer_id, given_back in requests.items()
-        for first, last, due in _inside(_latest(given_back), held[consumer_id])
+        each for consumer_id, given_back in requests.items() for each in _inside(_latest(given_back), held[consumer_id])
     ]
 
 
-def _latest(requests: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """*requests* (first, last, due time) cut so that none overlaps another, by position: where several do, the last one
-    made counts."""
+def _latest(requests: list[Return]) -> Iterator[Return]:
+    """*requests* of one consumer cut so that none overlaps another, by position: where several do, the last one made
+    counts."""
     ordered = sorted(requests, key=itemgetter(0))
-    if all(before[1] < behind[0] for before, behind in pairwise(ordered)):
+    if all(before.last < behind.first for before, behind in pairwise(ordered)):
         yield from ordered
         return
     open_requests: list[int] = []
     at = 0
 
-    def cut(until: int | None) -> Iterator[tuple[int, int, int]]:
+    def cut(until: int | None) -> Iterator[Return]:
         nonlocal at
         while open_requests and (until is None or at < until):
-            _, last, due = requests[-open_requests[0]]
-            if last < at:
+            each = requests[-open_requests[0]]
+            if each.last < at:
                 heappop(open_requests)
                 continue
-            end = last if until is None else min(last, until - 1)
-            yield at, end, due
+            end = each.last if until is None else min(each.last, until - 1)
+            yield each._replace(first=at, last=end)
             at = end + 1
 
-    for number in sorted(range(len(requests)), key=lambda number: requests[number][0]):
-        first = requests[number][0]
+    for number in sorted(range(len(requests)), key=lambda number: requests[number].first):
+        first = requests[number].first
         yield from cut(first)
         at = first
         heappush(open_requests, -number)
     yield from cut(None)
 
 
-def _inside(stretches: Iterable[tuple[int, int, int]], held: list[Range]) -> Iterator[tuple[int, int, int]]:
-    """What of the *stretches* (first, last, ...) lies in ranges; both by position."""
-    firsts, lasts, dues = np.array([*stretches], np.int64).reshape(-1, 3).T
+def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
+    """What of the *returns* lies in ranges; both by position."""
+    returns = list(returns)
+    firsts, lasts = np.array([each[:2] for each in returns], np.int64).reshape(-1, 2).T
     held_firsts, held_lasts = np.array([each[:2] for each in held], np.int64).reshape(-1, 2).T
     begins, ends = np.searchsorted(held_lasts, firsts), np.searchsorted(held_firsts, lasts, "right")
-    inside = expanded(begins, ends - 1)
-    of = np.repeat(np.arange(len(firsts)), ends - begins)
-    return zip(
-        np.maximum(firsts[of], held_firsts[inside]).tolist(),
-        np.minimum(lasts[of], held_lasts[inside]).tolist(),
-        dues[of].tolist(),
-    )
+    inside, of = expanded(begins, ends - 1), np.repeat(np.arange(len(returns)), ends - begins)
+    firsts, lasts = np.maximum(firsts[of], held_firsts[inside]), np.minimum(lasts[of], held_lasts[inside])
+    for first, last, number in zip(firsts.tolist(), lasts.tolist(), of.tolist()):
+        yield Return(first, last, *returns[number][2:])
 
 
 def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
@@ -160,8 +155,9 @@ def is_due(held: Range, now: int) -> bool:
 
 def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     yield from asked.acks
+    yield from asked.passed
     yield from ((position, position) for position in asked.ack_sets)
-    yield from ((first, last) for first, last, _, _ in asked.returns)
+    yield from ((each.first, each.last) for each in asked.returns)
     yield from unread
 
 

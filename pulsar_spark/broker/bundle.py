@@ -3,12 +3,18 @@
 Everything here is a function of committed tables (see load_bundle), so losing it costs a reload and nothing else.
 """
 
+from itertools import groupby
+from operator import itemgetter
+
 from pulsar_spark.broker.clock import Instant
-from pulsar_spark.broker.facts import consumer_row, policy_row
+from pulsar_spark.broker.delay_index import DelayIndex
+from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows
 from pulsar_spark.broker.liveness import Liveness
+from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import Topics, TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
+from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import lease_end
 from pulsar_spark.protocol.policies import TOPIC_STOPPED, policy_number, policy_text
 from pulsar_spark.storage.cursor_ledger import CursorKey
@@ -19,7 +25,7 @@ from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC, SetAside
 class Bundle(Topics):
     """State of all topics and subscriptions of a bundle, after its latest round."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, delay_index: DelayIndex | None = None):
         super().__init__(layout)
         self.cursors: dict[CursorKey, Cursor] = {}
         self.policies: dict[tuple[str, str], str] = {}
@@ -41,6 +47,9 @@ class Bundle(Topics):
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None
         self.waiting_letters = WaitingLetters()
+        self.delay_index = delay_index or DelayIndex(layout)
+        self.promotions: dict[tuple[str, int], Promotion] = {}
+        """Of the topic partitions that have, or had, delayed entries."""
 
     def set_policy(self, owner: str, name: str, value: str | None) -> dict:
         """Set it, or take it back; its row."""
@@ -71,6 +80,58 @@ class Bundle(Topics):
         """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
+
+    # What is delayed
+
+    def promotion(self, state: TopicState, partition: int) -> Promotion:
+        """How far the delayed entries of a topic partition are promoted."""
+        key = state.topic.topic_id, partition
+        if key not in self.promotions:
+            self.promotions[key] = Promotion(str(state.topic.name), *key, self.delay_index)
+        return self.promotions[key]
+
+    def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
+        """After which instant entries wait that are numbered in a round at *wall*: what comes due is promoted in order,
+        so none may come due before those that are."""
+        found = self.promotions.get((topic_id, partition))
+        return wall if found is None else max(wall, found.until)
+
+    def index_new(self) -> None:
+        """Tell the delay index what was numbered since the last time."""
+        for state in self.topics.values():
+            for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
+                self.delay_index.add(state, partition, [run for _, run in runs])
+                self.promotion(state, partition)
+            state.newly_delayed = []
+
+    def forget_delayed(self, topic_id: str) -> None:
+        """The topic is gone."""
+        self.delay_index.forget(topic_id)
+        self.promotions = {key: found for key, found in self.promotions.items() if key[0] != topic_id}
+
+    def promotion_facts(self) -> list[dict]:
+        """What changed in promotion, as rows of the round, which also lets go of numbers that no cursor needs."""
+        self.let_go_of_numbers()
+        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
+        return [fact for promotion in changed for fact in promotion_rows(promotion, *promotion.take_changes())]
+
+    def let_go_of_numbers(self) -> None:
+        """Forget what numbers mean that no cursor needs any more."""
+        for promotion in self.promotions.values():
+            if promotion.is_changed:
+                promotion.let_go(self._needed_from(promotion))
+
+    def drop_promoted(self) -> None:
+        """Say to the delay index what nobody needs any more, behind the commit that lets go of it."""
+        for promotion in self.promotions.values():
+            promotion.drop_from_index()
+
+    def _needed_from(self, promotion: Promotion) -> int:
+        of_partition = (promotion.topic_id, promotion.partition)
+        lanes = [
+            cursor.due for key, cursor in self.cursors.items() if cursor.due is not None and key[:2] == of_partition
+        ]
+        return min((lane.mark_delete + 1 - DUE_BASE for lane in lanes), default=promotion.count)
 
     # What is set aside
 

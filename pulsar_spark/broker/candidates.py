@@ -12,6 +12,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.keyed import LOOK_AHEAD
+from pulsar_spark.broker.promotion import TICK
 from pulsar_spark.broker.state import Consumer, Cursor
 
 
@@ -30,7 +31,17 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
+    wall += [due for cursor in served if cursor.due and (due := _next_promotion(bundle, cursor, now)) is not None]
     return min(own, default=None), min(wall, default=None)
+
+
+def _next_promotion(bundle: Bundle, cursor: Cursor, now: Instant) -> int | None:
+    """When the next entry of its due lane comes due, for consumers that can take it."""
+    if not takers_of(cursor, now.own) or not _may_take(cursor):
+        return None
+    tick = bundle.policy(cursor.topic, TICK) * 1000
+    dues = (cursor.due.next_ripe(now.wall), cursor.due.promotion.next_look(now.wall, tick))
+    return min((due for due in dues if due is not None), default=None)
 
 
 def has_work(bundle: Bundle, draft: RoundDraft) -> bool:
@@ -74,6 +85,8 @@ def _has_candidates(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]
         replays = any(due <= wall for due in cursor.replays_at())
     else:
         replays = any(has_replays(cursor, page, wall) for page in cursor.pages)
+    if cursor.due and (cursor.due.promotion.is_due(wall) or cursor.due.has_ripe(wall)):
+        return True
     return replays or (
         cursor.read_position < topic.end_position(cursor.key.partition)
         and not (cursor.is_blocked or cursor.is_blocked_by_broker)
@@ -93,7 +106,8 @@ def _was_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], w
 
 def note_in_vain(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer], wall: int) -> None:
     """Nothing was found for these consumers, as things stand."""
-    cursor.looked_in_vain = _state(bundle, cursor, takers), cursor.next_replay(wall)
+    dues = [cursor.next_replay(wall), cursor.due and cursor.due.promotion.next_due(wall)]
+    cursor.looked_in_vain = _state(bundle, cursor, takers), min((due for due in dues if due is not None), default=None)
 
 
 def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tuple:
@@ -101,6 +115,7 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
     return (
         bundle.topics[cursor.topic].end_position(cursor.key.partition),
         cursor.mark_delete,
+        cursor.due and cursor.due.promotion.count,
         cursor.changes,
         cursor.selector,
         cursor.is_blocked,

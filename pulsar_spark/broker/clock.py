@@ -16,7 +16,7 @@ own clock goes on from where it was, and every round's row keeps both, so that a
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
@@ -24,6 +24,7 @@ TOLERANCE = 2_000_000
 without being taken for wrong."""
 
 CONFIRM_SECONDS = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Instant(NamedTuple):
@@ -45,7 +46,7 @@ def steady_micros() -> int:
 
 def to_micros(instant: datetime) -> int:
     """Microseconds since 1970 of an aware datetime."""
-    return round(instant.timestamp() * 1_000_000)
+    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_micros(micros: int) -> datetime:

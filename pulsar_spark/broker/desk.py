@@ -105,8 +105,9 @@ class Desk:
             )
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
-        if last > cursor.mark_delete:
-            self.draft.of(cursor).acks.add(cursor.mark_delete + 1, last)
+        passed = cursor.visible_mark_delete
+        if last > passed:
+            self.draft.of(cursor).acks.add(passed + 1, last)
 
     def new_cursor(self, state: TopicState, request: Request, initial_position: str) -> Cursor:
         first = initial_read_position(

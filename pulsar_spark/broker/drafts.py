@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.python_rows import uncollected
@@ -56,6 +55,17 @@ def _values(column: pa.ChunkedArray) -> list:
 assert set(_COLUMNS) <= set(REQUESTS.schema.names)
 
 
+class Return(NamedTuple):
+    """Entries that a consumer gives back, to come again at ``due_time``; counted, unless ``is_unseen`` says that the
+    application was shown none of them."""
+
+    first: int
+    last: int
+    consumer_id: str
+    due_time: int
+    is_unseen: bool = False
+
+
 class Removed(NamedTuple):
     """A consumer that is gone, and why, in a word."""
 
@@ -66,16 +76,20 @@ class Removed(NamedTuple):
 @dataclass
 class CursorDraft:
     """What a round does to a cursor. ``delivered_acks`` (first, last, consumer, round) is what a consumer acknowledges
-    of the positions that a round delivered to it; ``ack_sets`` says what is left of batches acknowledged in part, by
-    position; ``has_new_limits`` that its limits of unacknowledged messages are others than before, so that who is held
-    back must be found out again; ``ranges_before``, once consumers of a Key_Shared subscription come or go, which
-    hashes each owned before; ``is_rewritten`` that all its pages are to be written."""
+    of the positions that a round delivered to it; ``axis_acks`` are acknowledged too, by virtual positions where there
+    is a due lane; ``passed`` count as acknowledged from now on without being so, as they are of another lane or
+    nobody's; ``ack_sets`` says what is left of batches acknowledged in part, by position; ``has_new_limits`` that its
+    limits of unacknowledged messages are others than before, so that who is held back must be found out again;
+    ``ranges_before``, once consumers of a Key_Shared subscription come or go, which hashes each owned before;
+    ``is_rewritten`` that all its pages are to be written."""
 
     cursor: Cursor
     acks: Positions = field(default_factory=Positions)
+    axis_acks: Positions = field(default_factory=Positions)
+    passed: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
-    returns: list[tuple[int, int, str, int]] = field(default_factory=list)
+    returns: list[Return] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
     has_new_limits: bool = False
@@ -93,6 +107,7 @@ class CursorDraft:
         """Must ranges be planned for what was asked?"""
         return bool(
             self.acks
+            or self.axis_acks
             or self.delivered_acks
             or self.ack_sets
             or self.returns
@@ -103,15 +118,14 @@ class CursorDraft:
 
     def expire(self, first: int, last: int) -> None:
         """Let the entries *first*..*last* be acknowledged, whom time to live or a quota ends."""
-        held = [each for each in self.cursor.ranges() if each.last >= first and each.first <= last]
-        for begin, end, _ in unacknowledged(max(first - 1, self.cursor.mark_delete), last + 1, held):
-            begin, end = max(begin, first), min(end, last)
-            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end) if begin <= end)
+        for begin, end in self.cursor.backlog(first, last):
+            self.expired += sum(until - since + 1 for since, until in self.acks.gaps(begin, end))
         self.acks.add(first, last)
 
     def forget_ranges(self) -> None:
         """Nothing asked so far applies: the cursor was moved."""
         self.acks, self.ack_sets, self.returns, self.left, self.redelivered = Positions(), {}, [], set(), set()
+        self.axis_acks, self.passed = Positions(), Positions()
         self.delivered_acks = []
         self.expired = 0
 

@@ -6,7 +6,7 @@ column means; storage.cursor_ledger says which row replaces which, and reads the
 those in force.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -18,6 +18,7 @@ import pyarrow as pa
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.delays import DUE_BASE, lane_name
 from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
@@ -28,6 +29,7 @@ from pulsar_spark.table_specs import CURSOR_LEDGER
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.drafts import Request
+    from pulsar_spark.broker.promotion import Checkpoint, Promotion
     from pulsar_spark.broker.topics import TopicState
 
 _BLOCK_ROWS = 65_536
@@ -36,13 +38,14 @@ _TEXT = 2000
 
 class PageRows(NamedTuple):
     """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one."""
+    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first."""
 
     key: CursorKey
     topic: str
     page: int
     ranges: Sequence[Range]
     lane: str | None = None
+    positions: Mapping[int, bytes] | None = None
 
 
 def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
@@ -81,10 +84,17 @@ def removed_topic_row(state: "TopicState") -> dict:
 
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
-    rules = cursor.key_shared.properties() if cursor.key_shared else {}
+    rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
+    of_due_lane = due and dict(
+        main_mark_delete_position=cursor.mark_delete,
+        due_mark_delete=due.mark_delete - DUE_BASE,
+        due_floor=due.floor,
+        due_since=due.since,
+    )
     return dict(
         _of(cursor, "cursor"),
-        mark_delete_position=cursor.mark_delete,
+        **(of_due_lane or {}),
+        mark_delete_position=cursor.visible_mark_delete,
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
@@ -98,6 +108,19 @@ def cursor_row(cursor: Cursor) -> dict:
         msg_out_counter=cursor.msg_out_counter,
         msg_redeliver_counter=cursor.msg_redeliver_counter,
     )
+
+
+def promotion_rows(promotion: "Promotion", checkpoints: Iterable["Checkpoint"], gone: Iterable[int]) -> list[dict]:
+    """One row per checkpoint of a topic partition: which entries the numbers first..last are; the last one says how far
+    promotion has come."""
+    same = dict(kind="promotion", topic=promotion.topic, topic_id=promotion.topic_id, partition=promotion.partition)
+    return [
+        *(dict(same, first=first, is_removed=True) for first in gone),
+        *(
+            dict(same, first=each.first, last=each.last, due_since=each.after, due_time=each.until)
+            for each in checkpoints
+        ),
+    ]
 
 
 def removed_cursor_row(cursor: Cursor) -> dict:
@@ -140,7 +163,8 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
 
 def page_row(cursor: Cursor, page: Page) -> dict:
     """One row per page that was written: its ranges in the same round are all it holds."""
-    return dict(_of(cursor, "page"), page=page.first, first=page.ranges[0].first, last=page.ranges[-1].last)
+    first, last = page.ranges[0].first, page.ranges[-1].last
+    return dict(_of(cursor, "page"), page=page.first, first=first, last=last, lane=lane_name(first))
 
 
 def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:
@@ -266,10 +290,14 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     }
     of_pages["lane"] = [page.lane for page in pages]
     same = {"round": round_number, "kind": "range"}
+    has_positions = any(page.positions for page in pages)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in ranges:
             return pa.array(list(chain.from_iterable(ranges[field.name])), field.type)
+        if field.name == "positions" and has_positions:
+            packed = [(page.positions or {}).get(held.first) for page in pages for held in page.ranges]
+            return pa.array(packed, field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
         if field.name in of_pages:

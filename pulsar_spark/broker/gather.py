@@ -10,14 +10,17 @@ from pulsar_spark.broker.affected import Affected, affected_ranges, effective_re
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.due_moves import fold
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
 from pulsar_spark.broker.keyed_pages import KeyedByPage
 from pulsar_spark.broker.state import Consumer, Cursor
-from pulsar_spark.broker.unread_slices import MAX_ROUND_ENTRIES, deliver_time, unread_runs
+from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
+from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.delays import APART_BASE, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
@@ -48,14 +51,18 @@ class _Gathering:
 
     def look_at(self, cursor: Cursor) -> None:
         """Add the rows of *cursor* if it has work."""
-        for consumer_id in caught_up(cursor.recently_joined, cursor.mark_delete):
+        for consumer_id in caught_up(cursor.recently_joined, cursor.visible_mark_delete):
             del cursor.recently_joined[consumer_id]
             self.draft.of(cursor).changed_consumers.add(consumer_id)
-        if cursor.lanes and not _stays_by_lane(cursor):
+        if cursor.lanes and not (_stays_by_lane(cursor) and self._may_be_by_lane(cursor)):
             asked = self.draft.of(cursor)
             asked.dropped_pages += cursor.keep_exact()
             asked.is_rewritten = asked.is_changed = True
         takers = takers_of(cursor, self.draft.now)
+        if cursor.due and cursor.consumers and not honours_delays(self.bundle, cursor):
+            fold(self.draft.of(cursor))
+        if cursor.due and takers:
+            cursor.due.promotion.advance(self.draft.wall)
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
 
@@ -64,31 +71,43 @@ class _Gathering:
         if cursor.lanes:
             self._add_by_lane(asked, takers)
             return
+        if cursor.due:
+            cursor.due.bring_onto_axes(asked)
         _find_delivered(asked)
         if cursor.is_key_shared:
             self._add_keyed(asked, takers)
             return
         permits = sum(consumer.permits for consumer in takers)
         most = 0 if cursor.is_blocked_by_broker else min(permits, MAX_ROUND_ENTRIES)
-        unread = unread_runs(self.bundle, asked, most)
+        unread = unread_runs(self.bundle, asked, most, self.draft.wall)
+        spans = [(unread[0].first, unread[-1].last)] if unread else []
+        came_due = self._came_due(asked, permits)
+        spans += [(run.first, run.last) for run in came_due]
         affected = affected_ranges(
-            asked,
-            now=self.draft.now,
-            offered=offered_ranges(cursor, self.draft.wall, permits),
-            unread=[(unread[0].first, unread[-1].last)] if unread else [],
+            asked, now=self.draft.now, offered=offered_ranges(cursor, self.draft.wall, permits), unread=spans
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
         number = self._begin(asked, takers, affected, elsewhere, cursor.read_position)
         self.rows.extend("range", number, planned)
         self._add_requests(number, asked, planned)
-        self.rows.extend("unread", number, unread)
+        self.rows.extend("unread", number, [*unread, *came_due])
+
+    def _came_due(self, asked: CursorDraft, permits: int) -> list[UnreadRun]:
+        """What came due and was never looked at, as many entries as permits allow."""
+        cursor, wall = asked.cursor, self.draft.wall
+        if cursor.due is None:
+            return []
+        others = any(page.replays_at is not None and page.replays[-1][0] > 0 for page in cursor.pages)
+        return cursor.due.unread(asked, permits, wall, by_time=others)
 
     def _add_keyed(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for a Key_Shared cursor, each row in its owner's line; by lane where there are too many ranges."""
         by_key, cursor = KeyedByPage(self.bundle, self.draft, asked, takers), asked.cursor
-        offered, unread = by_key.replays(), by_key.unread()
-        if len(unread) + sum(len(page.ranges) for page in cursor.pages) > LANES_FROM:
+        unread = by_key.unread()
+        offered = by_key.replays()
+        is_large = len(unread) + sum(len(page.ranges) for page in cursor.pages) > LANES_FROM
+        if is_large and self._may_be_by_lane(cursor):
             topic = self.bundle.topics[cursor.topic]
             asked.dropped_pages += cursor.keep_by_lane(topic.hashes(cursor.key.partition))
             self._add_by_lane(asked, takers)
@@ -106,6 +125,11 @@ class _Gathering:
         )
         self._add_requests(number, asked, affected.planned, by_key)
         self.rows.extend("unread", number, unread)
+
+    def _may_be_by_lane(self, cursor: Cursor) -> bool:
+        """Not with a due lane, nor where one may begin."""
+        ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+        return cursor.due is None and ledgers.last_delayed_position < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""
@@ -165,23 +189,25 @@ class _Gathering:
             round=self.draft.number,
             now=self.draft.now,
             wall=self.draft.wall,
+            due_read=cursor.due and virtual(cursor.due.read),
         )
 
     def _add_requests(self, number: int, asked: CursorDraft, planned: list[Range], by_key: Keyed | None = None) -> None:
         cursor, passed = asked.cursor, asked.cursor.mark_delete
         acks = [(max(first, passed + 1), last) for first, last in asked.acks if last > passed]
-        self.rows.extend("ack", number, acks)
+        self.rows.extend("ack", number, [*acks, *asked.passed])
         ack_sets = [(position, position, left) for position, left in asked.ack_sets.items() if position > passed]
         self.rows.extend("ack_set", number, ack_sets)
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
-            self._add_never_delivered(number, cursor, position, position, place)
+            self._add_never_delivered(number, cursor, position % APART_BASE, position, place)
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
         """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
+        due = due if due is not None and due > self.draft.wall else None
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
@@ -190,7 +216,7 @@ class _Gathering:
         """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
         is unblocked by that (4.4)."""
         cursor, now = asked.cursor, self.draft.now
-        asks = asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now}
+        asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]
@@ -227,6 +253,8 @@ def _find_delivered(asked: CursorDraft) -> None:
     of_delivery = defaultdict(list)
     for first, last, consumer_id, round_number in asked.delivered_acks:
         of_delivery[consumer_id, round_number].append((first, last))
+    if asked.cursor.due:
+        asked.cursor.due.find_delivered(asked, of_delivery)
     for held in asked.cursor.ranges():
         if held.status == PENDING:
             for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):

@@ -11,7 +11,7 @@ A cursor's ranges are exact positions, page by page (keyed_pages), or by lane (k
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from pulsar_spark.broker.unread_slices import delayed_unread
 from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
+from pulsar_spark.protocol.positions import inside
 from pulsar_spark.protocol.selectors import Selector
 
 WINDOW_ENTRIES = 1 << 16, 1 << 22
@@ -97,7 +98,8 @@ class Keyed(ABC):
         rows (unread_slices.UNREAD)."""
         cursor = self._cursor
         ledgers = self._bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        known = delayed_unread(self._bundle, cursor, ledgers.parts(int(positions[0]), int(positions[-1])))
+        parts = ledgers.parts(int(positions[0]), int(positions[-1]))
+        known = delayed_unread(self._bundle, cursor, parts, self._draft.wall)
         return np.searchsorted(known["first"].to_numpy(), positions, "right") - 1, known
 
     def _new_entries(self) -> tuple[np.ndarray, np.ndarray]:
@@ -105,15 +107,22 @@ class Keyed(ABC):
         numbers of their owners."""
         cursor, topic = self._cursor, self._bundle.topics.get(self._cursor.topic)
         cursor.advance_read_position()
-        if topic is None or not self._permits or cursor.is_blocked_by_broker:
+        if topic is None or cursor.is_blocked_by_broker:
             return NO_POSITIONS, NO_POSITIONS
-        end, at = topic.end_position(cursor.key.partition), cursor.read_position
+        return self._taken(cursor.read_position, topic.end_position(cursor.key.partition), self._unknown)
+
+    def _taken(
+        self, at: int, end: int, unknown_between: Callable[[int, int], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same from place *at* to place *end*, of those *unknown_between* two."""
+        if not self._permits:
+            return NO_POSITIONS, NO_POSITIONS
         most, passed_over, found = self._look_ahead(), 0, []
         left = dict(self._permits)
         room = self._most
         while at < end and room > 0 and any(left.values()):
             last = min(at + int(np.clip(2 * sum(left.values()), *WINDOW_ENTRIES)), end) - 1
-            unknown = self._unknown(at, last)
+            unknown = unknown_between(at, last)
             owners, held = self._placed(unknown)
             takes = self._within_permits(owners, ~held, left)
             if most:
@@ -141,9 +150,13 @@ class Keyed(ABC):
 
     def _placed(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of the owner of each entry, and whether it is held."""
-        hashes = self._hashes.at(positions)
+        hashes = self._hashes_at(positions)
         owners = self._owners.of(hashes)
         return owners, (owners == NOBODY) | self._waits.held(positions, hashes, owners)
+
+    def _hashes_at(self, positions: np.ndarray) -> np.ndarray:
+        due = self._cursor.due
+        return self._hashes.at(positions) if due is None else due.hashes_at(positions, self._hashes)
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         """Which entries this round acknowledges as a whole."""
@@ -184,19 +197,3 @@ def owners_of(selector: Selector) -> Owners:
 
 def _hashes_of(bundle: Bundle, cursor: Cursor) -> EntryHashes:
     return bundle.topics[cursor.topic].hashes(cursor.key.partition)
-
-
-def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Which of *positions* lie in any of *spans*."""
-    return overlap(positions, positions, spans)
-
-
-def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Which of the ranges *firsts*..*lasts* have a position in common with any of *spans*."""
-    span_firsts, span_lasts = as_array(spans)
-    begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
-    return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
-
-
-def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
-    return np.array([*spans], np.int64).reshape(-1, 2).T

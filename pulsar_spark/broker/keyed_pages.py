@@ -3,20 +3,24 @@
 What comes back is dealt in the round in which it comes back: ranges are cut where their entries' owners change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
-from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, as_array, inside, overlap, owners_of
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
-from pulsar_spark.broker.unread_slices import UnreadRun
+from pulsar_spark.broker.state import Consumer
+from pulsar_spark.broker.unread_runs import note_passed, pass_over, unknown_between
+from pulsar_spark.broker.unread_slices import UnreadRun, honours_delays
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import DUE_BASE, virtual
 from pulsar_spark.protocol.draining import Out
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
 
 MOST_RUNS = 200_000
@@ -31,6 +35,11 @@ class KeyedByPage(Keyed):
     """See :class:`~pulsar_spark.broker.keyed.Keyed`; its rows are on the axis of positions."""
 
     _most = MOST_RUNS
+
+    def __init__(self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]):
+        super().__init__(bundle, draft, asked, takers)
+        self._met: list[tuple[np.ndarray, np.ndarray]] = []
+        """Of the windows looked at for new entries: the positions, and which are of the due lane."""
 
     def replays(self) -> list[tuple[int, int]]:
         """(page, range) of what is to be delivered again now to a consumer that takes part, as many entries as its
@@ -49,7 +58,24 @@ class KeyedByPage(Keyed):
     def unread(self) -> list[UnreadRun]:
         """What was never delivered and may be given to the consumers that take part, as many entries as their permits
         allow."""
+        return [*self._unread(), *self._came_due()]
+
+    def _came_due(self) -> list[UnreadRun]:
+        """What came due and was never looked at, likewise."""
+        due, wall = self._cursor.due, self._draft.wall
+        if due is None:
+            return []
+
+        def unknown(first: int, last: int) -> np.ndarray:
+            return due.unknown(self._asked, first - DUE_BASE, last - DUE_BASE, wall)[0] + DUE_BASE
+
+        places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown)
+        lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
+        return due.runs(places - DUE_BASE, by_time=True, lines=lines)
+
+    def _unread(self) -> list[UnreadRun]:
         positions, owners = self._new_entries()
+        self._note_passed(positions)
         if not len(positions):
             return []
         stretches, known = self._stretches(positions)
@@ -92,7 +118,8 @@ class KeyedByPage(Keyed):
         round."""
         asked, now = self._asked, self._draft.now
         firsts, lasts = as_array((held.first, held.last) for held in planned)
-        are_named = overlap(firsts, lasts, ((first, last) for first, last, _, due in asked.returns if due <= now))
+        back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
+        are_named = overlap(firsts, lasts, back)
         leaving = asked.left | asked.redelivered
         return {
             held.first
@@ -127,23 +154,24 @@ class KeyedByPage(Keyed):
     def _out(self) -> Out:
         """The entries that keep their hashes, after what this round acknowledges and brings back."""
         asked, now = self._asked, self._draft.now
-        found = [_out_of(page, self._cursor.selector, self._hashes) for page in self._cursor.pages if page.unacked]
+        pages = [page for page in self._cursor.pages if page.unacked]
+        found = [_out_of(page, self._cursor.selector, self._hashes_at) for page in pages]
         positions, hashes, elsewhere, dues, holders = (
             (np.concatenate(columns) for columns in zip(*found)) if found else _NOTHING_OUT
         )
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         returns = self._returns()
-        gone |= inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
-        back = expanded(*as_array((first, last) for first, last, _, due in returns if due > now))
+        gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
+        back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
         back = back[~self._is_acknowledged(back)]
         return Out(
-            np.concatenate((hashes[~gone], self._hashes.at(back))),
+            np.concatenate((hashes[~gone], self._hashes_at(back))),
             np.concatenate((positions[~gone], back)),
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 
-    def _returns(self) -> list[tuple[int, int, str, int]]:
+    def _returns(self) -> list[Return]:
         """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
         if not self._asked.returns:
             return []
@@ -154,17 +182,25 @@ class KeyedByPage(Keyed):
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last that no range names and no request of this round acknowledges."""
-        changes = np.zeros(last - first + 2, np.int64)
-        pages = self._cursor.pages[max(self._cursor.page_index(first), 0) :]
-        spans = [page.spans for page in pages if page.first <= last]
-        spans.append(as_array(self._asked.acks))
-        spans.append(as_array((position, position) for position in self._asked.ack_sets))
-        for firsts, lasts in spans:
-            is_in = (firsts <= last) & (lasts >= first)
-            np.add.at(changes, np.maximum(firsts[is_in], first) - first, 1)
-            np.add.at(changes, np.minimum(lasts[is_in], last) - first + 1, -1)
-        return first + np.flatnonzero(np.cumsum(changes[:-1]) == 0)
+        """The positions first..last that no range names and no request of this round acknowledges, and that are not of
+        the due lane."""
+        unknown = unknown_between(self._asked, first, last)
+        last_delayed = self._bundle.topics[self._cursor.topic].ledgers(self._cursor.key.partition).last_delayed_position
+        if first > last_delayed or not honours_delays(self._bundle, self._cursor):
+            return unknown
+        is_own = pass_over(self._bundle, self._asked, unknown, self._draft.wall)
+        self._met.append((unknown, is_own))
+        return unknown[~is_own]
+
+    def _note_passed(self, taken: np.ndarray) -> None:
+        """Entries of the due lane that were met are passed over up to the last one that is *taken*; without one, up to
+        the first that is to be read again: those between would cut the ranges."""
+        for unknown, is_own in self._met:
+            behind = int(taken[-1]) if len(taken) else next(iter(unknown[~is_own].tolist()), None)
+            note_passed(self._asked, unknown[is_own if behind is None else is_own & (unknown < behind)])
+            if behind is not None and not len(taken):
+                break
+        self._met = []
 
 
 def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
@@ -187,7 +223,7 @@ def _replays(number: int, page: Page) -> tuple[np.ndarray, ...]:
 _NOTHING_OUT = (NO_POSITIONS, np.empty(0, np.int32), np.empty(0, bool), NO_POSITIONS, np.empty(0, object))
 
 
-def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.ndarray, ...]:
+def _out_of(page: Page, selector: Selector, hashes_at: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, ...]:
     """Position, hash, whether it is at another than the owner, when it is to come back, and the holder of each pending
     entry of *page* that is at another than its owner or is to come back; worked out once for each set of owners."""
     if page.out is not None and page.out[0] is selector:
@@ -197,7 +233,7 @@ def _out_of(page: Page, selector: Selector, hashes: EntryHashes) -> tuple[np.nda
     places = np.repeat(np.arange(len(pending)), spans[:, 1] - spans[:, 0] + 1)
     positions = expanded(*spans.T)
     owners = owners_of(selector)
-    hashed = hashes.at(positions)
+    hashed = hashes_at(positions)
     holders = np.array([owners.number(held.consumer_id) for held in pending], np.int64)
     dues = np.array([NEVER if held.due_time is None else held.due_time for held in pending], np.int64)[places]
     elsewhere = owners.of(hashed) != holders[places]

@@ -71,7 +71,7 @@ class LetterRequests(Acknowledgements):
     def _letter(self, draft: CursorDraft, request: Request, asked: ReconsumeLater, index: int) -> dict:
         """The row that says a message is put off: from it the letter is written."""
         cursor, position = draft.cursor, request.last
-        held, batch_size = cursor.find(position), self.bundle.batch_size(cursor, position)
+        held, batch_size = cursor.find(cursor.place(position)), self.bundle.batch_size(cursor, position)
         return put_off_letter_row(
             cursor,
             request,

@@ -3,15 +3,21 @@
 What the columns of each kind of row mean is said where they are written (see facts).
 """
 
+from operator import itemgetter
+
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.delay_index import DelayIndex
+from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
+from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.delays import virtual
 from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.topic_name import parse_topic_name
@@ -25,10 +31,10 @@ from pulsar_spark.storage.topics import Topic
 
 
 @uncollected()
-def load_bundle(layout: Layout) -> Bundle:
+def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle:
     """The bundle as its latest round left it, with ledgers numbered after that round taken over, since numbering can
-    only have one outcome."""
-    bundle, latest = Bundle(layout), read_latest(layout)
+    only have one outcome. It goes on with the *delay_index* that was there before, if one is."""
+    bundle, latest = Bundle(layout, delay_index), read_latest(layout)
     if latest.round_row:
         bundle.round, bundle.version, bundle.epoch = latest.round, latest.version, latest.round_row["epoch"]
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
@@ -48,6 +54,8 @@ def load_bundle(layout: Layout) -> Bundle:
     for topic_id, partition, run in runs_of(rows):
         if topic_id in by_id:
             state = by_id[topic_id]
+            if run.delayed_after is not None:
+                state.newly_delayed.append((partition, run))
             try:
                 state.ledgers(partition).add(run)
             except CorruptState as broken:
@@ -58,9 +66,16 @@ def load_bundle(layout: Layout) -> Bundle:
         if topic_id in by_id:
             by_id[topic_id].trimmed[partition] = row["first"] or 0
             by_id[topic_id].version = max(by_id[topic_id].version, row["ledger_id"])
+    for (topic_id, partition, _), row in sorted(latest.promotions.items(), key=itemgetter(0)):
+        if topic_id in by_id:
+            found = Checkpoint(row["first"], row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
+            bundle.promotion(by_id[topic_id], partition).checkpoints.append(found)
+    bundle.delay_index.retain(by_id)
+    bundle.index_new()
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
+    bundle.let_go_of_numbers()
     bundle.waiting_letters = WaitingLetters(latest)
     return bundle
 
@@ -118,4 +133,20 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     else:
         for page, ranges in latest.pages[key].items():
             cursor.load_page(page, ranges)
+    if row["due_floor"] is not None:
+        _load_due_lane(bundle, cursor, row)
     return cursor
+
+
+def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
+    state = bundle.topics[cursor.topic]
+    cursor.mark_delete = row["main_mark_delete_position"]
+    cursor.due = DueLane(
+        cursor,
+        state,
+        bundle.promotion(state, cursor.key.partition),
+        since=to_micros(row["due_since"]),
+        floor=row["due_floor"],
+        mark_delete=virtual(row["due_mark_delete"]),
+        visible=row["mark_delete_position"],
+    )

@@ -8,16 +8,17 @@ need be. Rules: semantics 3.29-3.31 (see protocol.expiry).
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.due_moves import expire_due, meet
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.broker.unread_slices import due_stretches
-from pulsar_spark.protocol.cursor import unacknowledged
+from pulsar_spark.broker.unread_slices import due_stretches, honours_delays
 from pulsar_spark.protocol.expiry import (
     Activity,
     Delayed,
@@ -75,7 +76,7 @@ def _check_in_time(bundle: Bundle, draft: RoundDraft, state: TopicState) -> int 
         cursors = bundle.cursors_of(state.topic.topic_id)
         if ttl:
             for cursor in cursors:
-                _expire(draft, state, cursor, draft.wall - ttl * SECOND)
+                _expire(bundle, draft, state, cursor, draft.wall - ttl * SECOND)
         quota_policy = bundle.policy_text(name, "backlog_quota_policy")
         is_over = [
             _check_quota(draft, state, cursors, partition, size, seconds, quota_policy == EVICT)
@@ -108,27 +109,38 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
                 members.delete(cursor)
 
 
-def _expire(draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
+def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
     ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
     last = last_published_before(state.topic.path, ledgers, instant)
-    if last <= cursor.mark_delete:
+    if last <= cursor.visible_mark_delete:
         return
-    if cursor.consumers and not is_published_before(state.topic.path, ledgers, cursor.mark_delete + 1, instant):
-        backlog = sum(
-            until - first + 1
-            for first, until, _ in unacknowledged(cursor.mark_delete, ledgers.end_position, cursor.ranges())
-        )
+    oldest = cursor.visible_mark_delete + 1
+    if cursor.consumers and not is_published_before(state.topic.path, ledgers, oldest, instant):
+        backlog = sum(until - first + 1 for first, until in cursor.backlog(oldest, ledgers.end_position - 1))
         if is_spared(backlog):
             return
-    delayed = [
-        Delayed(*times)
-        for run in ledgers.parts(cursor.mark_delete + 1, last)
-        if run.has_delayed
-        for times in zip(*due_stretches(state.topic.path, run).select(Delayed._fields).to_pydict().values())
-        if times[2] is not None
-    ]
-    for first, until in expired(cursor.mark_delete, last, delayed, dead_before=dead_before):
-        draft.of(cursor).expire(first, until)
+    asked = draft.of(cursor)
+    if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position and not cursor.lanes:
+        meet(bundle, asked, cursor.read_position, last, draft.wall)
+    if cursor.due:
+        expire_due(asked, last, dead_before)
+    for first, until in expired(cursor.mark_delete, last, _delayed(state, cursor, last), dead_before=dead_before):
+        if cursor.due:
+            asked.axis_acks.add(first, until)
+        else:
+            asked.expire(first, until)
+
+
+def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
+    """Entries behind mark-delete with a deliver time, but for those of the due lane."""
+    if last <= cursor.mark_delete:
+        return
+    for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
+        if run.has_delayed:
+            found = due_stretches(state.topic.path, run, cursor.due)
+            yield from (
+                Delayed(*times) for times in zip(*found.select(Delayed._fields).to_pydict().values()) if times[2]
+            )
 
 
 def _check_quota(
@@ -143,7 +155,7 @@ def _check_quota(
     """Is the slowest cursor of the partition above a quota? If it is to be, what is too much is acknowledged on all
     cursors."""
     here = [cursor for cursor in cursors if cursor.key.partition == partition]
-    slowest = min((cursor.mark_delete for cursor in here), default=None)
+    slowest = min((cursor.visible_mark_delete for cursor in here), default=None)
     if slowest is None or not (size or seconds):
         return False
     ledgers = state.ledgers(partition)
@@ -154,9 +166,9 @@ def _check_quota(
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
-            last = max(too_old, evicted_up_to(stored, cursor.mark_delete, size) if is_too_big else -1)
-            if last > cursor.mark_delete:
-                draft.of(cursor).expire(cursor.mark_delete + 1, last)
+            last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
+            if last > cursor.visible_mark_delete:
+                draft.of(cursor).expire(cursor.visible_mark_delete + 1, last)
     return is_too_big or too_old > slowest
 
 

@@ -9,10 +9,12 @@ from functools import partial
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
+from pulsar_spark.broker.due_moves import fold, wait_again
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
@@ -56,13 +58,24 @@ class Members(Desk):
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, request.properties.get("initial_position", "Latest"))
+        has_waited = not cursor.consumers and cursor.subscription_type is None
         cursor.subscription_type = wanted
+        if has_waited:
+            self._change_lanes(cursor)
         if "max_redeliver_count" in dead_letters:
             cursor.dead_letters = dead_letters
         self.bundle.lease_ms[request.client_id] = lease_ms
         self.renew_lease(request.client_id)
         self._join(cursor, request, priority_level, newcomer)
         return "connected"
+
+    def _change_lanes(self, cursor: Cursor) -> None:
+        """The first consumer decides whether deliver times count."""
+        draft = self.draft.of(cursor)
+        if cursor.due and cursor.is_single_active:
+            fold(draft)
+        elif not cursor.lanes and honours_delays(self.bundle, cursor):
+            wait_again(self.bundle, draft, self.draft.wall)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
         """Refuse by name who may not join; before, look whether who is in the way is still there."""
@@ -203,6 +216,7 @@ class Members(Desk):
                 draft.forget_ranges()
                 self.draft.facts += [removed_consumer_row(cursor, *removed) for removed in draft.removed]
                 del self.draft.cursors[cursor.key], self.bundle.cursors[cursor.key]
+            self.bundle.forget_delayed(state.topic.topic_id)
             self.draft.facts.append(removed_topic_row(state))
             for entry in [entry for entry in self.bundle.set_aside.values() if entry.topic_id == state.topic.topic_id]:
                 self.forget(entry)

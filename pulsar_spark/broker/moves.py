@@ -4,15 +4,15 @@ Rules: semantics 3.26-3.29.
 """
 
 from datetime import timedelta
+from heapq import merge
 
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import reset_row
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, seek_position, skip_unacked
+from pulsar_spark.protocol.cursor import seek_position, skip_unacked
 from pulsar_spark.protocol.letters import LATEST_MS
-from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 
 LONGEST_SECONDS = 10**9
@@ -36,6 +36,7 @@ class Moves(Desk):
         draft = self.draft.of(cursor)
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
+        cursor.due = None
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         draft.is_changed = True
         cursor.recently_joined = {}
@@ -48,15 +49,12 @@ class Moves(Desk):
     def skip(self, request: Request) -> str:
         """Acknowledge the next entries of the backlog; how many there were."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acknowledged = sorted(
-            [
-                *((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED),
-                *self.draft.of(cursor).acks,
-            ]
-        )
+        acks, passed = self.draft.of(cursor).acks, cursor.visible_mark_delete
         end = state.end_position(cursor.key.partition)
-        last = skip_unacked(cursor.mark_delete, end, acknowledged, number_of(request, "messages", least=0))
-        skipped = sum(until - first + 1 for first, until in Positions(acknowledged).gaps(cursor.mark_delete + 1, last))
+        acknowledged = merge(cursor.acknowledged(), acks)
+        last = skip_unacked(passed, end, acknowledged, number_of(request, "messages", least=0))
+        backlog = cursor.backlog(passed + 1, last)
+        skipped = sum(until - first + 1 for stretch in backlog for first, until in acks.gaps(*stretch))
         self.mark_deleted(cursor, last)
         return str(skipped)
 
@@ -70,8 +68,8 @@ class Moves(Desk):
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
         last = last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest)
-        if last > cursor.mark_delete:
-            self.draft.of(cursor).expire(cursor.mark_delete + 1, last)
+        if last > cursor.visible_mark_delete:
+            self.draft.of(cursor).expire(cursor.visible_mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
         """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""

@@ -9,6 +9,7 @@ until the commit is mended (``pulsar-spark topics mend``) or the table no longer
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pulsar_spark.errors import CorruptState
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def number_topic(state: "TopicState") -> list[dict]:
+def number_topic(state: "TopicState", delayed_after: Callable[[int], int]) -> list[dict]:
     """Number the commits behind ``state.version``; their rows of ``ledgers``. ``state.error`` says what stopped it, or
-    None."""
+    None. *delayed_after* says of a partition after which instant entries wait that are numbered now."""
     rows, before, state.error, state.stopped_at = [], state.error, None, None
     try:
         for commit in state.log.commits(state.version):
             check_features(state.topic.path, commit)
-            rows += _number(state, commit)
+            rows += _number(state, commit, delayed_after)
             state.version = commit.version
     except Exception as broken:  # whatever is in the log or the files of a topic: it ends that topic
         if is_fault_of_disk(broken):
@@ -60,15 +61,19 @@ def _stamp(state: "TopicState") -> tuple:
     return found.st_ino, found.st_mtime_ns, found.st_size, state.log.latest(state.version + 1)
 
 
-def _number(state: "TopicState", commit: Commit) -> list[dict]:
+def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], int]) -> list[dict]:
     name, topic = str(state.topic.name), state.topic
     rows = []
     if commit.version > state.last_ledger_id:
         ends = {partition: ledgers.end_position for partition, ledgers in state.partitions.items()}
-        numbered = number_commit(topic.path, commit, ends, state.publish_ids, topic.partitions)
+        numbered = number_commit(
+            topic.path, commit, ends, state.publish_ids, topic.partitions, delayed_after=delayed_after
+        )
         for partition, runs in numbered.items():
             for run in runs:
                 state.ledgers(partition).add(run)
+                if run.delayed_after is not None:
+                    state.newly_delayed.append((partition, run))
         foreign = foreign_files(topic.path, commit, bool(numbered), topic.partitions)
         if foreign:  # a file that is added again, with other statistics say, is still the one that was published
             published = {run.path for ledgers in state.partitions.values() for run in ledgers.runs}

@@ -16,6 +16,7 @@ stops (:class:`BrokerFenced`).
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,7 +25,15 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import has_work, next_dues
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
-from pulsar_spark.broker.facts import cursor_row, policy_row, round_row, rows_of_round, set_aside_row, topic_rows
+from pulsar_spark.broker.facts import (
+    cursor_row,
+    policy_row,
+    promotion_rows,
+    round_row,
+    rows_of_round,
+    set_aside_row,
+    topic_rows,
+)
 from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -84,7 +93,7 @@ class Rounds:
             draft,
             self._rows_of(
                 draft,
-                RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()]),
+                RoundRows([*self.bundle.outlived, *self.bundle.waiting_letters.facts()], draft.number),
                 self.bundle.requests_version,
                 is_snapshot=True,
             ),
@@ -124,7 +133,9 @@ class Rounds:
         set_aside(bundle, draft, broken)
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
-        moved, ledger_rows = bundle.number_new(request.topic for request in [*self._waiting, *requests])
+        moved, ledger_rows = bundle.number_new(
+            (request.topic for request in [*self._waiting, *requests]), partial(bundle.delayed_after, draft.wall)
+        )
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
@@ -136,6 +147,7 @@ class Rounds:
             draft.facts += topic_rows(state) + bundle.stopped_rows(state)
         work = gather_work(bundle, draft)
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
+        rows.facts += bundle.promotion_facts()
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
             bundle.requests_version = consumed
@@ -149,9 +161,11 @@ class Rounds:
             return RoundResult(False)
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(ledgers, bundle.ledgers_version)
+            bundle.index_new()
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = consumed
+        bundle.drop_promoted()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         expired = sum(asked.expired for asked in draft.cursors.values())
@@ -165,7 +179,7 @@ class Rounds:
     def reload(self, leases: Mapping[str, int]) -> None:
         """Read the bundle again from its tables, as a broker that starts does, but keep *leases*; :class:`BrokerFenced`
         where another broker has committed a round since."""
-        bundle = load_bundle(self.bundle.layout)
+        bundle = load_bundle(self.bundle.layout, self.bundle.delay_index)
         if bundle.version != self.bundle.version and bundle.broker_id != self.broker_id:
             raise BrokerFenced(
                 f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
@@ -229,13 +243,15 @@ class Rounds:
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
     kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
-    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)])
+    whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
     whole.facts += [
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
     ]
     whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
     for state in bundle.topics.values():
         whole.facts += topic_rows(state)
+    for promotion in bundle.promotions.values():
+        whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
         whole.facts += [bundle.consumer_row(cursor, consumer) for consumer in cursor.consumers.values()]

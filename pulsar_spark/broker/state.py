@@ -4,21 +4,26 @@ It is the state it committed itself, so it needs no reading back; a broker that 
 cursor's ranges lie in pages (see pages), or, of a Key_Shared cursor that has very many, by lane (see lane_form).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.broker.pages import Page, chunks, most_ranges
-from pulsar_spark.protocol.cursor import Range, take_acknowledged
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range, take_acknowledged
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
 from pulsar_spark.storage.cursor_ledger import CursorKey
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.due_lane import DueLane
 
 
 @dataclass
@@ -68,6 +73,8 @@ class Cursor:
         self.pages: list[Page] = []
         self.lanes: LaneForm | None = None
         """Its ranges where they are kept by lane; then there are no pages."""
+        self.due: DueLane | None = None
+        """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
         self.changes = 0
         """Counts up with each change of its ranges."""
         self.looked_in_vain: tuple | None = None
@@ -127,20 +134,70 @@ class Cursor:
         """How often an entry is given back before it is dead; 0 without a dead letter policy."""
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
+    @property
+    def visible_mark_delete(self) -> int:
+        """Mark-delete as people see it: below what waits for its deliver time, too."""
+        return self.mark_delete if self.due is None else self.due.visible
+
     def ranges(self) -> Iterator[Range]:
-        """Exact ranges, by position."""
+        """Exact ranges, by position; without those of the due lane."""
         if self.lanes:
             yield from self.lanes.ranges()
-        for page in self.pages:
-            yield from page.ranges
+        yield from self.ranges_between(0, DUE_BASE)
+
+    def ranges_between(self, first: int, end: int) -> Iterator[Range]:
+        """Ranges of pages that overlap *first*..*end* - 1, virtual positions or not, in order."""
+        for page in self.pages[max(self.page_index(first), 0) :]:
+            if page.first >= end:
+                return
+            yield from (held for held in page.ranges if held.last >= first and held.first < end)
+
+    def acknowledged(self) -> Iterator[tuple[int, int]]:
+        """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
+        if self.due:
+            return self.due.done_stretches()
+        return ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+
+    def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The stretches of positions in *first*..*last* that are not acknowledged."""
+        at = max(first, self.visible_mark_delete + 1)
+        for begin, end in self.acknowledged():
+            if begin > last or at > last:
+                break
+            if at < begin:
+                yield at, begin - 1
+            at = max(at, end + 1)
+        if at <= last:
+            yield at, last
 
     @property
     def first_untouched(self) -> int:
         """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
         if self.lanes:
             return max(self.read_position, self.lanes.end)
-        last = next((page.ranges[-1].last for page in reversed(self.pages) if page.ranges), -1)
+        pages = self.pages[: self._place_of_page(DUE_BASE)]
+        last = next((page.ranges[-1].last for page in reversed(pages) if page.ranges), -1)
         return max(self.read_position, last + 1)
+
+    @property
+    def edges(self) -> set[int]:
+        """Indexes of the first page and the last one; with a due lane, of each axis."""
+        if not self.pages:
+            return set()
+        edges = {0, len(self.pages) - 1}
+        for base in (DUE_BASE, APART_BASE) if self.due else ():
+            index = self._place_of_page(base)
+            edges |= {index - 1, index} & set(range(len(self.pages)))
+        return edges
+
+    def place(self, position: int) -> int:
+        """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
+        return position if self.due is None else self.due.place(position)
+
+    def is_done(self, place: int) -> bool:
+        """Is the entry acknowledged whose state is kept at *place*?"""
+        held = self.find(place)
+        return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
 
     def find(self, position: int) -> Range | None:
         """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
@@ -226,8 +283,10 @@ class Cursor:
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
-        most = most_ranges(len(ranges) + sum(len(page.ranges) for page in kept))
-        for chunk in chunks(ranges, [page.first for page in kept], most):
+        borders = [page.first for page in kept]
+        if self.due:
+            borders = sorted([*borders, DUE_BASE, APART_BASE])
+        for chunk in chunks(ranges, borders, most_ranges(len(ranges) + sum(len(page.ranges) for page in kept))):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
@@ -247,20 +306,51 @@ class Cursor:
             self.unacked.update(page.unacked)
 
     def _advance_mark_delete(self) -> list[Page]:
-        """Let mark-delete pass what is acknowledged behind it; the pages it took ranges from, emptied ones included."""
+        """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,
+        emptied ones included."""
+        self.mark_delete, passed = self._pass_acknowledged(0, self.mark_delete)
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+        if self.due:
+            index = self._place_of_page(DUE_BASE)
+            self.due.mark_delete, of_due = self._pass_acknowledged(index, self.due.mark_delete)
+            passed += of_due
+        return passed
+
+    def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
+        """Where a mark-delete comes to that passes what is acknowledged behind it, from the page at *index* on."""
         passed = []
-        while self.pages:
-            page = self.pages[0]
-            self.mark_delete, taken = take_acknowledged(self.mark_delete, page.ranges)
+        while index < len(self.pages):
+            page = self.pages[index]
+            mark_delete, taken = take_acknowledged(mark_delete, page.ranges)
             if not taken:
                 break
             del page.ranges[:taken]
             passed.append(page)
             if page.ranges:
                 break
-            self.pages.pop(0)
-        self.read_position = max(self.read_position, self.mark_delete + 1)
-        return passed
+            self.pages.pop(index)
+        return mark_delete, passed
+
+    def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
+        """Forget what is kept apart of positions up to *until*, all of which are done: the pages that changed, and the
+        keys of those that are gone."""
+        index = self._place_of_page(APART_BASE)
+        changed, gone = [], []
+        while index < len(self.pages) and self.pages[index].ranges[0].first <= APART_BASE + until:
+            page = self.pages.pop(index)
+            left = [held for held in page.ranges if held.last > APART_BASE + until]
+            left[:1] = [held._replace(first=max(held.first, APART_BASE + until + 1)) for held in left[:1]]
+            gone.append(page.first)
+            self.changes += 1
+            if left:
+                self.pages.insert(index, Page(left[0].first, left))
+                changed.append(self.pages[index])
+                break
+        return changed, gone
+
+    def _place_of_page(self, first: int) -> int:
+        """The index of the first page that begins at *first* or behind it."""
+        return bisect_left(self.pages, first, key=lambda page: page.first)
 
     def advance_read_position(self) -> None:
         """Move the read position to the first entry of which nothing is known."""
@@ -268,5 +358,10 @@ class Cursor:
             # From mark-delete on: one that was deleted since is of no lane any more, and unread again.
             self.read_position = self.lanes.first_unread(self.lanes.base)
             return
-        while held := self.find(self.read_position):
-            self.read_position = held.last + 1
+        self.read_position = self.first_unknown(self.read_position)
+
+    def first_unknown(self, place: int) -> int:
+        """The first place from *place* on that no range names."""
+        while held := self.find(place):
+            place = held.last + 1
+        return place

@@ -7,12 +7,14 @@ ours is passed over, and what cannot be read is stopped by itself (see numbering
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.errors import InvalidTopicName, TopicNotFound
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.faults import is_fault_of_disk
@@ -42,6 +44,8 @@ class TopicState:
     stopped_at: tuple | None = None
     checked_at: int | None = None
     entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
+    newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
+    """Partitions and runs with delayed entries that the delay index was not told of yet."""
 
     def ledgers(self, partition: int) -> PartitionLedgers:
         found = self.partitions.get(partition)
@@ -131,11 +135,14 @@ class Topics:
         self._folders.seen()
         return gone
 
-    def number_new(self, names: Iterable[str | None] = ()) -> tuple[list[TopicState], list[dict]]:
+    def number_new(
+        self, names: Iterable[str | None] = (), delayed_after: Callable[[str, int], int] = lambda topic_id, partition: 0
+    ) -> tuple[list[TopicState], list[dict]]:
         """Number what was published since the last look; the topics that moved, and the rows for the ``ledgers`` table.
 
         Topics of *names* are looked for on disk first: a request may be quicker than the clock of the folder its topic
-        was made in.
+        was made in. *delayed_after* says of a topic's id and a partition after which instant entries wait that are
+        numbered now.
         """
         moved, rows = [], []
         for name in {name for name in names if name and name not in self.topics}:
@@ -144,7 +151,7 @@ class Topics:
                 with self._looking_at(str(parsed)):
                     self.topic(str(parsed))
         for _, state in list(self.moved()):
-            rows += number_topic(state)
+            rows += number_topic(state, partial(delayed_after, state.topic.topic_id))
             moved.append(state)
         moved += [state for state in self.stopped if state not in moved]
         self.stopped = []

@@ -11,34 +11,40 @@ still there, against 5 s for the same by a plan of Spark's (see fresh_plan), 1.2
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.protocol.cursor import skip_unacked
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.entries import read_slice
 
-MAX_ROUND_ENTRIES = 20_000_000
-"""Most entries never delivered that one cursor hands out in a round."""
+if TYPE_CHECKING:
+    from pulsar_spark.broker.due_lane import DueLane
 
 UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", pa.int64()), ("due_time", pa.int64())])
 """Entries first..last of one batch size and one deliver time, in microseconds, null without."""
 
 
-def delayed_unread(bundle: Bundle, cursor: Cursor, runs: Iterable[Run]) -> pa.Table:
+def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
+    """Does the subscription wait for deliver times? Exclusive and Failover know none (2.6), nor do topics with delayed
+    delivery off."""
+    return not cursor.is_single_active and bool(bundle.policy(cursor.topic, "delayed_delivery_active"))
+
+
+def delayed_unread(bundle: Bundle, cursor: Cursor, runs: Iterable[Run], wall: int) -> pa.Table:
     """The entries of *runs*, which follow each other, as rows of :data:`UNREAD` for the cursor's subscription, in order
-    of position; those that adjoin and agree are one row. Exclusive and Failover know no deliver times (2.6), nor do
-    topics with delayed delivery off."""
-    is_delaying = not cursor.is_single_active and bundle.policy(cursor.topic, "delayed_delivery_active")
-    stretches = []
+    of position; those that adjoin and agree are one row. A deliver time that has come at *wall* is none any more, and
+    those of the due lane are of no concern here."""
+    is_delaying, stretches = honours_delays(bundle, cursor), []
     for run in runs:
         if run.has_delayed and is_delaying:
-            stretches.append(due_stretches(bundle.topics[cursor.topic].topic.path, run))
+            due = _deliver_times(bundle.topics[cursor.topic].topic.path, run)
+            due = due if cursor.due is None else _but_of(cursor.due, run, due)
+            stretches.append(_by_due(run, _where(pc.greater(due, wall), due)))
         else:
             stretches.append(
                 _stretches(np.array([run.first_position]), run.last_position, run, pa.nulls(1, pa.int64()))
@@ -46,10 +52,28 @@ def delayed_unread(bundle: Bundle, cursor: Cursor, runs: Iterable[Run]) -> pa.Ta
     return _joined(pa.concat_tables([UNREAD.empty_table(), *stretches]))
 
 
-def due_stretches(table, run: Run) -> pa.Table:
+def due_stretches(table, run: Run, lane: "DueLane | None" = None) -> pa.Table:
     """The entries of a run as rows of :data:`UNREAD`, by their deliver times. What is deleted or lost has none: whoever
-    is sent it finds out."""
-    due = read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    is sent it finds out; nor do those of a due lane, for the main one."""
+    due = _deliver_times(table, run)
+    return _by_due(run, due if lane is None else _but_of(lane, run, due))
+
+
+def _deliver_times(table, run: Run) -> pa.Array:
+    return read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+
+
+def _but_of(lane: "DueLane", run: Run, due: pa.Array) -> pa.Array:
+    if run.delayed_after is None:
+        return due
+    return _where(pa.array(~lane.is_own_of(run, due.fill_null(0).to_numpy())), due)
+
+
+def _where(condition: pa.Array, due: pa.Array) -> pa.Array:
+    return pc.if_else(condition, due, pa.scalar(None, pa.int64()))
+
+
+def _by_due(run: Run, due: pa.Array) -> pa.Table:
     known, times = due.is_valid().to_numpy(zero_copy_only=False), due.fill_null(0).to_numpy()
     starts = np.concatenate(([True], (times[1:] != times[:-1]) | (known[1:] != known[:-1]))).nonzero()[0]
     return _stretches(starts + run.first_position, run.last_position, run, due.take(pa.array(starts)))
@@ -89,29 +113,10 @@ class UnreadRun(NamedTuple):
     line: str | None = None
 
 
-def unread_runs(bundle: Bundle, asked: CursorDraft, most: int) -> list[UnreadRun]:
-    """Runs that hold the next *most* entries never delivered (and what is acknowledged between them); those that adjoin
-    and agree are one."""
-    cursor = asked.cursor
-    topic = bundle.topics.get(cursor.topic)
-    cursor.advance_read_position()
-    if topic is None or most <= 0:
-        return []
-    ledgers = topic.ledgers(cursor.key.partition)
-    ahead = [
-        (held.first, held.last)
-        for page in cursor.pages[max(cursor.page_index(cursor.read_position), 0) :]
-        for held in page.ranges
-    ]
-    ahead += [*asked.acks, *((position, position) for position in asked.ack_sets)]
-    last = skip_unacked(cursor.read_position - 1, ledgers.end_position, sorted(ahead), most)
-    if last < cursor.read_position:
-        return []
-    unread = delayed_unread(bundle, cursor, ledgers.parts(cursor.read_position, last))
-    return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
-
-
 def deliver_time(bundle: Bundle, cursor: Cursor, position: int) -> int | None:
-    """When the entry at *position* may be delivered, None where it need not be waited for."""
-    ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-    return delayed_unread(bundle, cursor, ledgers.parts(position, position))["due_time"][0].as_py()
+    """The deliver time of the entry at *position*, None where it need not be waited for."""
+    topic = bundle.topics[cursor.topic]
+    (run,) = topic.ledgers(cursor.key.partition).parts(position, position)
+    if not run.has_delayed or not honours_delays(bundle, cursor):
+        return None
+    return _deliver_times(topic.topic.path, run)[0].as_py()

@@ -1,5 +1,8 @@
 """What the broker sent to one consumer in one round: a range of positions, or of a lane.
 
+Of the due lane (protocol.delays) it is entries that waited for their deliver time: the broker says where each lies, and
+they are handed out in the order they came due, not in that of their positions.
+
 Of a range of a lane (protocol.lanes) the entries between its ends that have the lane's hashes were sent, the others to
 others. Which these are is known once their hashes were read, by whoever takes messages; how many they are the broker
 says, so permits and the queue count without reading.
@@ -19,7 +22,8 @@ from pulsar_spark.storage.topics import Topic
 
 class Delivery:
     """Entries of one partition; ``bits`` are the batch indexes not yet acknowledged, None for all; ``positions`` are
-    None until they are looked up. What ``is_dead`` is given back by who reads it, and not shown."""
+    None until they are looked up, and ascend; ``due_order`` has those of entries that came due in the order in which
+    they are handed out. What ``is_dead`` is given back by who reads it, and not shown."""
 
     __slots__ = (
         "subscription",
@@ -29,6 +33,7 @@ class Delivery:
         "entries",
         "lane",
         "positions",
+        "due_order",
         "batch_size",
         "redelivery_count",
         "bits",
@@ -42,7 +47,13 @@ class Delivery:
         self.lane: LaneHashes | None = row["lane_hashes"]
         self.entries: int = self.last - self.first + 1 if row["entries"] is None else row["entries"]
         self.positions: range | np.ndarray | None = None
-        if self.lane is None or self.entries in (1, self.last - self.first + 1):  # a range begins at one of its entries
+        self.due_order: np.ndarray | None = row["positions"]
+        if self.due_order is not None:
+            self.entries, self.positions = len(self.due_order), np.sort(self.due_order)
+        elif self.lane is None or self.entries in (
+            1,
+            self.last - self.first + 1,
+        ):  # a range begins at one of its entries
             self.positions = range(self.first, self.first + self.entries)
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
@@ -76,9 +87,11 @@ class Delivery:
         at = np.searchsorted(self.positions, position)
         return at < len(self.positions) and self.positions[at] == position
 
-    def parts(self, ledgers: LedgerIndex, topic: Topic, partition: int) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
-        """The runs that its entries lie in, each with their positions there, as stretches."""
-        positions = self.look_up(ledgers, topic, partition)
+    def parts(
+        self, ledgers: LedgerIndex, topic: Topic, partition: int, positions: range | np.ndarray
+    ) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
+        """The runs that its entries, or those at some of its *positions*, lie in, each with their positions there, as
+        stretches."""
         if isinstance(positions, range):
             spans = [(positions[0], positions[-1])]
         else:

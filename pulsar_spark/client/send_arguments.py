@@ -5,14 +5,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from pulsar_spark.client.arguments import check_properties, check_type
-from pulsar_spark.errors import MessageTooBig
+from pulsar_spark.errors import InvalidMessage, MessageTooBig
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.schema import Schema
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """Bytes of payload a message may have (maxMessageSize)."""
 
-_MAX_MS = MAX_LONG // 1000 - 1
+MAX_MS = MAX_LONG // 1000 - 1
+"""The last instant that tables hold, in ms since 1970: they count microseconds in 64 bits."""
 
 
 def outgoing_fields(
@@ -30,15 +31,9 @@ def outgoing_fields(
     deliver_at,
     deliver_after,
 ) -> list:
-    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError or
-    :class:`MessageTooBig`."""
-    payload = None if content is None else schema.encode(content)
-    if payload is not None:
-        check_type(bytes, payload, "content")
-        if len(payload) > MAX_MESSAGE_SIZE:
-            raise MessageTooBig(
-                f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it"
-            )
+    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError,
+    :class:`MessageTooBig` or :class:`InvalidMessage`."""
+    payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
     if partition_key is not None:
@@ -52,13 +47,9 @@ def outgoing_fields(
     if disable_replication is not False:
         check_type(bool, disable_replication, "disable_replication")
     if event_timestamp is not None:
-        _check_number(event_timestamp, "event_timestamp", _MAX_MS)
-    if deliver_at is not None:
-        _check_number(deliver_at, "deliver_at", _MAX_MS)
+        _check_number(event_timestamp, "event_timestamp", MAX_MS)
     now_ms = time.time_ns() // 1_000_000
-    if deliver_after is not None:
-        check_type(timedelta, deliver_after, "deliver_after")
-        deliver_at = max(0, now_ms + deliver_after // timedelta(milliseconds=1))
+    deliver_at = deliver_at_ms(deliver_at, deliver_after, now_ms)
     return [
         payload,
         partition_key or None,
@@ -71,6 +62,28 @@ def outgoing_fields(
         time.monotonic() + timeout,
         done,
     ]
+
+
+def _encoded(schema: Schema, content: object) -> bytes:
+    payload = schema.encode(content)
+    check_type(bytes, payload, "content")
+    if len(payload) > MAX_MESSAGE_SIZE:
+        raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
+    return payload
+
+
+def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int | None:
+    """The deliver time in ms since 1970, which may have passed (5.1, 5.2); :class:`InvalidMessage` for one that no
+    table can hold, some 292,000 years away."""
+    if deliver_at is not None:
+        check_type(int, deliver_at, "deliver_at")
+    if deliver_after is not None:
+        check_type(timedelta, deliver_after, "deliver_after")
+        deliver_at = now_ms + deliver_after // timedelta(milliseconds=1)
+    if deliver_at is not None and abs(deliver_at) > MAX_MS:
+        given = f"deliver_at {deliver_at!r}" if deliver_after is None else f"deliver_after {str(deliver_after)!r}"
+        raise InvalidMessage(f"{given} is beyond what 64 bits hold: give milliseconds since 1970, {MAX_MS} at most")
+    return deliver_at
 
 
 def _check_text(value: object, name: str) -> None:

@@ -216,7 +216,7 @@ class PartitionSubscription:
             delivery.is_dead = True
             self._consumer._receiver.arrive(delivery)  # who reads it gives it back: then its positions are known
         elif is_dead:
-            self.tracker.give_back(delivery.positions, 0)
+            self.tracker.give_back(set(map(int, delivery.positions)), 0)
         self._flow(self._permits.refuse(delivery.messages))
 
     def _comes_again(self, delivery: Delivery) -> None:

@@ -2,23 +2,27 @@
 
 "Published before" is fixed by the topic's log at the start; where that is in positions is known as soon as the broker
 has numbered it. Handled is a position that is acknowledged, that another consumer holds or, on Key_Shared, is to be
-given, or that this run gave back: a message is handled at most once per run.
+given, or that this run gave back: a message is handled at most once per run. What waits for its deliver time when the
+run begins is left to a later one.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scheduled import WAITS, DueEntries, due_entries
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.views.key_shared import KeyShared, read_key_shared
@@ -37,6 +41,7 @@ class Backlog:
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
         self._version = _last_publish(TableLog(topic.path))
+        self._began = time.time_ns() // 1000
 
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
         """Whether nothing is left for *consumer_id*; looks again only after another round."""
@@ -66,12 +71,19 @@ class Backlog:
             return True
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
-        held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
+        due = due_entries(state, key, self._ledgers, self._topic.path)
+        if due is None:
+            held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
+        else:
+            held = [each for each in state.ranges(key) if each.first < DUE_BASE]
         unread = []
         if cursor["read_position"] < end:
             known = Positions((each.first, each.last) for each in held)
             unread = list(known.gaps(cursor["read_position"], end - 1))
+        if due is not None:
+            of_due_lane, came_due = self._of_due_lane(due, end)
+            held, unread = [*held, *of_due_lane], sorted([*unread, *came_due])
         if unread and (key_shared is None or self._owns_any(key_shared, partition, consumer_id, unread)):
             return False
         left = [each for each in held if self._is_left(each, end, partition, consumer_id, given_back)]
@@ -86,8 +98,21 @@ class Backlog:
     ) -> bool:
         """Whether more is pending at this consumer than it gave back, which counting says."""
         ranges = (held for page in state.pages[key].values() for held in page)
-        mine = sum(held.size for held in ranges if held.consumer_id == consumer_id and held.last < end)
+        is_there = (held for held in ranges if held.last < end or is_virtual(held.first))
+        mine = sum(held.size for held in is_there if held.consumer_id == consumer_id)
         return mine > sum(last - first + 1 for first, last in given_back)
+
+    def _of_due_lane(self, due: DueEntries, end: int) -> tuple[list[Range], list[tuple[int, int]]]:
+        """What is out, or comes again, of the entries that waited and had come due when the run began, by position; and
+        those of them that nobody has been sent."""
+        held, came_due = due.apart, []
+        for part, found in due.unfinished(until=self._began):
+            is_published = part.positions < end
+            came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
+            is_numbered = np.array([each.first < APART_BASE for each in due.ranges] + [False])[found]
+            for at, position in zip(found[is_numbered].tolist(), part.positions[is_numbered].tolist()):
+                held.append(due.ranges[at]._replace(first=position, last=position))
+        return held, came_due
 
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
@@ -107,6 +132,7 @@ class Backlog:
             held.first >= end
             or held.status == ACKNOWLEDGED
             or (held.status == PENDING and held.consumer_id != consumer_id)
+            or (held.status == REPLAY and (held.due_time or 0) > self._began)
         ):
             return False
         return bool(subtract(PositionRange(partition, held.first, min(held.last, end - 1)), given_back))

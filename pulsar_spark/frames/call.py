@@ -7,11 +7,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
-from pulsar_spark.frames.key_columns import HASH, KEY_COLUMNS, by_key, with_hash
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
 
@@ -26,8 +27,9 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, the hash of the sticky
-    key with *has_hash*), with their payload or without, *sorted_by_key* or in no order."""
+    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, with *has_hash* the
+    hash of the sticky key and whether keys are base64, too), with their payload or without, *sorted_by_key* or in no
+    order."""
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class Caller:
         sorted_by_key: bool = False,
     ):
         self._spark, self._topic, self.ledgers, self.function = spark, topic, ledgers, function
-        wanted = [*DELIVERED, HASH] if columns is None and (has_hash or sorted_by_key) else columns
+        has_keys = has_hash or sorted_by_key
+        wanted = [*DELIVERED, *KEY_FLAGS, HASH] if columns is None and has_keys else columns
         self._columns, self._with_payload, self._sorted_by_key = wanted, with_payload, sorted_by_key
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:

@@ -190,7 +190,7 @@ class Consuming:
         kept, early = self._key_order.in_order(ranges, delivery.requests_version)
         self._ask_for_more(delivery, but=kept)
         if early:
-            self._send(Answer([], early), [])
+            self._send(Answer([], [], unseen=early), [])
         return delivery._replace(ranges=kept)
 
     def _rewind(self) -> None:
@@ -313,7 +313,10 @@ class Consuming:
             delays.append(0 if is_at_once else self._backoff.delay_ms(held))
             if self._rewinding is not None and self._backlog is None:
                 self._rewinding.given_back(held, delays[-1])
+        for held in reply.unseen if self._backlog is not None else ():
+            self._given_back.setdefault(held.partition, []).append((held.first, held.last))
         rows += self._membership.answer_rows(reply, delays)
-        committed = self._key_order.given_back(reply.given_back) if self._key_order and reply.given_back else None
+        back = [*reply.given_back, *reply.unseen]
+        committed = self._key_order.given_back(back) if self._key_order and back else None
         if rows:
             self._channel.submit(rows, is_urgent=True, committed=committed)

@@ -76,11 +76,13 @@ class PutOff(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too."""
+    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too. ``unseen`` is given
+    back without having been handled, which counts as no redelivery."""
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]
     put_off: tuple[PutOff, ...] = ()
+    unseen: Sequence[PositionRange] = ()
 
 
 def answer(delivery: Delivery, result: object) -> Answer:

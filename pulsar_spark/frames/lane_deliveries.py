@@ -1,7 +1,8 @@
 """Deliveries of a lane, as exact positions.
 
 Of a range of a lane (protocol.lanes) a consumer was sent the entries between its ends whose hashes are the lane's. Who
-handles a delivery looks them up: a delivery knows positions and nothing else.
+handles a delivery looks them up: a delivery knows positions and nothing else. Of the due lane (protocol.delays) the
+broker says the positions; the order in which they came due is of no concern to a frame, which has none.
 """
 
 from collections.abc import Iterable
@@ -26,12 +27,27 @@ class LaneRange(NamedTuple):
     entries: int
 
 
-def exact(topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange | LaneRange]) -> tuple[PositionRange, ...]:
+class DueRange(NamedTuple):
+    """The entries at some *positions*, in the order they came due; *held* says the rest of them."""
+
+    held: PositionRange
+    positions: np.ndarray
+
+
+def exact(
+    topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange | LaneRange | DueRange]
+) -> tuple[PositionRange, ...]:
     """The same as ranges of positions. Where entries of a lane are gone, so are their keys, and all that is gone
     between the ends counts as sent: it is found missing later."""
     found: list[PositionRange] = []
     for each in ranges:
-        found += _exact(topic, ledgers, each) if isinstance(each, LaneRange) else [each]
+        if isinstance(each, LaneRange):
+            found += _exact(topic, ledgers, each)
+        elif isinstance(each, DueRange):
+            stretches = ranges_of(np.sort(each.positions))
+            found += [each.held._replace(first=first, last=last) for first, last in stretches]
+        else:
+            found.append(each)
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from pulsar_spark.client.arguments import check_type_or_none
 from pulsar_spark.client.policies import ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
 from pulsar_spark.frames.delivery import Answer, Delivery
-from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
@@ -124,7 +124,7 @@ class Membership:
             options,
             tell,
         )
-        self._arriving: dict[tuple[int, int], list[PositionRange | LaneRange]] = {}
+        self._arriving: dict[tuple[int, int], list[PositionRange | LaneRange | DueRange]] = {}
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
@@ -163,7 +163,8 @@ class Membership:
         )
 
     def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
-        """The requests that say what became of a delivery; each range that is given back waits for so long."""
+        """The requests that say what became of a delivery; each range that is given back waits for so long, but what
+        nobody saw comes again at once."""
         acknowledged = (
             self.row(
                 "ack",
@@ -178,9 +179,13 @@ class Membership:
             self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
             for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
         )
-        return [*acknowledged, *given_back]
+        unseen = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties={"is_unseen": "true"})
+            for held in reply.unseen
+        )
+        return [*acknowledged, *given_back, *unseen]
 
-    def arrived(self, round_number: int, held: PositionRange | LaneRange, requests_version: int) -> None:
+    def arrived(self, round_number: int, held: PositionRange | LaneRange | DueRange, requests_version: int) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
@@ -231,6 +236,8 @@ class _PartitionMembership:
         )
         if row["lane_hashes"] is not None:
             held = LaneRange(held, row["lane_hashes"], row["entries"])
+        elif row["positions"] is not None:
+            held = DueRange(held, row["positions"])
         self._membership.arrived(row["round"], held, requests_version)
 
     def on_failure(self, error: PulsarSparkError) -> None:

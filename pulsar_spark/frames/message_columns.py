@@ -6,12 +6,13 @@ misspelt ``partition_key`` would else publish without keys and nobody would know
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
+from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, MAX_MS
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGES
@@ -26,23 +27,31 @@ _INSTANTS = (T.TimestampType,)
 _OPTIONAL = {
     "partition_key": (_TEXTS_OR_BYTES, "string"),
     "partition_key_b64_encoded": ((T.BooleanType,), "boolean"),
-    "ordering_key": (_TEXTS, "string"),
+    "ordering_key": (_TEXTS_OR_BYTES, "string"),
+    "ordering_key_b64_encoded": ((T.BooleanType,), "boolean"),
     "event_time": (_INSTANTS, "timestamp"),
     "deliver_at_time": (_INSTANTS, "timestamp"),
+    "deliver_at": ((*_INSTANTS, *_WHOLE_NUMBERS), "timestamp, or bigint for milliseconds since 1970"),
+    "deliver_after": ((T.DayTimeIntervalType,), "interval day to second"),
     "sequence_id": (_WHOLE_NUMBERS, "bigint"),
     "producer_name": (_TEXTS, "string"),
     "partition": (_WHOLE_NUMBERS, "int"),
 }
 _ALIASES = {"key": "partition_key"}
 _KEYS = ("partition_key", "ordering_key")
+_DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
 def message_columns(
-    frame: DataFrame, properties_from: Sequence[str] = (), max_message_size: int | None = MAX_MESSAGE_SIZE
+    frame: DataFrame,
+    properties_from: Sequence[str] = (),
+    max_message_size: int | None = MAX_MESSAGE_SIZE,
+    now: datetime = _EPOCH,
 ) -> dict[str, Column]:
     """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
-    left out.
+    left out. ``deliver_after`` counts from *now*.
 
     :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above
     *max_message_size* fails the job that writes it.
@@ -59,6 +68,8 @@ def message_columns(
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
         if target in _KEYS:
             columns |= _key(target, F.col(quoted(name)), column_type)
+        elif target in _DELIVER_TIMES:
+            columns["deliver_at_time"] = _deliver_at_time(name, column_type, now)
         else:
             columns[target] = F.col(quoted(name)).cast(cast)
     properties = _properties(given, properties_from)
@@ -84,16 +95,19 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
     for alias, name in _ALIASES.items():
         if alias in given and name in given and not {alias, name} & set(properties_from):
             raise InvalidMessage(f"columns {alias!r} and {name!r} mean the same: drop one of them")
-    keys = [name for name in (*_ALIASES, *_ALIASES.values()) if name in given and name not in properties_from]
-    if "partition_key_b64_encoded" in given and any(isinstance(given[name], T.BinaryType) for name in keys):
-        raise InvalidMessage(
-            f"column {keys[0]!r} holds bytes, which are encoded on the way: drop the column 'partition_key_b64_encoded'"
-        )
+    times = [name for name in _DELIVER_TIMES if name in given and name not in properties_from]
+    if len(times) > 1:
+        raise InvalidMessage(f"columns {times} each say when messages are delivered: drop all but one of them")
+    for name in (*_ALIASES, *_KEYS):
+        flag = f"{_ALIASES.get(name, name)}_b64_encoded"
+        holds_bytes = isinstance(given.get(name), T.BinaryType) and name not in properties_from
+        if holds_bytes and flag in given and flag not in properties_from:
+            raise InvalidMessage(f"column {name!r} holds bytes, which are encoded on the way: drop the column {flag!r}")
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
-    """The columns of a key. One of bytes goes as Pulsar sends it, in base64 with a flag; a text that is no UTF-8, which
-    no client could read, fails the job that writes it."""
+    """The columns of a key. One of bytes goes as Pulsar sends a partition key, in base64 with a flag; a text that is no
+    UTF-8, which no client could read, fails the job that writes it."""
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
@@ -102,11 +116,33 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
         F.concat(
             F.lit(f"{name} with the bytes '"),
             F.substring(F.hex(key), 1, 80),
-            F.lit("' (hexadecimal) is no text that UTF-8 can hold: give a partition_key of type binary"),
+            F.lit(f"' (hexadecimal) is no text that UTF-8 can hold: give a {name} of type binary"),
         ),
     )
     text = key.cast("string")
     return {name: F.when(~F.is_valid_utf8(text), unreadable.cast("string")).otherwise(text)}
+
+
+def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
+    """When messages are delivered, by the column *name*: an instant, milliseconds since 1970, or how long after *now*.
+    One that 64 bits of microseconds do not hold fails the job that writes it."""
+    column = F.col(quoted(name))
+    if isinstance(given, T.TimestampType):
+        return column
+    if isinstance(given, T.DayTimeIntervalType):
+        since = timedelta(milliseconds=MAX_MS) - (now - _EPOCH)
+        is_beyond, instant = column > F.lit(since), F.lit(now) + column
+    else:
+        is_beyond, instant = ~column.between(-MAX_MS, MAX_MS), F.timestamp_millis(column)
+    beyond = refusal(
+        "InvalidMessage",
+        F.concat(
+            F.lit(f"{name} '"),
+            column.cast("string"),
+            F.lit(f"' is beyond what 64 bits hold: give an instant {MAX_MS} milliseconds after 1970 at most"),
+        ),
+    )
+    return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
 
 
 def _payload(given: T.DataType, max_message_size: int | None) -> Column:

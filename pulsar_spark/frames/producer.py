@@ -31,7 +31,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
@@ -39,7 +39,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE
+from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
@@ -53,7 +53,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
@@ -79,6 +79,8 @@ def publish(
     *,
     hashing_scheme: HashingScheme | str = DEFAULT_HASHING_SCHEME,
     producer_name: str | None = None,
+    deliver_at: datetime | int | None = None,
+    deliver_after: timedelta | None = None,
     properties_from: Sequence[str] = (),
     max_message_size: int | None = MAX_MESSAGE_SIZE,
     sort_by_key: bool = False,
@@ -92,9 +94,12 @@ def publish(
 ) -> Published:
     """Append each row of *frame* to *topic* as a message, in one commit.
 
-    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``; text, or bytes, which go as
-    base64 with ``partition_key_b64_encoded``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``,
-    ``sequence_id``, ``producer_name`` and ``partition`` may be.
+    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``) and ``ordering_key`` (text, or
+    bytes, which go as base64 with ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``), ``properties``,
+    ``event_time``, ``deliver_at_time`` (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an
+    interval from now on), ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or
+    milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as
+    *producer_name* is.
     Columns in *properties_from* become properties of their names, nulls left out. The hashing scheme is that of
     Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in
     ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition are sorted
@@ -110,12 +115,13 @@ def publish(
         raise InvalidConfiguration("app_id and app_version name a transaction together: give both or neither")
     check_delta(frame.sparkSession)
     layout = Layout(root)
-    columns = message_columns(frame, properties_from, max_message_size)
+    now = clock()
+    columns = message_columns(frame, properties_from, max_message_size, now)
     scheme = checked_scheme(hashing_scheme)
+    deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, _milliseconds(now))
     if create:
         prepare_root(layout)
     found, partitions = resolve_topic(layout, topic, create=create)
-    now = clock()
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
     if app_id is not None and is_committed(found.path, app_id, app_version):
         return Published(publish_id, None, 0)
@@ -125,6 +131,8 @@ def publish(
         raise refused
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
+    if deliver_ms is not None:
+        columns.setdefault("deliver_at_time", F.timestamp_millis(F.lit(deliver_ms)))
     rows = _message_rows(
         frame.select(*(column.alias(name) for name, column in columns.items())),
         set(columns),
@@ -146,6 +154,10 @@ def publish(
         raise
     except FileNotFoundError as gone:
         raise TopicNotFound(f"topic {str(found.name)!r} was deleted meanwhile: nothing was published") from gone
+
+
+def _milliseconds(time: datetime | int | None) -> int | None:
+    return time if not isinstance(time, datetime) else int(time.timestamp() * 1000)
 
 
 def publish_stream(
@@ -215,8 +227,8 @@ def _message_rows(
 def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
     """*messages* with the hash that Key_Shared goes by; Python decodes what came encoded, as Spark refuses a row whose
     base64 is none."""
-    if "partition_key_b64_encoded" in given:
-        names = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+    if given.intersection(KEY_FLAGS):
+        names = ("partition_key", "ordering_key", *KEY_FLAGS)
         columns = (F.col(name) if name in given else F.lit(None) for name in names)
         return messages.withColumn("sticky_key_hash", sticky_key_hash(*columns))
     keys = [F.col(name).cast("binary") for name in ("ordering_key", "partition_key") if name in given]

@@ -15,6 +15,7 @@ from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.cursor_ledger import lane_hashes, read_round, version_of_round
+from pulsar_spark.storage.due_rows import by_position
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -37,6 +38,7 @@ _COLUMNS = [
     "is_removed",
     "page",
     "lane",
+    "positions",
     "hash_ranges",
     "properties",
 ]
@@ -146,6 +148,7 @@ class History:
 
     def _add(self, rows: pa.Table) -> None:
         """Take in deliveries of a partition."""
+        rows = by_position(rows)
         numbers = (rows[name].to_numpy() for name in ("round", "first", "last"))
         partition = rows["partition"][0].as_py()
         lanes = np.empty(rows.num_rows, object)

@@ -2,8 +2,8 @@
 
 Of a round's rows, resets are dispatched before consumers that were removed, then replies, then deliveries; a delivery
 says which requests its round had read, so that a consumer can tell one that crossed a request of its own, and, where it
-is of a lane, which hashes are the lane's: they are in the same round. Everything here is called by the channel, which
-holds its lock for what changes the tables.
+is of a lane, which hashes are the lane's: they are in the same round. One of the due lane says its positions.
+Everything here is called by the channel, which holds its lock for what changes the tables.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
+from pulsar_spark.protocol.delays import DUE_LANE, unpacked
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 
@@ -34,6 +35,7 @@ COLUMNS = [
     "ack_set",
     "batch_size",
     "entries",
+    "positions",
     "hash_ranges",
     "properties",
     "is_removed",
@@ -66,7 +68,8 @@ class Subscriber(Protocol):
 
     def on_delivery(self, row: dict, requests_version: int) -> None:
         """Entries were delivered in a round that had read ``requests`` up to this version; ``lane_hashes`` of the row
-        are those of its lane, None where it means all entries between its ends."""
+        are those of its lane, ``positions`` (an array) where its entries lie, in the order they came due, if it is of
+        the due lane; both None where it means all entries between its ends."""
 
     def on_failure(self, error: PulsarSparkError) -> None:
         """The line is down for good."""
@@ -133,7 +136,10 @@ class Inbox:
         lanes = _lanes_of(rows, deliveries)
         for row in deliveries:
             if subscriber := self._subscriber(row):
-                subscriber.on_delivery(row | {"lane_hashes": lanes.get(_page(row))}, requests_version)
+                positions = unpacked(row["positions"]) if row["lane"] == DUE_LANE else None
+                subscriber.on_delivery(
+                    row | {"lane_hashes": lanes.get(_page(row)), "positions": positions}, requests_version
+                )
 
     def _subscriber(self, row: dict) -> Subscriber | None:
         return self._subscribers.get((row["consumer_id"], row["topic"], row["partition"]))
@@ -141,7 +147,7 @@ class Inbox:
 
 def _lanes_of(rows: pa.Table, deliveries: list[dict]) -> dict[tuple, LaneHashes]:
     """The hashes of each lane that *deliveries* are of, by its page: rows of the same round."""
-    wanted = {_page(row) for row in deliveries if row["lane"] is not None}
+    wanted = {_page(row) for row in deliveries if row["lane"] not in (None, DUE_LANE)}
     if not wanted:
         return {}
     pages = rows.filter(pc.equal(rows.column("kind"), "page")).filter(pc.is_valid(pc.field("lane")))

@@ -9,13 +9,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pulsar_spark.errors import Timeout
+from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.table_specs import VALID_UNTIL
 
 EXPIRING = frozenset(
     {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy", "unload"}
+    | {"reschedule"}
 )
 """Kinds of requests that say until when they hold, where somebody waits for the answer. What is said of deliveries
-holds whenever it is read."""
+holds whenever it is read, but for what cancels them."""
 
 ANSWER_SECONDS = 1.0
 LATEST_MS = 10**15
@@ -48,7 +50,7 @@ def valid_for(rows: list[dict], timeout: float) -> list[dict]:
         return rows
     return [
         dict(row, properties={**(row.get("properties") or {}), VALID_UNTIL: str(int(until * 1000))})
-        if row["kind"] in EXPIRING
+        if row["kind"] in EXPIRING or CANCEL in (row.get("properties") or ())
         else row
         for row in rows
     ]

@@ -13,6 +13,19 @@ import numpy as np
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
 
+APART_BASE = 1 << 61
+"""The virtual position of position 0 as that of an entry *apart*: one of the due lane that is kept by position, because
+it was acknowledged, in part or as a whole, or rescheduled before it was due."""
+
+DUE_LANE = "due"
+"""The lane, as rows name it, whose ranges are of virtual positions."""
+
+CANCEL = "cancel"
+"""Property of an acknowledgement that means, of its positions, those that wait for their deliver time."""
+
+DELIVER_AT_MS = "deliver_at_ms"
+"""Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
+
 
 def virtual(number: int) -> int:
     """Where a number lies among positions.
@@ -31,6 +44,11 @@ def number_of(position: int) -> int:
 def is_virtual(position: int) -> bool:
     """Whether a position stands for a number."""
     return position >= DUE_BASE
+
+
+def lane_name(position: int) -> str | None:
+    """The name of the lane that a virtual position is of, as rows say it; None of any other position."""
+    return DUE_LANE if position >= DUE_BASE else None
 
 
 def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:

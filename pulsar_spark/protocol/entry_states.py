@@ -22,7 +22,8 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, REPLAY
 UNREAD = "unread"
 
 STATES = {
-    UNREAD: "never delivered since the subscription started, or was sought to here or before",
+    UNREAD: "never delivered since the subscription started, or was sought to here or before; delayed entries that "
+    "wait for their deliver time are unread, too",
     PENDING: "delivered to a consumer that holds it",
     REPLAY: "to be delivered before anything unread; not before its due time, where it has one",
     DEAD: "given back too often: its dead letters are ordered by the round that says so, which leaves no entry dead",
@@ -33,6 +34,7 @@ DELIVER, WAIT = "deliver", "wait"
 ACKNOWLEDGE, ACKNOWLEDGE_PART = "acknowledge", "acknowledge a part"
 NEGATIVE_ACKNOWLEDGE, REDELIVER, RELEASE = "negative acknowledge", "redeliver", "release"
 ORDER_LETTERS, SEEK = "order letters", "seek"
+RESCHEDULE = "reschedule"
 
 EVENTS = {
     SEEK: "the cursor is moved to a position",
@@ -40,10 +42,11 @@ EVENTS = {
     ACKNOWLEDGE_PART: "some indexes of a batch are acknowledged",
     NEGATIVE_ACKNOWLEDGE: "a consumer asks for the entry again, at once or later",
     REDELIVER: "a negative acknowledgement falls due, or its holder asks for all it holds: a counted return",
-    RELEASE: "its holder left, is active no longer, or another entry of an Exclusive or Failover cursor came back: "
-    "an uncounted return",
+    RELEASE: "its holder left, is active no longer or gave it back unseen, or another entry of an Exclusive or "
+    "Failover cursor came back: an uncounted return",
     ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
-    WAIT: "a read meets it before its deliver time",
+    WAIT: "a read meets it before its deliver time, though it had come by a clock that was set back since",
+    RESCHEDULE: "it waits, and is given another deliver time",
     DELIVER: "the round gives it to a consumer",
 }
 
@@ -75,6 +78,7 @@ TRANSITIONS = (
     Transition(UNREAD, ACKNOWLEDGE_PART, LEAVES_SOME, REPLAY, "3.20, 0.23"),
     Transition(UNREAD, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, UNREAD, "4.21"),
     Transition(UNREAD, WAIT, IS_SHARED, REPLAY, "2.6, 4.9, 0.21"),
+    Transition(UNREAD, RESCHEDULE, ALWAYS, REPLAY, "0.33"),
     Transition(UNREAD, DELIVER, IS_DUE, PENDING, "4.7"),
     Transition(PENDING, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
     Transition(PENDING, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
@@ -92,6 +96,7 @@ TRANSITIONS = (
     Transition(REPLAY, ACKNOWLEDGE_PART, LEAVES_NONE, ACKNOWLEDGED, "3.20"),
     Transition(REPLAY, ACKNOWLEDGE_PART, LEAVES_SOME, REPLAY, "3.20"),
     Transition(REPLAY, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, REPLAY, "4.21"),
+    Transition(REPLAY, RESCHEDULE, ALWAYS, REPLAY, "0.33"),
     Transition(REPLAY, DELIVER, IS_DUE, PENDING, "2.18, 4.7, 0.21"),
     Transition(DEAD, ORDER_LETTERS, ALWAYS, ACKNOWLEDGED, "4.27, 0.27"),
     Transition(ACKNOWLEDGED, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),

@@ -35,6 +35,27 @@ def ranges_of(positions: np.ndarray | Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(firsts.tolist(), lasts.tolist()))
 
 
+def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Ranges (first, last) as two rows: what they begin with, and what they end with."""
+    return np.array([*spans], np.int64).reshape(-1, 2).T
+
+
+def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Which of *positions* lie in any of *spans*.
+
+    >>> inside(np.array([1, 4, 9]), [(3, 5), (4, 6)]).tolist()
+    [False, True, False]
+    """
+    return overlap(positions, positions, spans)
+
+
+def overlap(firsts: np.ndarray, lasts: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Which of the ranges *firsts*..*lasts* have a position in common with any of *spans*."""
+    span_firsts, span_lasts = as_array(spans)
+    begun = np.searchsorted(np.sort(span_firsts), lasts, "right")
+    return begun > np.searchsorted(np.sort(span_lasts), firsts, "left")
+
+
 class Positions:
     """Positions, given as inclusive ranges.
 

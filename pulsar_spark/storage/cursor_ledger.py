@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
+from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.actions import AddedFile, Commit
@@ -55,6 +56,7 @@ _CURSOR = CursorKey._fields
 KEYS: dict[str, tuple[str, ...]] = {
     "round": (),
     "topic": ("topic_id", "partition"),
+    "promotion": ("topic_id", "partition", "first"),
     "cursor": _CURSOR,
     "consumer": (*_CURSOR, "consumer_id"),
     "page": (*_CURSOR, "page"),
@@ -74,6 +76,7 @@ OF_ONE_ROUND = ("letter", "reply")
 HANGS_ON: dict[str, tuple[str, ...]] = {
     "round": (),
     "topic": (),
+    "promotion": ("topic",),
     "cursor": ("topic",),
     "consumer": ("cursor", "topic"),
     "page": ("cursor", "topic"),
@@ -99,6 +102,8 @@ class LatestRows:
         self.round = self.version = 0
         self.round_row: dict | None = None
         self.topics: dict[tuple[str, int], dict] = {}
+        self.promotions: dict[tuple[str, int, int], dict] = {}
+        """By topic id, partition and the number that each begins with."""
         self.cursors: dict[CursorKey, dict] = {}
         self.consumers: dict[CursorKey, dict[str, dict]] = {}
         self.pages: dict[CursorKey, dict[int, list[Range]]] = {}
@@ -166,6 +171,8 @@ class LatestRows:
             _replace(self.topics, key, row, row)
             if row["is_removed"]:
                 self._remove_topic(row["topic_id"])
+        elif kind == "promotion":
+            _replace(self.promotions, key, row, row)
         elif kind == "waiting_letter":
             _replace(self.waiting_letters, WaitingKey(*key), row, row)
         else:
@@ -187,11 +194,12 @@ class LatestRows:
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])
             self.lanes[cursor].pop(*key, None)
-            if row.get("lane") is not None and not row["is_removed"]:
+            if row.get("lane") not in (None, DUE_LANE) and not row["is_removed"]:
                 self.lanes[cursor][key[0]] = lane_hashes(row)
 
     def _remove_topic(self, topic_id: str) -> None:
         self.topics = {key: row for key, row in self.topics.items() if key[0] != topic_id}
+        self.promotions = {key: row for key, row in self.promotions.items() if key[0] != topic_id}
         for facts in (self.cursors, self.consumers, self.pages, self.lanes, self.letterless):
             for key in [key for key in facts if key.topic_id == topic_id]:
                 del facts[key]

@@ -1,52 +1,44 @@
-"""The delay index: which entries wait for their deliver time, in order of it."""
+"""The delay index of a bundle: which entries wait for their deliver time, in order of it, on disk.
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import NamedTuple
+TODO
+"""
 
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterator
 
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.delay_buckets import BucketLost, Buckets, Segments
+from pulsar_spark.storage.delay_segments import Places
+from pulsar_spark.storage.delay_table import NOT_INDEXED, DelayTable
+from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.topics import Topic
 
-
-class Due(NamedTuple):
-    """Delayed entries of a topic partition in order of (deliver time, position): their positions (int64), deliver times
-    in microseconds (int64) and sticky-key hashes (int32)."""
-
-    positions: np.ndarray
-    times: np.ndarray
-    hashes: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def part(self, places: slice | np.ndarray) -> "Due":
-        """Those at these places."""
-        return Due(*(column[places] for column in self))
+__all__ = ["NONE_DUE", "Due", "scheduled"]
+PART_ENTRIES = 100_000
+LAST = (1 << 63) - 1
 
 
-NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
-
-
-def in_order(parts: Iterable[Due]) -> Due:
-    """Entries of *parts*, in one order."""
-    positions, times, hashes = (np.concatenate(columns) for columns in zip(NONE_DUE, *parts))
-    found = Due(positions, times, hashes)
-    return found.part(np.lexsort((positions, times)))
-
-
-def read_delayed(table: Path, runs: Iterable[Run]) -> Due:
-    """The delayed entries of *runs* of the topic in *table*, read from its files. An entry's first message decides; one
-    that is deleted or lost waits for nothing."""
-    return in_order(_delayed_of(table, run) for run in runs if run.has_delayed and run.delayed_after is not None)
-
-
-def _delayed_of(table: Path, run: Run) -> Due:
-    slice_ = read_slice(table, [run], ["deliver_at_time"])
-    times = slice_["deliver_at_time"].cast(pa.int64()).fill_null(run.delayed_after).to_numpy()
-    places = np.flatnonzero(times > run.delayed_after)
-    hashes = read_hashes(table, [run])[places] if len(places) else NONE_DUE.hashes
-    return Due(places + run.first_position, times[places], hashes)
+def scheduled(
+    layout: Layout, topic: Topic, partition: int, after: int, until: int | None = None, *, most: int = PART_ENTRIES
+) -> Iterator[Due]:
+    """The delayed entries of a topic partition with *after* < deliver time <= *until*, in order of (deliver time,
+    position), in parts of about *most* entries. For whoever looks from outside, without a broker: from the buckets,
+    and from the topic's files what no bucket holds yet. What is gone from the topic may be among them."""
+    until = LAST if until is None else until
+    while after < until:
+        places = Places()
+        loaded = DelayTable(layout).load(places)
+        place = places.number(topic.topic_id, partition)
+        is_lost = any(lost.places is None or place in lost.places for lost in loaded.lost)
+        indexed = NOT_INDEXED if is_lost else loaded.indexed.get(place, NOT_INDEXED)
+        buckets = Buckets(Segments(places), [] if is_lost else loaded.buckets, {place: indexed.since})
+        ledgers = ledgers_of_topic(layout, topic.topic_id).get(partition)
+        runs = [run for run in ledgers.runs if has_delayed(run)] if ledgers else []
+        others = [run for run in runs if not indexed.holds(run.first_position, run.last_position)]
+        unsealed = in_order(read_delayed(topic.path, [run]).between(after, until) for run in others)
+        try:
+            for last, part in buckets.parts(place, after, until, most):
+                yield in_order([part, unsealed.between(after, last)])
+                after = last
+        except BucketLost:  # merged with others since the table was opened: there it is again
+            continue

@@ -3,6 +3,8 @@ that is there. Readers skip files by them, and numbering needs no more. Source: 
 Statistics".
 """
 
+import json
+import os
 import sys
 from datetime import datetime, timedelta, timezone
 
@@ -53,17 +55,38 @@ def file_statistics(footer: pq.FileMetaData) -> dict:
         if "." in column.path or any(each is None or not each.has_null_count for each in found):
             continue
         nulls[column.path] = sum(each.null_count for each in found)
-        bounds = [_bounds(each, column.logical_type.type) for each in found if each.has_min_max]
+        bounds = [_bounds(each, column.logical_type) for each in found if each.has_min_max]
         if bounds and None not in bounds:
             least[column.path] = _at_most(min(low for low, _ in bounds))
             greatest[column.path] = _at_least(max(high for _, high in bounds))
     return {"numRecords": footer.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
-def _bounds(found: pq.Statistics, logical_type: str) -> tuple | None:
+def file_bounds(path: str | os.PathLike, name: str) -> tuple[int, int] | None:
+    """The least and the greatest instant of a column of a Parquet file, in microseconds of any year; None where its
+    footer does not tell."""
+    footer = pq.read_metadata(path)
+    paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
+    if name not in paths:
+        return None
+    number, groups = paths.index(name), range(footer.num_row_groups)
+    found = [footer.row_group(group).column(number).statistics for group in groups]
+    if any(each is None or not (each.has_min_max or each.num_values == 0) for each in found):
+        return None
+    unit, told = _unit(footer.schema.column(number).logical_type), [each for each in found if each.has_min_max]
+    return (min(each.min_raw for each in told) * unit, max(each.max_raw for each in told) * unit) if told else None
+
+
+def _unit(logical_type: pq.ParquetLogicalType) -> int:
+    """Microseconds that an instant is counted in."""
+    return 1000 if json.loads(logical_type.to_json())["timeUnit"] == "milliseconds" else 1
+
+
+def _bounds(found: pq.Statistics, logical_type: pq.ParquetLogicalType) -> tuple | None:
     """Least and greatest value of integers, instants (whose year Python may not know) and texts."""
-    if logical_type == "TIMESTAMP":
-        return _datetime(found.min_raw), _datetime(found.max_raw)
+    if logical_type.type == "TIMESTAMP":
+        unit = _unit(logical_type)
+        return _datetime(found.min_raw * unit), _datetime(found.max_raw * unit)
     is_bounded = isinstance(found.min, int | str) and not isinstance(found.min, bool)
     return (found.min, found.max) if is_bounded else None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -43,6 +44,8 @@ class PartitionLedgers:
         self._others: dict[str, list] = {name: [] for name in Run._fields if name not in self._numbers}
         self._firsts, self._ledger_ids = self._numbers["first_position"], self._numbers["ledger_id"]
         self._columns = [self._numbers.get(name, self._others.get(name)) for name in Run._fields]
+        self.last_delayed_position = -1
+        """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -79,6 +82,8 @@ class PartitionLedgers:
             run = run._replace(publish_id=self._others["publish_id"][-1])
         for column, value in zip(self._columns, run):
             column.append(value if type(column) is list else value or 0)
+        if run.delayed_after is not None:
+            self.last_delayed_position = run.last_position
 
     def index_of(self, position: int) -> int:
         """Index of the run that holds *position*, or of the last run before it; -1 before the first."""
@@ -123,6 +128,11 @@ class PartitionLedgers:
                 first = run.last_position + 1
         if parts:
             yield run, parts
+
+    def batch_sizes(self, positions: np.ndarray) -> np.ndarray:
+        """The messages of each of the entries at *positions*, which are numbered, in any order."""
+        indexes = np.searchsorted(np.frombuffer(self._firsts, np.int64), positions, "right") - 1
+        return np.frombuffer(self._numbers["batch_size"], np.int64)[indexes]
 
     def messages_before(self, position: int) -> int:
         """Messages of all entries below *position*."""

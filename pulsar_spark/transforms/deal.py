@@ -7,12 +7,16 @@ of a few ranges.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.transforms.acknowledge import ATTRIBUTES, LIMITS, TURNS
 from pulsar_spark.transforms.offer import IN_LINE
 
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
 """Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, line by line at counts
 of entries; and what is said of consumers and of the cursor, beside both."""
+
+MET = ("limits.read_position", "limits.due_read")
+"""What was met before lies below these, on the axis of positions and that of numbers (protocol.delays)."""
 
 _NAMES = ("stretch", "taker", "fact")
 
@@ -39,12 +43,12 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
         "ack_set",
         "batch_size",
         F.when(is_taken, F.col("weight")).alias("weight"),
-        "read_position",
+        F.when(F.col("first") < DUE_BASE, F.col("read_position")).otherwise(F.col("due_read")).alias("met_below"),
     )
     return dealt.select(
         "*",
         _messages(F.col("last") + 1 - F.col("first")).alias("given"),
-        _messages(F.least(F.col("last") + 1, "read_position") - F.col("first")).alias("given_again"),
+        _messages(F.least(F.col("last") + 1, "met_below") - F.col("first")).alias("given_again"),
     )
 
 
@@ -52,7 +56,7 @@ def _points(lined_up: DataFrame) -> DataFrame:
     """Where stretches and turns begin and end; a segment that is not on offer, and a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
-    held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", "limits.read_position")
+    held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
     stretch, nothing = F.struct(held.alias("held")), F.struct(F.when(F.lit(False), held).alias("held"))
     fact = F.struct("turn.consumer_id", "turn.permits", "is_blocked", _limit().alias("limit"), _unacked().alias("out"))
     nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}

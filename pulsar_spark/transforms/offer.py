@@ -3,7 +3,8 @@
 Candidates are entries that came back, by position, then those whose deliver time has come, by (deliver time, position),
 then unread entries, by position; on Exclusive and Failover all of them by position, due or not (2.6). Of a replay range
 the due time is the deliver time, and one that came back has none: what has been waited for is not waited for again
-(0.21). Laid end to end they form an axis of entry counts, over which the consumers are dealt out (see turns and deal).
+(0.21). An unread entry with a due time that has come goes with those that came due. Laid end to end they form an axis
+of entry counts, over which the consumers are dealt out (see turns and deal).
 
 On Key_Shared each owner's entries form an axis of their own, in the same order, so that order per key holds and nobody
 waits for another's keys. A held entry is not offered: one whose hash still has pending entries at an earlier owner
@@ -31,10 +32,11 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
     not yet acknowledged), how many entries are on offer (0 for none), and how many are offered before it."""
     is_single_active = F.col("limits.is_single_active")
     is_ripe = F.col("due_time").isNull() | (F.col("due_time") <= F.col("limits.wall")) | is_single_active
+    came_due = F.col("due_time").isNotNull()
     rank = (
         F.when(F.col("is_held"), NOT_OFFERED)
         .when((F.col("status") == "replay") & is_ripe, REPLAY)
-        .when(F.col("status") == "unread", F.when(is_single_active, REPLAY).otherwise(UNREAD))
+        .when(F.col("status") == "unread", F.when(is_single_active | came_due, REPLAY).otherwise(UNREAD))
         .otherwise(NOT_OFFERED)
     )
     offered = segments.select(
@@ -42,7 +44,7 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
         rank.alias("rank"),
         unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"),
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
-        F.when((F.col("status") == "replay") & ~is_single_active, F.col("due_time")).alias("came_due"),
+        F.when(F.col("status").isin("replay", "unread") & ~is_single_active, F.col("due_time")).alias("came_due"),
     )
     in_line = Window.partitionBy(*IN_LINE).orderBy("rank", "came_due", "first")
     before = F.sum("offered").over(in_line.rowsBetween(Window.unboundedPreceding, -1))

@@ -33,7 +33,7 @@ STATE = (
 KINDS = {
     # One row per cursor of the round: its limits, whose entries come back (left: uncounted, redelivered: counted), and
     # the time: pending entries fall due by now, the broker's own clock, deliver times by wall, the machine's (null =
-    # the same). What lies below read_position was met before.
+    # the same). What lies below read_position was met before, of virtual positions (protocol.delays) below due_read.
     "cursor": (
         "first",
         "last",
@@ -49,6 +49,7 @@ KINDS = {
         "round",
         "now",
         "wall",
+        "due_read",
     ),
     # first..last of the cursor's state in one status, in its line
     "range": (*STATE, "line", "is_held"),
@@ -56,9 +57,11 @@ KINDS = {
     "ack": ("first", "last"),
     # of entry first (= last) just the indexes in ack_set stay unacknowledged
     "ack_set": ("first", "last", "ack_set"),
-    # first..last, which are pending at the consumer, come back at due_time; none overlaps another
-    "return": ("first", "last", "consumer_id", "due_time"),
-    # first..last were never delivered; batch_size messages each, and on Shared and Key_Shared not before due_time
+    # first..last, which are pending at the consumer, come back at due_time, uncounted if is_unseen (null = no); none
+    # overlaps another
+    "return": ("first", "last", "consumer_id", "due_time", "is_unseen"),
+    # first..last were never delivered; batch_size messages each, and on Shared and Key_Shared not before due_time; one
+    # that has come is waited for no more, but they go before those without
     "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
     # One lap of one consumer's turn, in order of first (= last): see protocol.shared. No two of a cursor have the same
     # first, whatever their line. One that may be given nothing has a lap all the same, so that the plan says of every
@@ -101,8 +104,10 @@ _TYPES = {
     "round": pa.int64(),
     "now": pa.int64(),
     "wall": pa.int64(),
+    "due_read": pa.int64(),
     "line": pa.string(),
     "is_held": pa.bool_(),
+    "is_unseen": pa.bool_(),
 }
 
 SCHEMA = pa.schema([("cursor", pa.int32()), ("kind", pa.string()), *_TYPES.items()])

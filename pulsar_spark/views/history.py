@@ -4,11 +4,12 @@ written for its own sake.
 What the broker did is in its rounds: a delivery is a ``pending`` range in the round it names as its delivery round
 (later rounds repeat it when they rewrite its page), one of a lane is told stretch by stretch; letters and consumers
 that left are rows of their own. What was asked is in the requests, under the client's clock; a request the broker
-refused is left out, one that asked for nothing (an acknowledgement of what was acknowledged) is not. Positions count
-per partition of a topic's life: requests name the topic only, so after a topic was created again those of its former
-life stand under the same name. What somebody deleted from a topic's table by SQL nobody asked for: it is found in the
-table itself, and stands at the round in which the broker had followed the commit that took it out, or, of several, the
-first that may have been. History reaches back as far as the tables do.
+refused is left out, one that asked for nothing (an acknowledgement of what was acknowledged) is not, but for who
+cancelled or rescheduled what had been delivered meanwhile. Positions count per partition of a topic's life: requests
+name the topic only, so after a topic was created again those of its former life stand under the same name. What
+somebody deleted from a topic's table by SQL nobody asked for: it is found in the table itself, and stands at the round
+in which the broker had followed the commit that took it out, or, of several, the first that may have been. History
+reaches back as far as the tables do.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.letters import RETRY_LETTER
 from pulsar_spark.storage.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
@@ -32,8 +34,11 @@ EVENTS = {
     "negative_ack": "negatively_acknowledged",
     "redeliver_all": "redelivery_asked",
     "reconsume_later": "reconsume_later_asked",
+    "reschedule": "rescheduled",
 }
 """What a kind of request is called in the history."""
+_NOTHING = "0"
+"""What the broker answers to who cancels or reschedules entries none of which waits any more."""
 _IS_DELIVERY = "kind = 'range' AND status = 'pending' AND delivery_round = round"
 _DELETIONS = (
     "topic string, topic_id string, partition int, first bigint, last bigint, ack_set array<bigint>, version bigint"
@@ -99,12 +104,19 @@ def _what_the_broker_did(rounds: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
-    refused = rounds.filter((F.col("kind") == "reply") & F.col("error").isNotNull()).select("request_id")
+    replies = rounds.filter(F.col("kind") == "reply")
+    refused = replies.filter(F.col("error").isNotNull()).select("request_id")
+    in_vain = replies.filter(F.col("text") == _NOTHING).select("request_id")
+    is_cancel = F.coalesce(F.col("properties")[CANCEL] == "true", F.lit(False))
+    is_of_waiting = is_cancel | (F.col("kind") == "reschedule")
     event = F.create_map(*(F.lit(word) for pair in EVENTS.items() for word in pair))[F.col("kind")]
+    event = F.when(is_cancel, "cancelled").otherwise(event)
     is_cumulative = F.coalesce(F.col("properties")["is_cumulative"] == "true", F.lit(False))
     return (
         requests.filter(F.col("kind").isin(*EVENTS))
         .join(refused, on="request_id", how="left_anti")
+        .join(in_vain.withColumn("is_in_vain", F.lit(True)), on="request_id", how="left")
+        .filter(~is_of_waiting | F.col("is_in_vain").isNull())
         .select(
             F.col("request_time").alias("time"),
             event.alias("event"),

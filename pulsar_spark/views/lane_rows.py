@@ -1,8 +1,9 @@
 """Rows of ranges as the exact ranges they mean, for views that are asked about single positions.
 
 A range of a lane means the entries between its ends that have the lane's hashes (see storage.lane_ranges); the page's
-row of its round says these. The hashes of entries are read in tasks, when the view is asked. A row of a topic that is
-gone, or was made again, stays as it is.
+row of its round says these. The hashes of entries are read in tasks, when the view is asked. Of an entry that is gone
+nobody knows of which lane it was: where a range lacks entries, all that is gone between its ends is told of with it. A
+row of a topic that is gone, or was made again, stays as it is. A delivery of the due lane says its positions itself.
 """
 
 import contextlib
@@ -14,9 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.due_rows import by_position
+from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import read_topic
@@ -29,9 +32,21 @@ def exact_rows(ranges: DataFrame, rounds: DataFrame, root: str) -> DataFrame:
     all rows of ``cursor_ledger`` of *root*."""
     pages = rounds.filter((F.col("kind") == "page") & F.col("lane").isNotNull())
     hashes = pages.select(*_PAGE, F.struct("hash_ranges", "properties").alias("lane_hashes"))
-    of_lanes = ranges.filter(F.col("lane").isNotNull()).join(hashes, on=_PAGE, how="inner")
+    is_due = F.col("lane").eqNullSafe(DUE_LANE)
+    of_lanes = ranges.filter(F.col("lane").isNotNull() & ~is_due).join(hashes, on=_PAGE, how="inner")
     cut = of_lanes.select(*ranges.columns, "lane_hashes").mapInArrow(_cut(root), ranges.schema)
-    return ranges.filter(F.col("lane").isNull()).unionByName(cut)
+    return with_positions(ranges.filter(F.col("lane").isNull() | is_due)).unionByName(cut)
+
+
+def with_positions(ranges: DataFrame) -> DataFrame:
+    """The same rows of kind ``range``, those of deliveries of the due lane that say their positions cut into stretches
+    of these."""
+    says = F.col("positions").isNotNull()
+
+    def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from map(by_position, batches)
+
+    return ranges.filter(~says).unionByName(ranges.filter(says).mapInArrow(cut, ranges.schema))
 
 
 def _cut(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -62,5 +77,11 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
 
 
 def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
-    hashes = read_hashes(table, index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
-    return ranges_of(row["first"] + np.flatnonzero(lane_hashes(row["lane_hashes"]).holds(hashes)))
+    runs = list(index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
+    is_its = lane_hashes(row["lane_hashes"]).holds(read_hashes(table, runs))
+    if np.count_nonzero(is_its) != row["entries"]:
+        gone = are_gone(table, runs)
+        is_its &= ~gone
+        if np.count_nonzero(is_its) < row["entries"]:
+            is_its |= gone
+    return ranges_of(row["first"] + np.flatnonzero(is_its))

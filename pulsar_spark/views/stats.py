@@ -22,17 +22,19 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scan import open_as_far_as_it_goes
 from pulsar_spark.storage.set_aside import SUBSCRIPTION, TOPIC
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.views.activity import Activity, per_second, rate_in, read_activity, round_time
+from pulsar_spark.views.backlog import read_backlog
 from pulsar_spark.views.key_shared import add_key_shared, consumer_stats, read_key_shared, subscription_stats
 
 STOPPED, SET_ASIDE = "stopped", "set_aside"
@@ -105,6 +107,7 @@ class Observation:
         self.now = now or datetime.datetime.now(datetime.UTC)
         self.latest: LatestRows = read_latest(layout)
         self.activity: Activity = read_activity(layout, self.now)
+        self.ledgers = LedgerIndex(layout)
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
         """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when
@@ -233,21 +236,19 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     cursor = observed.latest.cursors[key]
     ranges = observed.latest.ranges(key)
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
-    mark_delete, now = cursor["mark_delete_position"], int(observed.now.timestamp() * 1_000_000)
+    now = int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
-    acked = mark_delete + 1 + sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
+    backlog = read_backlog(observed.latest, key, observed.ledgers, topic.path, end_position, now)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],
-        "msgBacklog": end_position - acked,
-        "ackedEntries": acked,
+        "msgBacklog": backlog.entries,
+        "ackedEntries": end_position - backlog.entries,
         **_unacked_stats(observed, key, None, ranges),
-        "msgDelayed": sum(
-            held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now
-        ),
+        "msgDelayed": backlog.delayed_messages,
         "msgOutCounter": cursor["msg_out_counter"] or 0,
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
-        "markDeletePosition": mark_delete,
+        "markDeletePosition": cursor["mark_delete_position"],
         "readPosition": cursor["read_position"],
         "deadLetters": observed.dead_letters(cursor),
         "waitingLetters": observed.waiting_letters(key),

@@ -154,6 +154,28 @@ DRAINING_HASHES = TableSpec(
     ),
 )
 
+SCHEDULED = TableSpec(
+    "scheduled",
+    "an entry that waits for its deliver time",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("position", pa.int64(), "its position"),
+            ("ledger_id", pa.int64(), "ledger of its message id"),
+            ("entry_id", pa.int64(), "entry of its message id, as its messages have it"),
+            ("publish_id", pa.string(), "publish id of its messages, which with entry id and partition names them"),
+            ("due_time", TIME, "when it is delivered"),
+            (
+                "subscriptions",
+                pa.list_(pa.string()),
+                "those it waits for, by name; those that moved it to another time have a row of their own",
+            ),
+        )
+    ),
+)
+
 HISTORY = TableSpec(
     "history",
     "something that happened to a range of entries on a subscription",
@@ -165,7 +187,7 @@ HISTORY = TableSpec(
                 "event",
                 pa.string(),
                 "delivered, acknowledged, negatively_acknowledged, redelivery_asked (of all the consumer holds), "
-                "reconsume_later_asked, "
+                "reconsume_later_asked, cancelled (while it waited for its deliver time), rescheduled, "
                 "retry_lettered, dead_lettered, consumer_left, deleted (from the topic's table, by SQL)",
             ),
             ("topic", pa.string(), "full name of the topic, without a partition"),
@@ -195,7 +217,8 @@ HISTORY = TableSpec(
                 "properties",
                 PROPERTIES,
                 "of an acknowledgement, as the consumer gave them; reconsume_later_asked: what the letter says, "
-                "and where it goes",
+                "and where it goes; cancelled, rescheduled: why, if it was said (reason), and until when "
+                "(deliver_at_ms)",
             ),
         )
     ),

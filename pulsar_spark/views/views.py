@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.membership import KEY_SHARED
 from pulsar_spark.storage.cursor_ledger import KEYS, CursorKey, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -23,7 +24,9 @@ from pulsar_spark.storage.topics import check_layout
 from pulsar_spark.table_specs import TableSpec
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
-from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY, VIEWS
+from pulsar_spark.views.lane_rows import with_positions
+from pulsar_spark.views.scheduled import all_scheduled
+from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 
 _CURSOR = [*CursorKey._fields]
 
@@ -44,12 +47,15 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
     for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
         of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
+    partitions = rows.filter("kind = 'topic'").select("topic", "topic_id", "partition").distinct()
+    waiting = partitions.mapInArrow(all_scheduled(str(layout.root)), from_arrow_schema(SCHEDULED.schema))
+    waiting.createOrReplaceTempView(SCHEDULED.name)
     requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
     ledgers = spark.read.format("delta").load(str(layout.broker_table("ledgers")))
     all_events(rows, requests, ledgers, str(layout.root)).select(
         *(column.name for column in HISTORY.columns)
     ).createOrReplaceTempView(HISTORY.name)
-    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, HISTORY)]
+    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, HISTORY)]
 
 
 def committed_rounds(rows: DataFrame) -> DataFrame:
@@ -76,12 +82,22 @@ def latest_consumers(rows: DataFrame) -> DataFrame:
 
 
 def latest_pending_acks(rows: DataFrame) -> DataFrame:
-    """The ranges ``pending`` and ``replay`` of pages not rewritten since, all with the number of their entries."""
+    """The ranges ``pending`` and ``replay`` of pages not rewritten since, all with the number of their entries. Those
+    of the due lane are of positions where the latest round delivered them, or where they are kept apart; else of
+    numbers, from 0 on."""
     pages = _latest(rows, "page").select(*KEYS["page"], "round")
     ranges = rows.filter((F.col("kind") == "range") & F.col("status").isin("pending", "replay"))
     ranges = ranges.join(pages, on=[*KEYS["page"], "round"], how="inner")
-    entries = F.coalesce("entries", F.col("last") - F.col("first") + 1)
-    return _of_cursors_there(rows, ranges.withColumn("entries", entries))
+    ranges = with_positions(ranges)
+    is_apart = F.col("first") >= APART_BASE
+    base = F.when(is_apart, APART_BASE).when(F.col("first") >= DUE_BASE, DUE_BASE).otherwise(0)
+    named = {
+        "first": F.col("first") - base,
+        "last": F.col("last") - base,
+        "lane": F.when(~is_apart, F.col("lane")),
+        "entries": F.coalesce("entries", F.col("last") - F.col("first") + 1),
+    }
+    return _of_cursors_there(rows, ranges.withColumns(named))
 
 
 def of_key_shared(

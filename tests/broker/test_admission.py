@@ -42,6 +42,14 @@ REFUSED = {
     "skip of a negative number": (ILL.skip(-5), "InvalidConfiguration"),
     "ack set with a null word": (ILL.ack(1, ack_set=[None], receipt=True), "InvalidMessage"),
     "ack set longer than the batch": (ILL.ack(1, ack_set=[1] * 2, receipt=True), "InvalidMessage"),
+    "given back unseen, and later": (
+        without(ILL.negative_ack("c", 0, delay_ms=5), properties={"is_unseen": "true", "receipt": "true"}),
+        "InvalidConfiguration",
+    ),
+    "given back unseen, or not": (
+        without(ILL.negative_ack("c", 0), properties={"is_unseen": "yes", "receipt": "true"}),
+        "InvalidConfiguration",
+    ),
     "policy of a topic that is not": (
         without(ILL.policy("message_ttl_seconds", 5), topic="persistent://public/default/none"),
         "TopicNotFound",

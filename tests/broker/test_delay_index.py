@@ -1,9 +1,17 @@
-"""What the broker asks of its delay index."""
+"""What the broker asks of its delay index, with entries in memory, in buckets and on the way between."""
+
+import random
 
 import pytest
 
-from pulsar_spark.broker.delay_index import EVER, DelayIndex
+from pulsar_spark.broker import delay_upkeep
+from pulsar_spark.broker.delay_index import DelayIndex
+from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.delay_buckets import EVER
+from pulsar_spark.storage.delay_index import scheduled
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import LEDGERS
 from tests.model_keys import Key
 from tests.spark_engine import SparkEngine
 
@@ -12,54 +20,165 @@ NOBODY = sticky_key_hash(NONE_KEY)
 MS = 1000
 
 
+class Indexed:
+    """A topic, its delay index, and what must be in it."""
+
+    def __init__(self, engine: SparkEngine):
+        self.engine, self.topic_id = engine, engine.topic_ids[TOPIC]
+        self.ledgers = AppendTable(engine.layout.broker_table("ledgers"))
+        self.expected: list[tuple[int, int]] = []
+        self.open()
+
+    def open(self) -> None:
+        """As a broker that starts does."""
+        self.index = DelayIndex(self.engine.layout)
+        self.upkeep = DelayUpkeep(self.index, max_num_buckets=2)
+        self.state = self.engine.rounds.bundle.topic(TOPIC)
+        self.index.add(self.state, -1, self.state.ledgers(-1).runs)
+
+    def publish(self, due_ms: list[int | None], delayed_after: int = 0, **columns) -> None:
+        self.engine.publish(TOPIC, -1, [1] * len(due_ms), deliver_at_ms=due_ms, **columns)
+        self.number(delayed_after)
+        first = self.state.ledgers(-1).end_position - len(due_ms)
+        times = enumerate((ms or 0) * MS for ms in due_ms)
+        self.expected += [(time, first + at) for at, time in times if time > delayed_after]
+        self.expected.sort()
+
+    def number(self, delayed_after: int) -> None:
+        """What a round does: number, commit the rows, let the index know."""
+        ledgers = self.state.ledgers(-1)
+        before = len(ledgers)
+        rows = [dict(row, delayed_after=delayed_after) for row in self.engine.rounds.bundle.number_new()[1]]
+        self.ledgers.append(LEDGERS.rows(rows))
+        ledgers._others["delayed_after"][before:] = [delayed_after] * (len(ledgers) - before)
+        self.index.add(self.state, -1, ledgers.runs[before:])
+
+    def due(self, after: int, until: int) -> list[tuple[int, int]]:
+        found = self.index.due(self.topic_id, -1, after, until)
+        assert self.index.count(self.topic_id, -1, after, until) == len(found)
+        return list(zip(found.times.tolist(), found.positions.tolist()))
+
+    def next_due(self, after: int) -> int | None:
+        return self.index.next_due(self.topic_id, -1, after)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of its buckets."""
+        return [bucket.number for bucket in self.index.buckets.buckets]
+
+    def seal(self) -> None:
+        self.upkeep.seal(is_forced=True)
+
+    def check(self, *bounds: int) -> None:
+        """The index says what it must of all intervals between *bounds*, and so does who looks from outside."""
+        for after in (-1, *bounds):
+            later = [time for time, _ in self.expected if time > after]
+            assert self.next_due(after) == min(later, default=None)
+            assert self.index.count(self.topic_id, -1, after) == len(later)
+            for until in (*bounds, EVER):
+                if after <= until:
+                    assert self.due(after, until) == [each for each in self.expected if after < each[0] <= until]
+        parts = scheduled(self.engine.layout, self.state.topic, -1, -1, most=2)
+        assert [each for part in parts for each in zip(part.times.tolist(), part.positions.tolist())] == self.expected
+
+
 @pytest.fixture
-def index() -> DelayIndex:
-    return DelayIndex()
+def indexed(engine) -> Indexed:
+    return Indexed(engine)
 
 
-def add(engine: SparkEngine, index: DelayIndex, delayed_after: int = 0) -> None:
-    """Number what was published and let the index know."""
-    bundle = engine.rounds.bundle
-    state, before = bundle.topic(TOPIC), bundle.topic(TOPIC).ledgers(-1).end_position
-    bundle.number_new()
-    runs = [run._replace(delayed_after=delayed_after) for run in state.ledgers(-1).runs if run.first_position >= before]
-    index.add(state, -1, [run for run in runs if run.has_delayed])
+def test_entries_come_in_order_of_deliver_time_and_position(indexed):
+    indexed.publish([9, None, 3, 9])
+    indexed.publish([3, 20, 1], delayed_after=1 * MS)
+    assert indexed.due(0, EVER) == [(3 * MS, 2), (3 * MS, 4), (9 * MS, 0), (9 * MS, 3), (20 * MS, 5)]
+    for _ in range(2):
+        indexed.check(0, 3 * MS - 1, 3 * MS, 9 * MS, 20 * MS)
+        indexed.seal()
+    assert indexed.numbers == [1] and not indexed.index.head
+    assert indexed.due(20 * MS, 3 * MS) == [] and indexed.index.ready_until(indexed.topic_id, -1) == EVER
+    assert indexed.index.count(indexed.topic_id, 0, 0) == 0 and indexed.index.next_due("another", -1, 0) is None
 
 
-def due(engine: SparkEngine, index: DelayIndex, after: int, until: int) -> list[tuple[int, int]]:
-    found = index.due(engine.topic_ids[TOPIC], -1, after, until)
-    assert index.count(engine.topic_ids[TOPIC], -1, after, until) == len(found)
-    return list(zip(found.times.tolist(), found.positions.tolist()))
+def test_what_is_known_after_a_start_is_what_was_known_before(indexed):
+    indexed.publish([5, 4])
+    indexed.seal()
+    indexed.publish([4, 7])
+    indexed.open()
+    assert (indexed.numbers, indexed.index.head.entries) == ([1], 2)
+    indexed.check(4 * MS, 5 * MS)
+    indexed.seal()
+    indexed.open()
+    assert (indexed.numbers, indexed.index.head.entries) == ([1, 2], 0)
+    indexed.check(4 * MS, 5 * MS)
 
 
-def test_entries_come_in_order_of_deliver_time_and_position(engine, index):
-    engine.publish(TOPIC, -1, [1, 1, 1, 1], deliver_at_ms=[9, None, 3, 9])
-    add(engine, index)
-    engine.publish(TOPIC, -1, [1, 2, 1], deliver_at_ms=[3, 20, 1])
-    add(engine, index, delayed_after=1 * MS)
-    topic_id = engine.topic_ids[TOPIC]
-    assert due(engine, index, 0, EVER) == [(3 * MS, 2), (3 * MS, 4), (9 * MS, 0), (9 * MS, 3), (20 * MS, 5)]
-    assert due(engine, index, 3 * MS, 9 * MS) == [(9 * MS, 0), (9 * MS, 3)]
-    assert due(engine, index, 9 * MS, 9 * MS) == due(engine, index, 20 * MS, 3 * MS) == []
-    assert [index.next_due(topic_id, -1, after * MS) for after in (0, 3, 9, 20)] == [3 * MS, 9 * MS, 20 * MS, None]
-    assert index.count(topic_id, -1, 3 * MS) == 3 and index.ready_until(topic_id, -1) == EVER
-    assert index.count(topic_id, 0, 0) == 0 and index.next_due("another", -1, 0) is None
+def test_a_run_is_taken_in_once_and_what_is_dropped_or_forgotten_is_gone(indexed):
+    indexed.publish([9, 3, 5])
+    for _ in range(2):
+        indexed.index.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
+        assert indexed.due(0, EVER) == [(3 * MS, 1), (5 * MS, 2), (9 * MS, 0)]
+        indexed.seal()
+    indexed.index.drop(indexed.topic_id, -1, 5 * MS)
+    indexed.upkeep.work()
+    assert indexed.due(5 * MS, EVER) == [(9 * MS, 0)]
+    indexed.publish([6])
+    indexed.index.drop(indexed.topic_id, -1, 9 * MS)
+    assert indexed.index.head.entries == 0
+    indexed.upkeep.work()
+    assert indexed.numbers == [] and indexed.next_due(9 * MS) is None
+    indexed.publish([10])
+    indexed.index.forget(indexed.topic_id)
+    assert indexed.due(0, EVER) == [] and indexed.next_due(0) is None
 
 
-def test_a_run_is_taken_in_once_and_what_is_dropped_or_forgotten_is_gone(engine, index):
-    engine.publish(TOPIC, -1, [1, 1], deliver_at_ms=[9, 3])
-    add(engine, index)
-    state, topic_id = engine.rounds.bundle.topic(TOPIC), engine.topic_ids[TOPIC]
-    index.add(state, -1, [run._replace(delayed_after=0) for run in state.ledgers(-1).runs])
-    assert due(engine, index, 0, EVER) == [(3 * MS, 1), (9 * MS, 0)]
-    index.drop(topic_id, -1, 3 * MS)
-    assert due(engine, index, 0, EVER) == [(9 * MS, 0)]
-    index.forget(topic_id)
-    assert due(engine, index, 0, EVER) == [] and index.next_due(topic_id, -1, 0) is None
+def test_too_many_buckets_become_one_without_what_nobody_needs(indexed):
+    for due in ([9, 3], [3, 4], [5], [1, 3, 3], [2, 8, 3]):
+        indexed.publish(due)
+        indexed.seal()
+    indexed.upkeep.work()
+    assert len(indexed.numbers) == 2
+    indexed.check(2 * MS, 3 * MS, 8 * MS)
+    indexed.open()
+    indexed.check(2 * MS, 3 * MS, 8 * MS)
+    indexed.index.drop(indexed.topic_id, -1, 3 * MS)
+    for due in ([11], [12]):
+        indexed.publish(due)
+        indexed.seal()
+        indexed.upkeep.work()
+    assert sum(bucket.entries for bucket in indexed.index.buckets.buckets) < len(indexed.expected)
+    assert indexed.due(3 * MS, EVER) == [each for each in indexed.expected if each[0] > 3 * MS]
 
 
-def test_hashes_are_those_of_the_first_messages_keys(engine, index):
-    engine.publish(TOPIC, -1, [1, 2, 1], deliver_at_ms=[5, 4, 3], keys=[(Key("a"),), (Key("b"), Key("c")), (Key(),)])
-    add(engine, index)
-    found = index.due(engine.topic_ids[TOPIC], -1, 0, EVER)
-    assert found.hashes.tolist() == [NOBODY, sticky_key_hash(b"b"), sticky_key_hash(b"a")]
+def test_hashes_are_those_of_the_first_messages_keys(indexed):
+    indexed.publish([5, 4, 3], keys=[(Key("a"),), (Key("b"), Key("c")), (Key(),)])
+    for _ in range(2):
+        found = indexed.index.due(indexed.topic_id, -1, 0, EVER)
+        assert found.hashes.tolist() == [NOBODY, sticky_key_hash(b"b"), sticky_key_hash(b"a")]
+        indexed.seal()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
+    """Publishes, seals, merges, starts, rebuilds and lost files in any order, with segments of a few entries."""
+    chance = random.Random(seed)
+    for module in (delay_upkeep,):
+        monkeypatch.setattr(module, "HEAD_ENTRIES", 12)
+    for name in ("delay_merge", "delay_segments"):
+        monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
+    monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
+    for _ in range(30):
+        step = chance.choice(["publish"] * 6 + ["seal", "open", "rebuild", "lose", "lose table"])
+        if step == "publish":
+            indexed.publish([chance.choice([None, *range(1, 9)]) for _ in range(chance.randrange(1, 9))])
+        elif step == "rebuild":
+            indexed.upkeep.rebuild()
+        elif step.startswith("lose"):
+            files = sorted(indexed.index.table.path.glob("bucket=*/**/*.parquet" if step == "lose" else "**/*.parquet"))
+            for path in files and (chance.sample(files, 1) if step == "lose" else files):
+                path.unlink()
+            indexed.open()
+        else:
+            getattr(indexed, step)()
+        indexed.upkeep.work()
+        indexed.check(chance.randrange(9) * MS, chance.randrange(9) * MS)
+    assert indexed.numbers

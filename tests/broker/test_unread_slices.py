@@ -11,7 +11,7 @@ ON = On(TOPIC)
 def unread(engine: SparkEngine, subscription: str, first: int, last: int) -> list[tuple]:
     bundle = engine.rounds.bundle
     (cursor,) = [each for key, each in bundle.cursors.items() if key.subscription == subscription]
-    found = delayed_unread(bundle, cursor, bundle.topics[TOPIC].ledgers(-1).parts(first, last))
+    found = delayed_unread(bundle, cursor, bundle.topics[TOPIC].ledgers(-1).parts(first, last), 0)
     assert found.schema == UNREAD
     return list(zip(*(column.to_pylist() for column in found.columns)))
 

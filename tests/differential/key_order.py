@@ -59,7 +59,7 @@ class KeyOrder:
         watched = self.watched.get(id(cursor))
         if watched is None or watched.keys is not cursor.keys or watched.moves != cursor.moves:
             watched = self.watched[id(cursor)] = Watched(cursor.keys, cursor.moves, self.known.get(id(cursor), set()))
-        deliver_ms = self.model.deliver_ms[cursor.topic, cursor.partition]
+        deliver_ms = cursor.delays.deliver_ms
         unasked = {each.position for each in deliveries if each.ack_set is not None} | set(cursor.replay)
         watched.exempt |= unasked - watched.delivered
         watched.exempt |= {position for position, at in enumerate(deliver_ms) if at is not None}

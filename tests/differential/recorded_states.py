@@ -14,7 +14,16 @@ from pulsar_spark.protocol import entry_states as states
 from pulsar_spark.protocol.entry_states import Transition, transition
 from tests.model_cursor import Cursor
 
-STEPS = ("move_to", "done_up_to", "apply_acks", "apply_returns", "read", "dispatch")
+STEPS = (
+    "move_to",
+    "done_up_to",
+    "move_deliver_times",
+    "settle_delays",
+    "apply_acks",
+    "apply_returns",
+    "read",
+    "dispatch",
+)
 
 
 class RecordedStates:
@@ -82,7 +91,11 @@ class _Entries:
         for position in range(last + 1):
             self.meet(position, states.ACKNOWLEDGE)
 
-    def apply_acks(self, batches: list[int], deliver_ms: list[int | None]) -> None:
+    def move_deliver_times(self, positions: list[int], due_ms: int) -> None:
+        for position in positions:
+            self.meet(position, states.RESCHEDULE)
+
+    def apply_acks(self, batches: list[int]) -> None:
         kept = {}
         for first, last, left, is_cumulative in self.cursor.acks:
             for position in range(first, last + 1):
@@ -106,19 +119,22 @@ class _Entries:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         cursor = self.cursor
         due_ms = {position: held.due_ms for position, held in cursor.pending.items()}
-        for first, last, consumer_id, delay_ms in cursor.negative_acks:
+        unseen = set()
+        for first, last, consumer_id, delay_ms, is_unseen in cursor.negative_acks:
             for position in range(first, last + 1):
                 held = cursor.pending.get(position)
                 is_holder = held is not None and held.consumer_id == consumer_id
                 self.meet(position, states.NEGATIVE_ACKNOWLEDGE, states.BY_HOLDER if is_holder else states.BY_OTHERS)
                 if is_holder:
                     due_ms[position] = now_ms + delay_ms
+                    (unseen.add if is_unseen else unseen.discard)(position)
         asked = {at for at, held in cursor.pending.items() if held.consumer_id in cursor.redeliver_all}
-        counted = asked | {at for at, due in due_ms.items() if due is not None and due <= now_ms}
+        returned = asked | {at for at, due in due_ms.items() if due is not None and due <= now_ms}
+        counted = asked | (returned - unseen)
         for position, held in cursor.pending.items():
             if position in counted:
                 self._redeliver(position, held.redelivery_count)
-            elif (counted and cursor.is_single_active()) or held.consumer_id in cursor.left:
+            elif position in returned or (returned and cursor.is_single_active()) or held.consumer_id in cursor.left:
                 self.meet(position, states.RELEASE)
 
     def _redeliver(self, position: int, count: int) -> None:
@@ -131,8 +147,8 @@ class _Entries:
     def after_apply_returns(self, answer: None, *given) -> None:
         assert {letter.position for letter in self.cursor.letters[self.letters :]} == set(self.died)
 
-    def after_read(self, unread: list[int], deliver_ms: list[int | None], now_ms: int, **named) -> None:
-        self.cursor.deliver_ms = deliver_ms
+    def after_read(self, unread: list[int], now_ms: int, **named) -> None:
+        deliver_ms = self.cursor.delays.deliver_ms
         for position in _states(self.cursor):
             is_met = position in self.cursor.replay and self.states.get(position, states.UNREAD) == states.UNREAD
             if is_met:
@@ -144,12 +160,12 @@ class _Entries:
         self.early = {
             position
             for position in range(len(batches))
-            if not cursor.is_single_active() and (self._due_ms(position) or now_ms) > now_ms
+            if cursor.knows_delays() and (self._due_ms(position) or now_ms) > now_ms
         }
 
     def _due_ms(self, position: int) -> int | None:
         back = self.cursor.replay.get(position)
-        return back.due_ms if back else self.cursor.deliver_ms[position]
+        return back.due_ms if back else self.cursor.delays.deliver_ms[position]
 
     def after_dispatch(self, deliveries: list, *given, **named) -> None:
         for delivery in deliveries:

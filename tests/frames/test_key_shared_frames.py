@@ -29,6 +29,13 @@ ODD_KEYS = [
     {"partition_key": "AQI="},
     {"partition_key": "ü" * 7},
     {"partition_key": "k", "sticky_key_hash": 5},
+    {"partition_key": "k", "ordering_key": "AP/+", "ordering_key_b64_encoded": True},
+    {
+        "partition_key": "AQI=",
+        "partition_key_b64_encoded": True,
+        "ordering_key": "a%b",
+        "ordering_key_b64_encoded": True,
+    },
 ]
 
 
@@ -152,9 +159,11 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
                 key["partition_key"],
                 ordering_key=None if ordering_key is None else ordering_key.encode(),
                 is_base64=key.get("partition_key_b64_encoded", False),
+                is_ordering_key_base64=key.get("ordering_key_b64_encoded", False),
             )
         )
 
     hashes = {number: key.get("sticky_key_hash", expected(key)) for number, key in enumerate(ODD_KEYS)}
     assert found == hashes
-    assert all("partition_key_b64_encoded" not in names for names in columns)
+    flags = {"partition_key_b64_encoded", "ordering_key_b64_encoded"}
+    assert all(flags <= set(names) for names in columns), "who publishes these rows elsewhere keeps the keys"

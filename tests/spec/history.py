@@ -2,12 +2,23 @@
 say."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set
 from tests.spec.table import ADMIN, Case, Entry, Place
 
-REPLIED = {"subscribe", "seek", "unsubscribe", "create_subscription", "skip", "clear_backlog", "expire", "policy"}
+REPLIED = {
+    "subscribe",
+    "seek",
+    "unsubscribe",
+    "create_subscription",
+    "skip",
+    "clear_backlog",
+    "expire",
+    "policy",
+    "reschedule",
+}
 STATE_COLUMNS = (
     "mark-delete",
     "read",
@@ -23,7 +34,11 @@ STATE_COLUMNS = (
     "blocked",
     "active",
     "type",
+    "backlog",
+    "delayed",
 )
+STATS = {"backlog": "msgBacklog", "delayed": "msgDelayed"}
+"""Columns that are what statistics say."""
 
 
 class Happened(NamedTuple):
@@ -42,15 +57,15 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
     for case in cases:
         engine.create_topic(case.topic, case.partitions)
     played = defaultdict(list)
-    for number in sorted({second for case in cases for second in case.by_second}):
-        running = [case for case in cases if number in case.by_second]
+    for number, rows in _rounds(cases):
+        running = [case for case in cases if case.name in rows]
         asked = {}
         for case in running:
             for partition in case.all_partitions:
-                entries = case.published(case.by_second[number])
+                entries = case.published(rows[case.name])
                 if entries:
                     publish(engine, case.topic, partition, entries, 1000 * number)
-            asked[case.name] = case.requests(case.by_second[number])
+            asked[case.name] = case.requests(rows[case.name])
         result = engine.round([request for requests in asked.values() for request in requests], 1000 * number)
         for case in running:
             ids = {request["request_id"] for request in asked[case.name]}
@@ -63,11 +78,21 @@ def play(engine, cases: list[Case]) -> dict[str, list[Happened]]:
             deliveries = [delivery for delivery in result["deliveries"] if delivery[0] == case.topic]
             states = {partition: _state(engine, case, partition) for partition in case.all_partitions}
             played[case.name].append(Happened(asked[case.name], deliveries, replies, states))
-        silent = {case.topic for case in cases if number not in case.by_second and number < max(case.by_second)}
+        silent = {case.topic for case in cases if case.name not in rows and number < max(case.seconds)}
         assert not [delivery for delivery in result["deliveries"] if delivery[0] in silent], (
             f"deliveries at second {number}, which their case leaves out"
         )
     return played
+
+
+def _rounds(cases: list[Case]) -> Iterator[tuple[int, dict[str, dict[str, str]]]]:
+    """The rounds of cases, each with its second and the rows of the cases that have one there. In a history of its own
+    a case may set the clock back."""
+    if len(cases) == 1:
+        yield from ((second, {cases[0].name: row}) for second, row in zip(cases[0].seconds, cases[0].rows))
+        return
+    for number in sorted({second for case in cases for second in case.by_second}):
+        yield number, {case.name: case.by_second[number] for case in cases if number in case.by_second}
 
 
 def publish(engine, topic: str, partition: int, entries: list[Entry], now_ms: int) -> None:
@@ -82,6 +107,9 @@ def _state(engine, case: Case, partition: int) -> dict | None:
     asked = {
         column: read(case.topic, "s") for column, read in letters.items() if any(column in row for row in case.rows)
     }
+    if any(column in row for row in case.rows for column in STATS):
+        stats = engine.stats(case.topic, "s")
+        asked |= {column: stats[name] for column, name in STATS.items()}
     return engine.state(case.topic, partition, "s") | asked
 
 
@@ -110,6 +138,7 @@ def _expected(case: Case, row: dict[str, str]) -> dict:
         "refused": refused,
         "reset": sorted(row.get("reset", "").split()),
         "unanswered": [],
+        **({"meant": [int(cell) for cell in row["meant"].split()]} if row.get("meant") else {}),
         **cells,
     }
 
@@ -129,6 +158,7 @@ def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
         for reply in happened.replies
         if reply.request_id is None and reply.text == "reset"
     }
+    meant = [int(reply.text) for reply in happened.replies if reply.text is not None and reply.text.isdecimal()]
     answered = [reply.request_id for reply in happened.replies]
     unanswered = [
         request["kind"]
@@ -143,6 +173,7 @@ def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
         "refused": sorted(refused),
         "reset": sorted(resets),
         "unanswered": unanswered,
+        **({"meant": meant} if row.get("meant") else {}),
         **cells,
     }
 
@@ -153,7 +184,7 @@ def _who(case: Case, reply) -> str:
 
 def _state_cell(case: Case, column: str, cell: str):
     """A cell of the subscription's state as a value to compare."""
-    if column in ("mark-delete", "read"):
+    if column in ("mark-delete", "read", *STATS):
         return int(cell)
     if column in ("acked", "replay", "letters", "later"):
         return set() if cell == "none" else case.places(cell)
@@ -182,14 +213,16 @@ def _state_found(case: Case, column: str, cell: str, states: dict[int, dict | No
         return {
             Place(partition, position) for first, last in state["acknowledged"] for position in range(first, last + 1)
         }
+    if column in STATS:
+        return state[column]
     if column == "due":
         return {f"{position}@{held[2] // 1000}" for position, held in state["pending"].items() if held[2] is not None}
     if column == "waits":
-        return {f"{position}@{due // 1000}" for position, (_, due) in state["replay"].items() if due is not None}
+        return {f"{position}@{due // 1000}" for position, due in state["waits"].items()}
     if column in ("letters", "later"):
         return _letters(state[column])
     if column == "replay":
-        return {_place(state, partition, position, count) for position, (count, _) in state["replay"].items()}
+        return {_place(state, partition, position, count) for position, count in state["replay"].items()}
     if column == "blocked":
         names = {case.consumer(name) for name, consumer in state["consumers"].items() if consumer["is_blocked"]}
         return (

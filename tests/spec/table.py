@@ -46,23 +46,29 @@ class Case:
 
     @cached_property
     def rows(self) -> list[dict[str, str]]:
-        """One dict per round: column -> cell, stripped. Seconds ascend from 0."""
+        """One dict per round: column -> cell, stripped. Seconds begin at 0; a clock is set back where they do not
+        ascend."""
         lines = [
             [cell.strip() for cell in line.strip().strip("|").split("|")] for line in self.table.strip().splitlines()
         ]
         header, rows = lines[0], lines[1:]
         for row, before in zip(rows, [None, *rows]):
-            if (
-                len(row) != len(header)
-                or not row[0].isdecimal()
-                or (int(row[0]) <= int(before[0]) if before else row[0] != "0")
-            ):
+            is_next = row[0] != before[0] if before else row[0] == "0"
+            if len(row) != len(header) or not row[0].isdecimal() or not is_next:
                 raise ValueError(f"{self.name}: a row does not fit the header, or its second does not follow: {row}")
         return [dict(zip(header, row, strict=True)) for row in rows]
 
     @cached_property
+    def seconds(self) -> list[int]:
+        return [int(row["s"]) for row in self.rows]
+
+    @cached_property
     def by_second(self) -> dict[int, dict[str, str]]:
-        return {int(row["s"]): row for row in self.rows}
+        """The rows, of a case whose seconds ascend."""
+        found = {second: row for second, row in zip(self.seconds, self.rows)}
+        if list(found) != sorted(self.seconds):
+            raise ValueError(f"{self.name}: seconds that do not ascend are of a case that is played alone")
+        return found
 
     def consumer_id(self, consumer: str) -> str:
         """Ids are unique over the cases of a file, so that a client belongs to one case only."""
@@ -133,7 +139,7 @@ class Entry(NamedTuple):
     keys: tuple[Key, ...] = (Key(),)
 
 
-ENTRY = re.compile(r"(?P<size>\d+)(?:\*(?P<times>\d+))?(?:=(?P<keys>[^@]*))?(?:@(?P<second>\d+))?")
+ENTRY = re.compile(r"(?P<size>\d+)(?:\*(?P<times>\d+))?(?:=(?P<keys>[^@]*))?(?:@(?P<second>-?\d+))?")
 
 
 def entries(cell: str) -> list[Entry]:
@@ -144,9 +150,13 @@ def entries(cell: str) -> list[Entry]:
         if not match:
             raise ValueError(f"{token!r} is no entry")
         keys = (Key(),) if match["keys"] is None else tuple(map(_key, match["keys"].split(",")))
-        deliver_at_ms = 1000 * int(match["second"]) if match["second"] else None
+        deliver_at_ms = _ms(match["second"]) if match["second"] else None
         found += [Entry(int(match["size"]), deliver_at_ms, keys)] * int(match["times"] or 1)
     return found
+
+
+def _ms(seconds: str) -> int:
+    return 1000 * int(seconds)
 
 
 def _key(text: str) -> Key:
@@ -227,7 +237,7 @@ CONSUMER_VERBS = {
     "ack": lambda on, consumer, words: on.ack(*_span(words), consumer=consumer, **_left(words)),
     "cumulative": lambda on, consumer, words: on.cumulative_ack(int(words[0]), consumer=consumer, **_left(words)),
     "nack": lambda on, consumer, words: on.negative_ack(
-        consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))
+        consumer, *_span(words), delay_ms=1000 * int(words[2] if "after" in words else 0), is_unseen="unseen" in words
     ),
     "later": _later,
     "redeliver": lambda on, consumer, words: on.redeliver_all(consumer),
@@ -245,4 +255,6 @@ ADMIN_VERBS = {
     "clear": lambda on, words: on.clear_backlog(),
     "expire": lambda on, words: on.expire(int(words[0])),
     "policy": lambda on, words: on.policy(*words),
+    "cancel": lambda on, words: on.cancel(*_span(words)),
+    "reschedule": lambda on, words: on.reschedule(*_span(words), deliver_at_ms=_ms(words[1])),
 }

@@ -11,13 +11,14 @@ CASES = [
         "waits on shared",
         source="5.1, 0.21, 4.9",
         says="""
-        An entry met before its deliver time waits, costs no permits and is no redelivery; it holds back mark-delete (5.20).""",
+        An entry met before its deliver time waits, costs no permits and is no redelivery; it holds back mark-delete (5.20).
+        It is backlog, and delayed, and not unacknowledged.""",
         table="""
-        | s | publish   | requests                     | delivered | waits | replay | permits | mark-delete |
-        | 0 | 1 1@2 1   | A subscribe Shared; A flow 9 | A 0 2     | 1@2   | 1      | A 7     | -1          |
-        | 1 |           | A ack 0; A ack 2             |           | 1@2   | 1      | A 7     | 0           |
-        | 2 |           |                              | A 1       | none  | none   | A 6     | 0           |
-        | 3 |           | A ack 1                      |           | none  | none   | A 6     | 2           |
+        | s | publish   | requests                     | delivered | waits | replay | permits | unacked | mark-delete | backlog | delayed |
+        | 0 | 1 1@2 1   | A subscribe Shared; A flow 9 | A 0 2     | 1@2   | none   | A 7     | A 2     | -1          | 3       | 1       |
+        | 1 |           | A ack 0; A ack 2             |           | 1@2   | none   | A 7     | A 0     | 0           | 1       | 1       |
+        | 2 |           |                              | A 1       | none  | none   | A 6     | A 1     | 0           | 1       | 0       |
+        | 3 |           | A ack 1                      |           | none  | none   | A 6     | A 0     | 2           | 0       | 0       |
     """,
     ),
     Case(
@@ -89,11 +90,11 @@ CASES = [
         What has come due goes next, in order of deliver time, and what was never met last.""",
         table="""
         | s | publish       | requests                                 | delivered   | waits       | replay  | permits |
-        | 0 | 1@2 1@3 1@2 1 | A subscribe Shared; A flow 9             | A 3         | 0@2 1@3 2@2 | 0-2     | A 8     |
-        | 1 |               | A close; B subscribe Shared              |             | 0@2 1@3 2@2 | 0-3     | B 0     |
-        | 4 | 1             | B flow 1                                 | B 3         | 0@2 1@3 2@2 | 0-2     | B 0     |
-        | 5 |               | B flow 1                                 | B 0         | 1@3 2@2     | 1-2     | B 0     |
-        | 6 |               | B nack 0; B flow 1                       | B 0+1       | 1@3 2@2     | 1-2     | B 0     |
+        | 0 | 1@2 1@3 1@2 1 | A subscribe Shared; A flow 9             | A 3         | 0@2 1@3 2@2 | none    | A 8     |
+        | 1 |               | A close; B subscribe Shared              |             | 0@2 1@3 2@2 | 3       | B 0     |
+        | 4 | 1             | B flow 1                                 | B 3         | 0@2 1@3 2@2 | none    | B 0     |
+        | 5 |               | B flow 1                                 | B 0         | 1@3 2@2     | none    | B 0     |
+        | 6 |               | B nack 0; B flow 1                       | B 0+1       | 1@3 2@2     | none    | B 0     |
         | 7 |               | B flow 2                                 | B 1-2       | none        | none    | B 0     |
         | 8 |               | B flow 2                                 | B 4         | none        | none    | B 1     |
     """,
@@ -168,23 +169,88 @@ CASES = [
         says="""
         An acknowledgement of a part, of an entry that nobody has met yet, does not bring it forward.""",
         table="""
-        | s | publish | requests                     | delivered | waits | replay |
-        | 0 | 1@2 1   | A subscribe Shared           |           | none  | none   |
-        | 1 |         | A ack 0 left 0; A flow 9     | A 1       | 0@2   | 0{0}   |
-        | 2 |         |                              | A 0{0}    | none  | none   |
+        | s | publish | requests                     | delivered   | waits   |
+        | 0 | 2@2 1   | A subscribe Shared           |             | none    |
+        | 1 |         | A ack 0 left 1; A flow 9     | A 1         | 0@2     |
+        | 2 |         |                              | A 0{1}      | none    |
     """,
     ),
     Case(
-        "the type changes while it waits",
-        source="2.6, 2.1",
+        "partly acknowledged while it waits",
+        source="0.21, 0.23",
         says="""
-        When an Exclusive consumer takes over from Shared ones, what they would have waited for comes at once and in its place.""",
+        Nor does one of an entry that waits. It comes in its turn, and costs what is left of it.""",
         table="""
-        | s | publish | requests                        | delivered | waits | pending | replay |
-        | 0 | 1 1@9 1 | A subscribe Shared; A flow 9    | A 0 2     | 1@9   | A 0 2   | 1      |
-        | 1 |         | A close                         |           | 1@9   | none    | 0-2    |
-        | 2 |         | B subscribe Exclusive; B flow 2 | B 0-1     | none  | B 0-1   | 2      |
-        | 3 |         | B flow 1                        | B 2       | none  | B 0-2   | none   |
+        | s | publish   | requests                     | delivered   | waits   | permits | unacked | mark-delete |
+        | 0 | 3@2 1@2 1 | A subscribe Shared; A flow 9 | A 2         | 0@2 1@2 | A 8     | A 1     | -1          |
+        | 1 |           | A ack 0 left 0,2             |             | 0@2 1@2 | A 8     | A 1     | -1          |
+        | 2 |           |                              | A 0{0,2} 1  | none    | A 5     | A 4     | -1          |
+        | 3 |           | A nack 0; A ack 1            | A 0+1{0,2}  | none    | A 3     | A 3     | -1          |
+        | 4 |           | A ack 0                      |             | none    | A 3     | A 1     | 1           |
+    """,
+    ),
+    Case(
+        "permits are for what is due",
+        source="0.21, 4.9",
+        says="""
+        However much waits, what came back and what is new goes out as far as permits allow; with the deliver time it costs its messages.""",
+        table="""
+        | s | publish       | requests                     | delivered | waits       | permits | read |
+        | 0 | 1@5 3@5 1@5 1 | A subscribe Shared; A flow 4 | A 3       | 0@5 1@5 2@5 | A 3     | 4    |
+        | 1 | 1             | A nack 3                     | A 3+1 4   | 0@5 1@5 2@5 | A 1     | 5    |
+        | 5 |               |                              | A 0       | 1@5 2@5     | A 0     | 5    |
+        | 6 |               | A flow 1                     | A 1       | 2@5         | A -2    | 5    |
+        | 7 |               | A flow 3                     | A 2       | none        | A 0     | 5    |
+    """,
+    ),
+    Case(
+        "limits hold back what is new",
+        source="4.5, 0.21",
+        says="""
+        A subscription at its limit of unacknowledged messages is given what has come due, as it is what came back, and nothing new.""",
+        table="""
+ | s | publish   | requests | delivered | waits | unacked | blocked |
+ | 0 | 1 1@2 1*2 | policy max_unacked_messages_per_subscription 2; A subscribe Shared; A flow 9 | A 0 2 | 1@2 | A 2 | subscription |
+ | 1 |           |                                                                              |       | 1@2 | A 2 | subscription |
+ | 2 |           |                                                                              | A 1   | none | A 3 | subscription |
+ | 3 |           | A ack 0-2                                                                    | A 3   | none | A 1 | none |
+    """,
+    ),
+    Case(
+        "dead without a deliver time",
+        source="4.26, 0.20",
+        says="""
+        An entry that came due and is given back too often dies as any other.""",
+        table="""
+        | s | publish | requests                           | delivered | waits | letters | mark-delete |
+        | 0 | 1@1 1   | A subscribe Shared max 1; A flow 9 | A 1       | 0@1   | none    | -1          |
+        | 1 |         |                                    | A 0       | none  | none    | -1          |
+        | 2 |         | A nack 0                           | A 0+1     | none  | none    | -1          |
+        | 3 |         | A nack 0; A ack 1                  |           | none  | 0+2     | 1           |
+    """,
+    ),
+    Case(
+        "put off while it waits",
+        source="4.23, 5.20",
+        says="""
+        A message that waits can be put off like any other; the entry is acknowledged with that.""",
+        table="""
+        | s | publish | requests                     | delivered | waits | later | mark-delete |
+        | 0 | 1@9 1   | A subscribe Shared; A flow 9 | A 1       | 0@9   | none  | -1          |
+        | 1 |         | A later 0                    |           | none  | 0+1   | 0           |
+    """,
+    ),
+    Case(
+        "partitions each by themselves",
+        source="0.21, design 10",
+        says="""
+        Due order is one of a topic partition, as positions are.""",
+        partitions=2,
+        table="""
+        | s | publish | requests                     | delivered | waits |
+        | 0 | 1@2 1@1 | A subscribe Shared; A flow 1 |           | 0@2 1@1 |
+        | 1 |         |                              | A p0:1 p1:1 | 0@2 |
+        | 2 |         | A flow 1                     | A p0:0 p1:0 | none |
     """,
     ),
 ]

@@ -54,9 +54,9 @@ CASES = [
         table="""
         | s | publish   | requests                                                                      | delivered | mark-delete | acked | waits |
         | 0 | 1 1@4 1   | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1     |           | -1          | none  | none  |
-        | 1 |           | A subscribe Shared; A flow 1                                                  | A 0       | -1          | none  | none  |
-        | 2 |           |                                                                               |           | 0           | 2     | none  |
-        | 3 |           |                                                                               |           | 0           | 2     | none  |
+        | 1 |           | A subscribe Shared; A flow 1                                                  | A 0       | -1          | none  | 1@4   |
+        | 2 |           |                                                                               |           | 0           | 2     | 1@4   |
+        | 3 |           |                                                                               |           | 0           | 2     | 1@4   |
         | 4 |           | A flow 1                                                                      | A 1       | 0           | 2     | none  |
         | 5 |           |                                                                               |           | 0           | 2     | none  |
         | 6 |           |                                                                               |           | 2           | none  | none  |
@@ -66,7 +66,7 @@ CASES = [
         "while it waits",
         source="0.26",
         says="""
-        A delayed entry that waits as replay is spared likewise, and delivered when it is due.""",
+        A delayed entry that waits is spared likewise, and delivered when it is due.""",
         table="""
  | s | publish | requests | delivered | mark-delete | acked | waits |
  | 0 | 1@3 1 | A subscribe Shared; A flow 9; policy message_ttl_seconds 1; policy ttl_check_seconds 1 | A 1 | -1 | none | 0@3 |

@@ -1,0 +1,316 @@
+"""Messages that wait for their deliver time: see what is scheduled, cancel it, move it. Looking needs no broker; the
+rest is requests to it.
+
+A cancelled message is acknowledged by whoever cancels it (0.33); a moved one waits on, until another time. Both are for
+one subscription or for all that wait, and recorded in the history. What is named and was delivered meanwhile stays as
+it is, which the answer tells. Pulsar has none of this.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.client.arguments import check_properties, check_type_or_none
+from pulsar_spark.client.send_arguments import deliver_at_ms
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.link.requester import Requester
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.topic_name import check_name
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.scheduled import EVER, micros
+from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.views.scheduled import Scheduled, Window, places_of, read_scheduled
+
+MOST_REQUESTS = 1000
+"""Requests that one commit asks, and one round answers."""
+_KEYS = ("partition_key", "ordering_key", "properties")
+
+
+class Selection(NamedTuple):
+    """Which messages are meant: due at *since* or later and before *until*, with one of *keys*, with these
+    *properties*, with one of *ids*, as far as these are given."""
+
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+    keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = {}
+    ids: tuple[MessageId, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        return not any(self)
+
+    def window(self, now: int) -> Window:
+        since = now if self.since is None else max(now, micros(_aware(self.since)) - 1)
+        return Window(since, EVER if self.until is None else micros(_aware(self.until)) - 1)
+
+    def fits(self, rows: pa.Table) -> np.ndarray:
+        """Which messages have one of the keys and the properties."""
+        fits = np.ones(rows.num_rows, bool)
+        if self.keys:
+            key = pc.coalesce(rows["ordering_key"], rows["partition_key"])
+            fits &= pc.fill_null(pc.is_in(key, pa.array(self.keys)), False).to_numpy()
+        if self.properties:
+            given = [dict(each or ()) for each in rows["properties"].to_pylist()]
+            fits &= np.array([self.properties.items() <= each.items() for each in given], bool)
+        return fits
+
+
+def _aware(time: datetime.datetime) -> datetime.datetime:
+    return time if time.tzinfo else time.astimezone()
+
+
+def selection(
+    since: datetime.datetime | None = None,
+    until: datetime.datetime | None = None,
+    keys: Iterable[str] = (),
+    properties: Mapping[str, str] | None = None,
+    ids: Iterable[MessageId] = (),
+) -> Selection:
+    """The same from what a caller gives; ValueError for what is none of that."""
+    for name, time in {"since": since, "until": until}.items():
+        check_type_or_none(datetime.datetime, time, name)
+    check_properties(properties)
+    return Selection(since, until, tuple(keys), properties or {}, tuple(ids))
+
+
+class ScheduledMessages:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with them. *topic* may be a partition; *select* are
+    the arguments of :func:`selection`."""
+
+    layout: Layout
+    _requester: Requester
+
+    def scheduled(
+        self, topic: str, subscription: str | None = None, *, with_payload: bool = False, **select
+    ) -> Iterator[dict]:
+        """The messages that wait for their deliver time on *subscription*, or on any, partition by partition in the
+        order they come due. Read as they are taken; payloads only if asked for."""
+        columns = ("payload", *_KEYS) if with_payload else _KEYS
+        for found in self._look(topic, subscription, selection(**select)):
+            yield from found.rows(columns)
+
+    def count_scheduled(self, topic: str, subscription: str | None = None, **select) -> dict:
+        """How many they are, in all and by subscription, and the first and the last deliver time."""
+        entries, waits, first, last = 0, {}, None, None
+        for found in self._look(topic, subscription, selection(**select)):
+            times = found.scheduled.times
+            first = int(times[0]) if first is None else min(first, int(times[0]))
+            last = int(times[-1]) if last is None else max(last, int(times[-1]))
+            entries += len(times)
+            for name, flags in found.scheduled.waits.items():
+                waits[name] = waits.get(name, 0) + int(flags.sum())
+        ends = {"firstDueTime": first, "lastDueTime": last}
+        said = {name: None if time is None else shown_time(time) for name, time in ends.items()}
+        return {"entries": entries, **said, "subscriptions": {name: count for name, count in waits.items() if count}}
+
+    def cancel_scheduled(
+        self,
+        topic: str,
+        subscription: str | None = None,
+        *,
+        every: bool = False,
+        reason: str | None = None,
+        dry_run: bool = False,
+        tell: Callable[[int], None] = lambda entries: None,
+        **select,
+    ) -> dict:
+        """Let them not be delivered: ``selected`` counts them by subscription, ``done`` those of them that were
+        cancelled; the others had been delivered or acknowledged meanwhile and are as they were.
+
+        All that wait on the topic only with *every*. With *dry_run* nothing is asked, and nothing done. *tell* is
+        called with how many were asked about so far.
+        """
+        chosen = _chosen("cancelled", selection(**select), every)
+        said = {CANCEL: "true", "receipt": "true"} | ({} if reason is None else {"reason": reason})
+        return self._ask_of(
+            self._look(topic, subscription, chosen), "ack", lambda times: np.zeros(len(times)), said, dry_run, tell
+        )
+
+    def reschedule(
+        self,
+        topic: str,
+        subscription: str | None = None,
+        *,
+        to: datetime.datetime | int | None = None,
+        by: datetime.timedelta | None = None,
+        every: bool = False,
+        reason: str | None = None,
+        dry_run: bool = False,
+        tell: Callable[[int], None] = lambda entries: None,
+        **select,
+    ) -> dict:
+        """Let them be delivered at another time: *to* (a datetime, or milliseconds since 1970; one that has passed
+        means at once), or *by* so much later, or earlier. The rest is as for :meth:`cancel_scheduled`."""
+        if (to is None) == (by is None):
+            raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
+        chosen = _chosen("moved", selection(**select), every)
+        if isinstance(to, datetime.datetime):
+            to = micros(_aware(to)) // 1000
+        at = deliver_at_ms(to, by, 0)
+
+        def new_times(times: np.ndarray) -> np.ndarray:
+            if by is None:
+                return np.full(len(times), at)
+            return np.array([deliver_at_ms(each + at, None, 0) for each in (times // 1000).tolist()], np.int64)
+
+        said = {} if reason is None else {"reason": reason}
+        return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, said, dry_run, tell)
+
+    def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator["_Found"]:
+        if subscription is not None:
+            check_name("subscription", subscription)
+        topic_, partitions = resolve_topic(self.layout, topic)
+        latest, index = read_latest(self.layout), LedgerIndex(self.layout)
+        known = {key.subscription for key in latest.cursors if key.topic_id == topic_.topic_id}
+        if subscription is not None and subscription not in known:
+            raise SubscriptionNotFound(
+                f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
+            )
+        positions = _positions_of(index, topic_, partitions, chosen.ids) if chosen.ids else {}
+        reader, now = EntryReader(CACHED_BYTES), micros(datetime.datetime.now(datetime.UTC))
+        for partition in partitions:
+            wanted = positions.get(partition, set()) if chosen.ids else None
+            window = chosen.window(now)
+            parts = read_scheduled(
+                latest, index, topic_, partition, window, subscription=subscription, positions=wanted
+            )
+            for part in parts:
+                found = _Found(index, reader, topic_, part)
+                if chosen.keys or chosen.properties:
+                    found = found.that_fit(chosen)
+                if len(found.scheduled):
+                    yield found
+
+    def _ask_of(
+        self,
+        parts: Iterable["_Found"],
+        kind: str,
+        new_times: Callable[[np.ndarray], np.ndarray],
+        said: dict[str, str],
+        dry_run: bool,
+        tell: Callable[[int], None],
+    ) -> dict:
+        """Ask for the same of each entry, with its new deliver time in milliseconds where it has one."""
+        selected, done, asked = {}, {}, 0
+        for found in parts:
+            for name, flags in found.scheduled.waits.items():
+                entries = found.scheduled.part(flags)
+                if not len(entries):
+                    continue
+                selected[name] = selected.get(name, 0) + len(entries)
+                if not dry_run:
+                    rows = _requests(found.topic, name, entries, kind, new_times(entries.times), said)
+                    for at in range(0, len(rows), MOST_REQUESTS):
+                        replies = self._requester.ask(rows[at : at + MOST_REQUESTS])
+                        done[name] = done.get(name, 0) + sum(int(reply.text or 0) for reply in replies)
+                asked += len(entries)
+                tell(asked)
+        return {"selected": selected, "done": done, "isDryRun": dry_run}
+
+
+def _chosen(what: str, chosen: Selection, every: bool) -> Selection:
+    if chosen.is_all and not every:
+        raise InvalidConfiguration(
+            f"which messages are to be {what}? Name times, keys, properties or ids, or give --all (in Python "
+            "every=True)"
+        )
+    return chosen
+
+
+def _positions_of(
+    index: LedgerIndex, topic: Topic, partitions: list[int], ids: Iterable[MessageId]
+) -> dict[int, set[int]]:
+    """Positions of message ids, by partition; :class:`InvalidMessage` for one that is not of the topic."""
+    found: dict[int, set[int]] = {}
+    for each in ids:
+        partition = each.partition() if topic.partitions else -1
+        place = None
+        if partition in partitions:
+            place = index.find(topic.topic_id, partition, each.ledger_id(), each.entry_id())
+        if place is None:
+            raise InvalidMessage(f"topic {str(topic.name)!r} has no message {each}, or no broker has seen it yet")
+        found.setdefault(partition, set()).add(place[0])
+    return found
+
+
+def _requests(
+    topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, said: dict[str, str]
+) -> list[dict]:
+    """A request for each stretch of entries that get the same time."""
+    where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
+    rows = []
+    for time in np.unique(times).tolist():
+        properties = said if kind == "ack" else {DELIVER_AT_MS: str(int(time)), **said}
+        for first, last in ranges_of(np.sort(entries.positions[times == time])):
+            rows.append({"kind": kind, **where, "first": first, "last": last, "properties": properties})
+    return rows
+
+
+class _Found:
+    """Entries that wait, and what their messages say."""
+
+    def __init__(self, index: LedgerIndex, reader: EntryReader, topic: Topic, scheduled: Scheduled):
+        self._index, self._reader, self.topic, self.scheduled = index, reader, topic, scheduled
+
+    def that_fit(self, chosen: Selection) -> "_Found":
+        fits = chosen.fits(self._messages(_KEYS))
+        return _Found(self._index, self._reader, self.topic, self.scheduled.part(fits))
+
+    def rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
+        """What is known of each, with these columns of its first message."""
+        found = self.scheduled
+        for at in range(0, len(found), MOST_REQUESTS):
+            part = _Found(self._index, self._reader, self.topic, found.part(slice(at, at + MOST_REQUESTS)))
+            yield from part._few_rows(columns)
+
+    def _few_rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
+        found = self.scheduled
+        places = places_of(self._index, self.topic, found.partition, found.positions)
+        messages = self._messages(columns).to_pylist()
+        for at, (position, time, message) in enumerate(zip(found.positions.tolist(), found.times.tolist(), messages)):
+            place = MessageId(found.partition, int(places.ledger_ids[at]), int(places.entry_ids[at]))
+            row = {
+                "messageId": str(place),
+                "topic": str(self.topic.name.partition(found.partition)),
+                "position": position,
+                "dueTime": shown_time(time),
+                "key": message["ordering_key"] or message["partition_key"],
+                "properties": dict(message["properties"] or ()),
+                "subscriptions": [name for name, flags in found.waits.items() if flags[at]],
+            }
+            yield row | ({"payload": message["payload"]} if "payload" in columns else {})
+
+    def _messages(self, columns: tuple[str, ...]) -> pa.Table:
+        """Some columns of the first message of each entry, in their order; null of one that is gone."""
+        positions, topic = self.scheduled.positions, self.topic
+        ascending = np.unique(positions)
+        blocks = []
+        for run, spans in self._index.spans_of(topic.topic_id, self.scheduled.partition, ranges_of(ascending)):
+            read = self._reader.read(topic.path, run, spans, columns)
+            blocks += [rows.select(["position", *columns]) for rows in read if not isinstance(rows, Missing)]
+        if not blocks:
+            fields = [MESSAGES.schema.field(name) for name in columns]
+            return pa.table([pa.nulls(len(positions), field.type) for field in fields], pa.schema(fields))
+        rows = pa.concat_tables(blocks)
+        there = rows["position"].to_numpy()
+        at = np.searchsorted(there, positions)
+        is_there = np.append(there, -1)[at] == positions
+        return rows.take(pa.array(at, mask=~is_there)).select(columns)
+
+
+def shown_time(micros_: int) -> str:
+    """An instant, in microseconds since 1970, in ISO 8601, also beyond the year 9999."""
+    text = str(np.datetime64(micros_, "us"))
+    return f"{text.removesuffix('.000000')}+00:00"

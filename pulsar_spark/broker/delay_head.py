@@ -1,0 +1,83 @@
+"""The head of the delay index: delayed entries of small publishes that no bucket holds yet, in memory.
+
+Of each topic partition a few sorted arrays, each at most half as long as the one before: what comes is sorted into
+those that are not much longer, so an entry is moved a few times in all, however it comes.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pulsar_spark.storage.delay_segments import Entries, together
+from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
+
+_LEAST = -(1 << 63)
+"""An instant that nothing is due at: what is, is no delayed entry."""
+
+
+class Head:
+    """Entries by place, with the stretches of positions that they came from."""
+
+    def __init__(self):
+        self._sorted: dict[int, list[Due]] = {}
+        self.stretches: dict[int, list[tuple[int, int]]] = {}
+        self.entries = self.runs = 0
+
+    def __bool__(self) -> bool:
+        return self.runs > 0
+
+    def add(self, place: int, first: int, last: int, due: Due) -> None:
+        """Take in what waits of the run at positions *first*..*last*."""
+        self.stretches.setdefault(place, []).append((first, last))
+        self.runs += 1
+        self._add(place, due)
+
+    def _add(self, place: int, due: Due) -> None:
+        if len(due):
+            self.entries += len(due)
+            parts = self._sorted.setdefault(place, [])
+            parts.append(due)
+            while len(parts) > 1 and 2 * len(parts[-1]) > len(parts[-2]):
+                parts[-2:] = [in_order(parts[-2:])]
+
+    def next_due(self, place: int, after: int) -> int | None:
+        found = []
+        for part in self._sorted.get(place, ()):
+            at = int(np.searchsorted(part.times, after, "right"))
+            if at < len(part):
+                found.append(int(part.times[at]))
+        return min(found, default=None)
+
+    def due(self, place: int, after: int, until: int) -> list[Due]:
+        return [part.between(after, until) for part in self._sorted.get(place, ())]
+
+    def count(self, place: int, after: int, until: int | None) -> int:
+        bounds = (places_between(part.times, after, until) for part in self._sorted.get(place, ()))
+        return sum(end - begin for begin, end in bounds)
+
+    def drop(self, place: int, until: int) -> None:
+        """Entries due at or before *until* are needed no more."""
+        if place in self._sorted:
+            self.entries -= self.count(place, _LEAST, until)
+            self._sorted[place] = [part.between(until, None) for part in self._sorted[place]]
+
+    def forget(self, place: int) -> None:
+        self.entries -= sum(map(len, self._sorted.pop(place, ())))
+        self.runs -= len(self.stretches.pop(place, ()))
+
+    def take(self, other: "Head") -> None:
+        """Take in what another one holds."""
+        for place, stretches in other.stretches.items():
+            for first, last in stretches:
+                self.add(place, first, last, NONE_DUE)
+            for part in other._sorted.get(place, ()):
+                self._add(place, part)
+
+    def everything(self, ranks: np.ndarray) -> Entries:
+        """All of it, in the order of a bucket."""
+        return together(self._parts(), ranks)
+
+    def _parts(self) -> Iterator[Entries]:
+        for place, parts in self._sorted.items():
+            for part in parts:
+                yield Entries(part, np.full(len(part), place, np.int32))

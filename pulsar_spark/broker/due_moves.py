@@ -1,0 +1,213 @@
+"""How a cursor comes to a due lane and loses it, and what is done to entries that wait for their deliver time.
+
+A due lane begins when a cursor meets the first entries that wait; what is due by then is like any other entry to it. It
+is folded back into exact positions where deliver times do not count any more: on Exclusive and Failover (2.6), and with
+delayed delivery off. Ranges are rewritten as a whole in all of these, which happen when people change their minds.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.deliver_times import delayed_at
+from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.due_lane import WINDOW, DueLane
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.unread_slices import honours_delays
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual
+from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
+
+
+def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
+    """Give the cursor a due lane, from its read position on. What was handed out or acknowledged behind that of entries
+    that wait is kept apart."""
+    cursor = asked.cursor
+    topic = bundle.topics[cursor.topic]
+    promotion = bundle.promotion(topic, cursor.key.partition)
+    promotion.advance(wall)
+    cursor.due = due = DueLane(
+        cursor,
+        topic,
+        promotion,
+        since=promotion.until,
+        floor=cursor.read_position,
+        mark_delete=virtual(promotion.count) - 1,
+        visible=cursor.mark_delete,
+    )
+    asked.is_changed = True
+    ahead = list(cursor.ranges_between(cursor.read_position, DUE_BASE))
+    if ahead:
+        kept = [held for held in cursor.ranges() if held.first < cursor.read_position]
+        _rewrite(asked, [*kept, *_set_apart(due, ahead)])
+
+
+def _set_apart(due: DueLane, ahead: Iterable[Range]) -> list[Range]:
+    """Ranges of the main lane, behind where the due lane begins, with what they say of its entries said apart."""
+    found = []
+    for held in ahead:
+        if held.status == ACKNOWLEDGED:
+            found += [held, held._replace(first=APART_BASE + held.first, last=APART_BASE + held.last)]
+            continue
+        positions = np.arange(held.first, held.last + 1)
+        is_own = due.is_own(positions, delayed_at(due.topic, due.cursor.key.partition, positions))
+        for first, last in ranges_of(positions[~is_own]):
+            found.append(held._replace(first=first, last=last))
+        for first, last in ranges_of(positions[is_own]):
+            found.append(Range(first, last, ACKNOWLEDGED))
+            found.append(held._replace(first=APART_BASE + first, last=APART_BASE + last))
+    return found
+
+
+def fold(asked: CursorDraft) -> None:
+    """Take the due lane away: exact positions say again what was said of them there."""
+    cursor, due = asked.cursor, asked.cursor.due
+    asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
+    asked.axis_acks = Positions()
+    states = [
+        held._replace(first=first, last=last, due_time=held.due_time if held.status == PENDING else None)
+        for held in cursor.ranges_between(DUE_BASE, 1 << 62)
+        if held.status != ACKNOWLEDGED
+        for first, last in ranges_of(np.sort(due.positions_of(held)))
+    ]
+    states += [held for held in cursor.ranges() if held.status != ACKNOWLEDGED]
+    acknowledged = list(due.done_stretches())
+    mark_delete, cursor.due = due.visible, None
+    known = Positions(sorted((held.first, held.last) for held in states))
+    done = [Range(first, last, ACKNOWLEDGED) for span in acknowledged for first, last in known.gaps(*span)]
+    cursor.mark_delete = mark_delete
+    _rewrite(asked, [*states, *done])
+    cursor.read_position = cursor.first_unknown(cursor.mark_delete + 1)
+
+
+def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The positions of places on any axis."""
+    axis = expanded(*as_array(places))
+    return ranges_of(np.unique(due.real(axis)))
+
+
+def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
+    """Entries that an Exclusive or Failover subscription handed out before their deliver time, and that came back, wait
+    for it again now that it counts."""
+    cursor = asked.cursor
+    found, is_changed = [], False
+    topic = bundle.topics[cursor.topic]
+    for held in cursor.ranges():
+        is_back = held.status == REPLAY or (held.status == PENDING and held.consumer_id in asked.left)
+        if not is_back or held.first > topic.ledgers(cursor.key.partition).last_delayed_position:
+            found.append(held)
+            continue
+        back = held._replace(status=REPLAY, consumer_id=None, delivery_round=None)
+        back = back if held.status == REPLAY else back._replace(due_time=None)
+        positions = np.arange(held.first, held.last + 1)
+        times = delayed_at(topic, cursor.key.partition, positions)
+        times[times <= wall] = 0
+        starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(times)]):
+            due = int(times[start]) or back.due_time
+            found.append(back._replace(first=held.first + start, last=held.first + end - 1, due_time=due))
+        is_changed |= bool(times.any())
+    if is_changed:
+        _rewrite(asked, found)
+
+
+def _rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
+    """Keep these ranges instead of those the cursor has."""
+    cursor = asked.cursor
+    asked.dropped_pages += cursor.clear()
+    cursor.replace(set(), _joined(sorted(ranges)))
+    asked.is_rewritten = asked.is_changed = True
+
+
+def _joined(ranges: list[Range]) -> list[Range]:
+    """*ranges*, by position, with those that adjoin and agree as one."""
+    found: list[Range] = []
+    for held in ranges:
+        if found and found[-1].last + 1 == held.first and found[-1][2:] == held[2:]:
+            found[-1] = found[-1]._replace(last=held.last)
+        else:
+            found.append(held)
+    return found
+
+
+def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
+    """Begin a due lane if any of the entries *first*..*last* that the cursor has not read waits."""
+    if len(_waiting_unread(bundle, asked.cursor, first, last, wall)):
+        begin(bundle, asked, wall)
+
+
+def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
+    """Let those of the due lane be acknowledged that came due before that instant, who were all published before: a
+    stretch of numbers. Of entries kept apart those up to position *last*."""
+    due = asked.cursor.due
+    due.promotion.advance(dead_before - 1)
+    behind = virtual(due.promotion.first_at(dead_before))
+    asked.axis_acks.add(due.mark_delete + 1, behind - 1)
+    asked.expired += behind - due.mark_delete - 1
+    for held in asked.cursor.ranges_between(DUE_BASE, APART_BASE + last + 1):
+        if held.first < APART_BASE and held.status == ACKNOWLEDGED:
+            asked.expired -= max(min(held.last + 1, behind) - held.first, 0)
+        elif held.first >= APART_BASE and held.status == REPLAY and (held.due_time or 0) < dead_before:
+            until = min(held.last, APART_BASE + last)
+            asked.axis_acks.add(held.first, until)
+            asked.expired += until - held.first + 1
+
+
+# What is done to entries that wait
+
+
+def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:
+    """Where the entries of the cursor at *first*..*last* are kept, or would be, that wait for their deliver time: of
+    those of the due lane that were not looked at the places apart, of others their own."""
+    cursor = asked.cursor
+    topic = bundle.topics[cursor.topic]
+    if not honours_delays(bundle, cursor) or cursor.lanes:
+        return []
+    if cursor.due is None:
+        meet(bundle, asked, first, last, wall)
+    places: list[int] = []
+    if cursor.due is not None:
+        for begins in range(first, min(last, topic.ledgers(cursor.key.partition).last_delayed_position) + 1, WINDOW):
+            found = cursor.due.waiting_between(begins, min(begins + WINDOW - 1, last))
+            places += (found + APART_BASE).tolist()
+        places += _waiting_replays(cursor, APART_BASE + first, APART_BASE + last, wall)
+    places += _waiting_replays(cursor, first, last, wall)
+    return [place for place in places if place not in asked.axis_acks and place % APART_BASE not in asked.acks]
+
+
+def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:
+    """Those the cursor has not read."""
+    topic = bundle.topics[cursor.topic]
+    first, last = max(first, cursor.read_position), min(last, topic.ledgers(cursor.key.partition).last_delayed_position)
+    positions = np.arange(first, last + 1)
+    return positions[delayed_at(topic, cursor.key.partition, positions) > wall]
+
+
+def _waiting_replays(cursor: Cursor, first: int, last: int, wall: int) -> list[int]:
+    return [
+        place
+        for held in cursor.ranges_between(first, last + 1)
+        if held.status == REPLAY and (held.due_time or 0) > wall
+        for place in range(max(first, held.first), min(last, held.last) + 1)
+    ]
+
+
+def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: int) -> None:
+    """Let the entries at *places* (see :func:`waiting`) wait until *due_time*."""
+    cursor = asked.cursor
+    moved = Positions(ranges_of(np.array(sorted(places), np.int64)))
+    kept: list[Range] = []
+    known: list[Range] = []
+    for held in cursor.ranges_between(0, 1 << 62):
+        gaps = list(moved.gaps(held.first, held.last))
+        kept += [held._replace(first=first, last=last) for first, last in gaps]
+        for first, last in Positions(gaps).gaps(held.first, held.last):
+            known.append(held._replace(first=first, last=last, due_time=due_time))
+    fresh = Positions(sorted((held.first, held.last) for held in known))
+    for span in moved:
+        for first, last in fresh.gaps(*span):
+            for place in range(first, last + 1):
+                size = bundle.batch_size(cursor, place - APART_BASE)
+                known.append(Range(place, place, REPLAY, redelivery_count=0, due_time=due_time, batch_size=size))
+    _rewrite(asked, [*kept, *known])

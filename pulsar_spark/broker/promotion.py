@@ -1,0 +1,203 @@
+"""Promotion: delayed entries that have come due get the next numbers of their topic partition, once for all
+subscriptions, in order of (deliver time, position).
+
+What is kept is an instant, up to which everything is promoted, and how many numbers that were. A run that is numbered
+later has no delayed entries due before that instant (see protocol.numbering.Run), so what a number means never changes;
+it is read from the delay index by an interval of time, a *checkpoint*: the numbers first..last are the entries due
+behind one instant and at another at the latest. Those below which every cursor is done are dropped, but for the last,
+which says how far promotion has come. Rounds that promote little extend the last one, so there is a row for some
+ten thousand numbers.
+
+Nothing is promoted before its deliver time, and nothing while nobody can take it. Rule: design 10; semantics 5 with
+0.21 and 0.24.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.broker.delay_index import DelayIndex
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.delay_index import NONE_DUE, Due
+
+JOINED_NUMBERS = 1 << 14
+"""Numbers up to which a checkpoint is extended."""
+
+MOST_NUMBERS = 1 << 16
+"""Most numbers of a checkpoint, but for entries that are due at one instant."""
+
+MOST_CHUNKS = 32
+"""Checkpoints of a topic partition whose entries are kept in memory: 20 bytes an entry."""
+
+TICK = "delayed_delivery_tick_ms"
+"""The policy that says how far apart rounds are, at least, that are made for what has come due alone."""
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """The numbers *first*..*last* are the delayed entries with *after* < deliver time <= *until* (microseconds)."""
+
+    first: int
+    last: int
+    after: int
+    until: int
+
+    @property
+    def numbers(self) -> int:
+        return self.last - self.first + 1
+
+
+class Promotion:
+    """How far a topic partition's delayed entries are promoted."""
+
+    def __init__(self, topic: str, topic_id: str, partition: int, index: DelayIndex):
+        self.topic, self.topic_id, self.partition = topic, topic_id, partition
+        self._index = index
+        self.checkpoints: list[Checkpoint] = []
+        self.looked_at: int | None = None
+        """When it was looked at last for what has come due, by the machine's clock."""
+        self._changed: set[int] = set()
+        self._gone: set[int] = set()
+        self._needed_from = 0
+        self._dropped: int | None = None
+        self._chunks: OrderedDict[Checkpoint, Due] = OrderedDict()
+
+    @property
+    def until(self) -> int:
+        """Up to this instant everything is promoted."""
+        return self.checkpoints[-1].until if self.checkpoints else 0
+
+    @property
+    def count(self) -> int:
+        """How many numbers were given."""
+        return self.checkpoints[-1].last + 1 if self.checkpoints else 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Does anything wait that is not promoted?"""
+        return self._next_due() is not None
+
+    @property
+    def is_changed(self) -> bool:
+        """Must rows be written, or may numbers be let go of?"""
+        return bool(self._changed or self._gone or len(self.checkpoints) > 1 or self.count > self._needed_from)
+
+    def next_due(self, after: int) -> int | None:
+        """When the next entry comes due that is not promoted; not before *after*."""
+        due = self._next_due()
+        return None if due is None else max(due, after + 1)
+
+    def is_due(self, wall: int) -> bool:
+        """Would :meth:`advance` promote anything?"""
+        due = self._next_due()
+        return due is not None and due <= min(wall, self._ready_until())
+
+    def next_look(self, wall: int, tick: int) -> int | None:
+        """When to promote next without being asked, None while nothing waits: as the next entry comes due, but not
+        sooner than a *tick* behind the last time, so that very many deliver times do not make as many rounds (5.5)."""
+        due = self._next_due()
+        if due is None:
+            return None
+        looked_at = None if self.looked_at is None else min(self.looked_at, wall)
+        return due if looked_at is None else max(due, looked_at + tick)
+
+    def advance(self, wall: int) -> None:
+        """Promote what has come due."""
+        self.looked_at = wall
+        if self.is_due(wall):
+            for after, until, numbers in self._parts(self.until, min(wall, self._ready_until())):
+                self._append(Checkpoint(self.count, self.count + numbers - 1, after, until))
+
+    def at(self, numbers: np.ndarray) -> Due:
+        """The entries with these *numbers*, which ascend, in order."""
+        found = [NONE_DUE]
+        for each in self.checkpoints:
+            first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
+            if first < behind:
+                entries = self._entries(each)
+                if len(entries) != each.numbers:
+                    raise CorruptState(
+                        f"topic {self.topic!r}: of the {each.numbers} entries that came due with the numbers "
+                        f"{each.first} to {each.last} the delay index has {len(entries)}: "
+                        "'pulsar-spark repair delay-index' makes it anew"
+                    )
+                found.append(entries.part(numbers[first:behind] - each.first))
+        return found[-1] if len(found) <= 2 else Due(*map(np.concatenate, zip(*found)))
+
+    def first_at(self, instant: int) -> int:
+        """The first number of an entry that came due at *instant* or behind it; the next one there will be without."""
+        found = next((each for each in self.checkpoints if each.until >= instant), None)
+        if found is None:
+            return self.count
+        return found.first + int(np.searchsorted(self._entries(found).times, instant))
+
+    def let_go(self, needed_from: int) -> None:
+        """Every cursor is done with the numbers below *needed_from*."""
+        self._needed_from = needed_from
+        while len(self.checkpoints) > 1 and self.checkpoints[0].last < needed_from:
+            first = self.checkpoints.pop(0).first
+            self._changed.discard(first)
+            self._gone.add(first)
+        for checkpoint in [each for each in self._chunks if each.last < needed_from]:
+            del self._chunks[checkpoint]
+
+    def drop_from_index(self) -> None:
+        """Say to the index what nobody needs any more. What it drops a crash must not bring back, so this is for when
+        the round that let go of it is committed."""
+        lowest = self.checkpoints[0] if self.checkpoints else None
+        done = lowest and (lowest.until if lowest.last < self._needed_from else lowest.after)
+        if done != self._dropped:
+            self._index.drop(self.topic_id, self.partition, done)
+            self._dropped = done
+
+    def take_changes(self) -> tuple[list[Checkpoint], list[int]]:
+        """The checkpoints that changed since the last call, and the first numbers of those that are gone."""
+        changed = [each for each in self.checkpoints if each.first in self._changed]
+        gone = sorted(self._gone - {each.first for each in self.checkpoints})
+        self._changed, self._gone = set(), set()
+        return changed, gone
+
+    def _append(self, new: Checkpoint) -> None:
+        last = self.checkpoints[-1] if self.checkpoints else None
+        # Of one that nobody needs the index may have dropped the entries.
+        if last and last.last >= self._needed_from and last.numbers + new.numbers <= JOINED_NUMBERS:
+            self._chunks.pop(last, None)
+            new = self.checkpoints.pop()._replace(last=new.last, until=new.until)
+        self.checkpoints.append(new)
+        self._changed.add(new.first)
+
+    def _parts(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """What is due behind *after* and at *until* at the latest, cut by time into parts that one checkpoint may hold:
+        after, until and the number of entries of each."""
+        numbers = self._index.count(self.topic_id, self.partition, after, until)
+        if numbers <= MOST_NUMBERS or until - after <= 1:
+            if numbers:
+                yield after, until, numbers
+            return
+        first = self._index.next_due(self.topic_id, self.partition, after)
+        if first - 1 > after:  # nothing is due before
+            yield from self._parts(first - 1, until)
+            return
+        middle = (after + until) // 2
+        yield from self._parts(after, middle)
+        yield from self._parts(middle, until)
+
+    def _entries(self, checkpoint: Checkpoint) -> Due:
+        found = self._chunks.get(checkpoint)
+        if found is None:
+            found = self._index.due(self.topic_id, self.partition, checkpoint.after, checkpoint.until)
+            self._chunks[checkpoint] = found
+            if len(self._chunks) > MOST_CHUNKS:
+                self._chunks.popitem(last=False)
+        self._chunks.move_to_end(checkpoint)
+        return found
+
+    def _next_due(self) -> int | None:
+        return self._index.next_due(self.topic_id, self.partition, self.until)
+
+    def _ready_until(self) -> int:
+        return self._index.ready_until(self.topic_id, self.partition)

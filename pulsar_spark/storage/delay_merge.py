@@ -1,0 +1,151 @@
+"""Writing buckets: entries in order, cut into files, and several buckets made one without holding them in memory."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
+from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
+from pulsar_spark.storage.delay_segments import (
+    FILE_ENTRIES,
+    NO_ENTRIES,
+    SEGMENT_ENTRIES,
+    Entries,
+    Places,
+    SegmentFile,
+    Statistics,
+    are_whole_ms,
+    together,
+    write_segments,
+)
+from pulsar_spark.storage.delay_table import DelayTable, NewBucket
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+
+
+def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places, *, are_ms: bool) -> NewBucket:
+    """Write a bucket with *segments*, whose entries are in order; no commit names it yet."""
+    number, folder = table.new_folder()
+    files, rest = [], iter(segments)
+    while first := next(rest, None):
+        of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
+        files.append(write_segments(folder, of_file, places.known, file=len(files), are_ms=are_ms))
+    names = [file.name for file in files]
+    return NewBucket(number, folder, names, Statistics.joined([file.statistics for file in files]))
+
+
+def _chained(first: Entries, others: Iterable[Entries]) -> Iterator[Entries]:
+    yield first
+    yield from others
+
+
+def segments_of(entries: Entries) -> Iterator[Entries]:
+    """*entries*, which are in order, cut into segments."""
+    for first in range(0, len(entries), SEGMENT_ENTRIES):
+        yield entries.part(slice(first, first + SEGMENT_ENTRIES))
+
+
+def write_entries(table: DelayTable, entries: Entries, places: Places) -> NewBucket:
+    """Write a bucket with *entries*, in any order."""
+    entries = together([entries], places.ranks())
+    return write_bucket(table, segments_of(entries), places, are_ms=are_whole_ms(entries.due.times))
+
+
+def merge_buckets(
+    table: DelayTable, buckets: Sequence[Bucket], places: Places, needed: Callable[[Bucket, Entries], np.ndarray]
+) -> NewBucket:
+    """Write one bucket with the entries of *buckets* that *needed* says True of. What is in memory of each is a
+    segment; :class:`BucketLost` where one cannot be read."""
+    streams = [_Stream(bucket, file, places, needed) for bucket in buckets for file in range(len(bucket.names))]
+    are_ms = all(stream.is_ms for stream in streams)
+    return write_bucket(table, _recut(_merged(streams, places)), places, are_ms=are_ms)
+
+
+class _Stream:
+    """The entries of a file of a bucket, in order, a segment at a time."""
+
+    def __init__(self, bucket: Bucket, file: int, places: Places, needed: Callable[[Bucket, Entries], np.ndarray]):
+        self._bucket, self._path = bucket, bucket.folder / bucket.names[file]
+        self._places, self._needed, self._segment = places, needed, 0
+        try:
+            self._file = SegmentFile(self._path)
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            raise BucketLost(bucket, self._path, error) from error
+        self.is_ms = self._file.is_ms
+        of_file = bucket.statistics.firsts[bucket.statistics.files == file]
+        self.first_time = int(of_file.min()) if len(of_file) else 0
+        self.held: Entries | None = None
+
+    @property
+    def has_more(self) -> bool:
+        return self._segment < self._file.segments
+
+    def fill(self) -> None:
+        """Hold the next segment, where nothing is held any more."""
+        while self.has_more and not (self.held is not None and len(self.held)):
+            try:
+                entries = self._file.read(self._segment, self._places)
+            except READ_ERRORS as error:
+                raise_unless_damage(error)
+                raise BucketLost(self._bucket, self._path, error) from error
+            self._segment += 1
+            self.held = entries.part(self._needed(self._bucket, entries))
+
+
+def _merged(streams: list[_Stream], places: Places) -> Iterator[Entries]:
+    """The entries of all streams, in order, in blocks. A stream is opened when what is held reaches the first time in
+    it; what lies behind the last entry held of a stream that has more may be followed by what it did not read yet."""
+    waiting = sorted(streams, key=lambda stream: stream.first_time, reverse=True)
+    ranks, opened = places.ranks(), []
+    while waiting or opened:
+        for stream in opened:
+            stream.fill()
+        opened = [stream for stream in opened if stream.held is not None and len(stream.held)]
+        least = min((int(stream.held.due.times[0]) for stream in opened), default=None)
+        if waiting and (least is None or waiting[-1].first_time <= least):
+            opened.append(waiting.pop())
+            continue
+        if not opened:
+            return
+        bounds = [_key(stream.held, -1, ranks) for stream in opened if stream.has_more]
+        if waiting:
+            bounds.append((waiting[-1].first_time, -1, -1))
+        bound, taken = min(bounds, default=None), []
+        for stream in opened:
+            end = len(stream.held) if bound is None else _behind(stream.held, bound, ranks)
+            taken.append(stream.held.part(slice(0, end)))
+            stream.held = stream.held.part(slice(end, None))
+        yield together(taken, ranks)
+
+
+def _key(entries: Entries, at: int, ranks: np.ndarray) -> tuple[int, int, int]:
+    return int(entries.due.times[at]), int(ranks[entries.places[at]]), int(entries.due.positions[at])
+
+
+def _behind(entries: Entries, bound: tuple[int, int, int], ranks: np.ndarray) -> int:
+    """How many of *entries* do not lie behind *bound*."""
+    time, rank, position = bound
+    first, last = (int(np.searchsorted(entries.due.times, time, side)) for side in ("left", "right"))
+    here = ranks[entries.places[first:last]]
+    begin, end = (int(np.searchsorted(here, rank, side)) for side in ("left", "right"))
+    return first + begin + int(np.searchsorted(entries.due.positions[first + begin : first + end], position, "right"))
+
+
+def _recut(blocks: Iterable[Entries]) -> Iterator[Entries]:
+    """The entries of *blocks*, in the same order, in segments."""
+    kept, size = [], 0
+    for block in blocks:
+        kept.append(block)
+        size += len(block)
+        if size >= SEGMENT_ENTRIES:
+            whole = _joined(kept)
+            end = size - size % SEGMENT_ENTRIES
+            yield from segments_of(whole.part(slice(0, end)))
+            kept, size = [whole.part(slice(end, None))], size - end
+    if size:
+        yield _joined(kept)
+
+
+def _joined(parts: list[Entries]) -> Entries:
+    due = type(NO_ENTRIES.due)(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
+    return Entries(due, np.concatenate([part.places for part in parts]))

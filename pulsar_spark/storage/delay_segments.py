@@ -1,0 +1,220 @@
+"""Segments of the delay index: row groups of its files, written and read.
+
+A file holds entries in order of (deliver time, topic, partition, position), :data:`SEGMENT_ENTRIES` a segment. What is
+known of a segment without reading it is a row of :class:`Statistics` for each topic partition in it.
+
+Deliver times and positions are written as differences (DELTA_BINARY_PACKED) and compressed (zstd); a column that says
+the same throughout costs next to nothing, so entries without keys take no byte for their hash. Times that are all whole
+milliseconds, as a client's are, are written as such.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.delayed import NONE_DUE, Due
+
+SEGMENT_ENTRIES = 1 << 15
+FILE_ENTRIES = 1 << 21
+_NO_KEY = sticky_key_hash(NONE_KEY)
+_MS = 1000
+_CODED = {"due_time": "DELTA_BINARY_PACKED", "position": "DELTA_BINARY_PACKED", "sticky_key_hash": "PLAIN"}
+
+
+class Place(NamedTuple):
+    """A topic partition."""
+
+    topic_id: str
+    partition: int
+
+
+class Places:
+    """Numbers for topic partitions, given as they are met."""
+
+    def __init__(self):
+        self.known: list[Place] = []
+        self._numbers: dict[Place, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def number(self, topic_id: str, partition: int) -> int:
+        place = Place(topic_id, partition)
+        found = self._numbers.setdefault(place, len(self.known))
+        if found == len(self.known):
+            self.known.append(place)
+        return found
+
+    def find(self, topic_id: str, partition: int) -> int | None:
+        """The same for one that was met before; None for another."""
+        return self._numbers.get(Place(topic_id, partition))
+
+    def ranks(self) -> np.ndarray:
+        """Of each number the rank of its topic partition, by which files are in order."""
+        ranks = np.empty(len(self.known), np.int32)
+        ranks[sorted(range(len(self.known)), key=self.known.__getitem__)] = np.arange(len(self.known))
+        return ranks
+
+
+class Entries(NamedTuple):
+    """Entries of several topic partitions, ``places`` their numbers (int32)."""
+
+    due: Due
+    places: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def part(self, places: slice | np.ndarray) -> "Entries":
+        return Entries(self.due.part(places), self.places[places])
+
+
+NO_ENTRIES = Entries(NONE_DUE, np.empty(0, np.int32))
+
+
+def together(parts: Iterable[Entries], ranks: np.ndarray) -> Entries:
+    """Entries of *parts*, in order of (deliver time, topic partition by its rank, position)."""
+    parts = [NO_ENTRIES, *parts]
+    due = Due(*(np.concatenate(columns) for columns in zip(*(part.due for part in parts))))
+    found = Entries(due, np.concatenate([part.places for part in parts]))
+    return found.part(np.lexsort((due.positions, ranks[found.places], due.times)))
+
+
+class Statistics(NamedTuple):
+    """Of each topic partition in each segment of a bucket, in arrays: its number, file (by its place among the
+    bucket's) and segment, the first and the last deliver time (microseconds) and the number of its entries there."""
+
+    places: np.ndarray
+    files: np.ndarray
+    segments: np.ndarray
+    firsts: np.ndarray
+    lasts: np.ndarray
+    entries: np.ndarray
+
+    def part(self, at: slice | np.ndarray) -> "Statistics":
+        return Statistics(*(column[at] for column in self))
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, int, int, int, int]]) -> "Statistics":
+        columns = zip(*rows) if rows else [()] * 6
+        types = (np.int32, np.int32, np.int32, np.int64, np.int64, np.int64)
+        return cls(*(np.array(column, each) for column, each in zip(columns, types)))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Statistics"]) -> "Statistics":
+        return cls(*(np.concatenate(columns) for columns in zip(cls.of([]), *parts)))
+
+
+def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
+    """Those of one segment with *entries*, which are in order."""
+    order = np.argsort(entries.places, kind="stable")
+    places, times = entries.places[order], entries.due.times[order]
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    ends = np.append(starts[1:], len(places))
+    same = [np.full(len(starts), number, np.int32) for number in (file, segment)]
+    return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
+
+
+class WrittenFile(NamedTuple):
+    name: str
+    statistics: Statistics
+
+
+def write_segments(
+    folder: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int, are_ms: bool
+) -> WrittenFile:
+    """Write *segments*, whose entries are in order, to a new file of *folder*; *file* is its number in the bucket."""
+    name, found = f"part-{file:05d}-{uuid.uuid4()}-c000.zstd.parquet", []
+    unit = pa.timestamp("ms" if are_ms else "us", tz="UTC")
+    schema = pa.schema(
+        [
+            ("topic_id", pa.dictionary(pa.int32(), pa.string())),
+            ("partition", pa.int32()),
+            ("due_time", unit),
+            ("position", pa.int64()),
+            ("sticky_key_hash", pa.int32()),
+        ]
+    )
+    writer = pq.ParquetWriter(
+        folder / name,
+        schema,
+        compression="zstd",
+        store_schema=False,
+        use_dictionary=["topic_id", "partition"],
+        column_encoding=_CODED,
+        write_page_checksum=True,
+    )
+    with writer:
+        for entries in segments:
+            if len(entries):
+                found.append(statistics_of(entries, file, len(found)))
+                writer.write_table(_table_of(entries, places, schema), row_group_size=SEGMENT_ENTRIES)
+    return WrittenFile(name, Statistics.joined(found))
+
+
+def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> pa.Table:
+    numbers, indexes = np.unique(entries.places, return_inverse=True)
+    here = [places[number] for number in numbers.tolist()]
+    topics = {topic_id: index for index, topic_id in enumerate(dict.fromkeys(place.topic_id for place in here))}
+    of_place = np.array([topics[place.topic_id] for place in here], np.int32)
+    partitions = np.array([place.partition for place in here], np.int32)
+    due, is_ms = entries.due, schema.field("due_time").type.unit == "ms"
+    return pa.Table.from_arrays(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(of_place[indexes]), pa.array(list(topics), pa.string())),
+            pa.array(partitions[indexes]),
+            pa.array(due.times // _MS if is_ms else due.times).cast(schema.field("due_time").type),
+            pa.array(due.positions),
+            pa.array(due.hashes, mask=due.hashes == _NO_KEY),
+        ],
+        schema=schema,
+    )
+
+
+def are_whole_ms(times: np.ndarray) -> bool:
+    return not (times % _MS).any()
+
+
+class SegmentFile:
+    """A file of a bucket, open for reading; an OSError, or one of Arrow's, where it cannot be read."""
+
+    def __init__(self, path: Path):
+        self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        unit = self._file.schema_arrow.field("due_time").type.unit
+        self.is_ms, self.segments = unit == "ms", self._file.num_row_groups
+
+    def read(self, segment: int, places: Places, only: int | None = None) -> Entries:
+        """The entries of a segment, in order; *only* is the place that all of them are known to be of."""
+        columns = ["due_time", "position", "sticky_key_hash"] + (["topic_id", "partition"] if only is None else [])
+        rows = self._file.read_row_group(segment, columns=columns)
+        times = rows["due_time"].cast(pa.int64()).to_numpy() * (_MS if self.is_ms else 1)
+        hashes = rows["sticky_key_hash"].fill_null(_NO_KEY).to_numpy()
+        due = Due(rows["position"].to_numpy(), times, hashes)
+        return Entries(due, np.full(len(due), only, np.int32) if only is not None else _places_of(rows, places))
+
+    def bounds(self) -> Iterator[tuple[int, int, int, int]]:
+        """(segment, first deliver time, last, entries) of each segment, as the file's footer says."""
+        metadata, scale = self._file.metadata, _MS if self.is_ms else 1
+        paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+        for segment in range(self.segments):
+            group = metadata.row_group(segment)
+            found = group.column(paths.index("due_time")).statistics
+            yield segment, found.min_raw * scale, found.max_raw * scale, group.num_rows
+
+
+def _places_of(rows: pa.Table, places: Places) -> np.ndarray:
+    topics = rows["topic_id"].combine_chunks().dictionary_encode()
+    together = topics.indices.to_numpy().astype(np.int64) << 32 | rows["partition"].to_numpy().astype(np.uint32)
+    each, indexes = np.unique(together, return_inverse=True)
+    names = topics.dictionary.to_pylist()
+    known = [
+        places.number(names[topic], np.int64(partition).astype(np.int32).item())
+        for topic, partition in zip((each >> 32).tolist(), (each & 0xFFFFFFFF).tolist())
+    ]
+    return np.array(known, np.int32)[indexes]

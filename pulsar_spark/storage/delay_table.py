@@ -1,0 +1,280 @@
+"""The table ``delay_index`` of a bundle: what its log says of buckets, and commits to it.
+
+Partitioned by ``bucket`` and ``kind``. A bucket is the files below ``bucket=N/kind=entry``; beside them one file says
+what is in their segments, so that who opens the index reads none of them. One more file for the whole table says which
+positions of each topic partition are indexed, and from which bucket on buckets count for it: each commit replaces it.
+So one commit takes buckets in, lets others go, and says what is indexed from then on.
+
+A bucket's number is the version of the commit that brings it. Folders of higher numbers than the log has are what a
+crash left: nobody's. A commit is made directly behind the one that is known, or not at all (:class:`BrokerFenced`):
+whoever took the bundle over goes on from what is there.
+"""
+
+import shutil
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.commits import commit
+from pulsar_spark.storage.data_files import conform, file_add, partition_values
+from pulsar_spark.storage.delay_buckets import Bucket
+from pulsar_spark.storage.delay_segments import Places, Statistics
+from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.tables import create_table
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+from pulsar_spark.table_specs import DELAY_INDEX, TIME
+
+ENTRY, SEGMENT, INDEXED = "entry", "segment", "indexed"
+NO_BUCKET = -1
+
+
+class Indexed(NamedTuple):
+    """What is said of a topic partition: the stretches of positions, in order, whose delayed entries are in buckets
+    from number ``since`` on."""
+
+    since: int
+    stretches: list[tuple[int, int]]
+
+    def holds(self, first: int, last: int) -> bool:
+        """Are all positions *first*..*last* indexed?"""
+        at = bisect_right(self.stretches, (first, MAX_LONG)) - 1
+        return at >= 0 and self.stretches[at][1] >= last
+
+
+NOT_INDEXED = Indexed(0, [])
+
+
+class LostBucket(NamedTuple):
+    """A bucket of which a file is gone, the places it has entries of, None where nobody can tell, and why."""
+
+    number: int
+    places: set[int] | None
+    why: str
+
+
+class Loaded(NamedTuple):
+    """What the table says: its buckets, what is indexed by the number of the place, and what is lost."""
+
+    buckets: list[Bucket]
+    indexed: dict[int, Indexed]
+    lost: list[LostBucket]
+
+
+class NewBucket(NamedTuple):
+    """A bucket that is written and that no commit names yet."""
+
+    number: int
+    folder: Path
+    files: list[str]
+    statistics: Statistics
+
+
+class DelayTable:
+    """The table of one bundle, which need not be there."""
+
+    def __init__(self, layout: Layout):
+        self.path = layout.broker_table(DELAY_INDEX.name)
+        self._log = TableLog(self.path)
+        self._live: dict[tuple[int, str], dict[str, int]] = {}
+        """The files that the table has, with their sizes, by bucket and kind."""
+        self.version = -1
+
+    def folder(self, bucket: int, kind: str = ENTRY) -> Path:
+        return self.path / f"bucket={bucket}" / f"kind={kind}"
+
+    def new_folder(self) -> tuple[int, Path]:
+        """The number of the next bucket, and an empty folder for its files."""
+        if self.version < 0:
+            create_table(self.path, DELAY_INDEX, partition_by=("bucket", "kind"))
+            self.version = max(0, self._log.latest())
+        number = self.version + 1
+        folder = self.folder(number)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return number, folder
+
+    def unnamed(self) -> list[Path]:
+        """Files in the table's folders that are not the table's: what left it, and what a crash left."""
+        live = {self.folder(*key) / name for key, files in self._live.items() for name in files}
+        return [path for path in self.path.glob("bucket=*/kind=*/*.parquet") if path not in live]
+
+    def paths_of(self, numbers: Iterable[int]) -> list[Path]:
+        """The files of buckets."""
+        keys = [(number, kind) for number in numbers for kind in (ENTRY, SEGMENT)]
+        return [self.folder(*key) / name for key in keys for name in self._live.get(key, {})]
+
+    def load(self, places: Places) -> Loaded:
+        """What the table says now; nothing where there is none."""
+        self.version = self._log.latest()
+        if self.version < 0:
+            return Loaded([], {}, [])
+        table = open_table(self.path)
+        self.version = table.version()
+        self._live = {}
+        rows = pa.table(table.get_add_actions())
+        for path, size in zip(rows["path"].to_pylist(), rows["size_bytes"].to_pylist()):
+            self._note_live(unquote(path), size)
+        indexed, lost = self._indexed(places)
+        buckets = []
+        for number in sorted({number for number, _ in self._live} - {NO_BUCKET}):
+            bucket = self._bucket(number, places)
+            (lost if isinstance(bucket, LostBucket) else buckets).append(bucket)
+        return Loaded(buckets, indexed, lost)
+
+    def _note_live(self, path: str, size: int) -> None:
+        values, name = partition_values(path), path.rpartition("/")[2]
+        self._live.setdefault((int(values["bucket"]), values["kind"]), {})[name] = size
+
+    def _indexed(self, places: Places) -> tuple[dict[int, Indexed], list[LostBucket]]:
+        indexed, files = {}, list(self._live.get((NO_BUCKET, INDEXED), {}))
+        try:
+            rows = [row for name in files for row in self._notes(NO_BUCKET, INDEXED, name).to_pylist()]
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            return {}, [LostBucket(NO_BUCKET, None, str(error))]
+        for row in rows:
+            place = places.number(row["topic_id"], row["partition"])
+            known = indexed.setdefault(place, Indexed(row["since_bucket"], []))
+            if row["position"] is not None:
+                known.stretches.append((row["position"], row["last_position"]))
+        return indexed, []
+
+    def _bucket(self, number: int, places: Places) -> Bucket | LostBucket:
+        sizes, folder = dict(sorted(self._live.get((number, ENTRY), {}).items())), self.folder(number)
+        try:
+            notes = [self._notes(number, SEGMENT, name) for name in self._live.get((number, SEGMENT), {})]
+            rows = pa.concat_tables([_schema(SEGMENT).empty_table(), *notes])
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            return LostBucket(number, None, str(error))
+        of = [places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())]
+        for name in sorted(sizes.keys() | set(rows["path"].to_pylist())):
+            if name not in sizes or not _has_size(folder / name, sizes[name]):
+                return LostBucket(number, set(of), f"{str(folder / name)!r} is gone, or is not what was written")
+        numbers = {name: at for at, name in enumerate(sizes)}
+        times = (rows[name].cast(pa.int64()).to_numpy() for name in ("due_time", "last_due_time"))
+        found = Statistics(
+            np.array(of, np.int32),
+            np.array([numbers[name] for name in rows["path"].to_pylist()], np.int32),
+            rows["segment"].to_numpy(),
+            *times,
+            rows["entries"].to_numpy(),
+        )
+        return Bucket(number, folder, sizes, found)
+
+    def _notes(self, bucket: int, kind: str, name: str) -> pa.Table:
+        return conform(pq.ParquetFile(self.folder(bucket, kind) / name).read(), _schema(kind))
+
+    def commit(
+        self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
+    ) -> Bucket | None:
+        """Take in *new*, let those with the numbers *gone* go and say what is *indexed*, in one step; the new bucket,
+        None without one that has entries. :class:`BrokerFenced` where somebody else has changed the table since it was
+        loaded."""
+        files, bucket = [], None
+        if new is not None and new.files:
+            (self.folder(new.number, SEGMENT)).mkdir(parents=True, exist_ok=True)
+            notes = self._write(new.number, SEGMENT, _segment_rows(new, places))
+            files = [self._relative(new.number, ENTRY, name) for name in new.files] + [notes]
+        files.append(self._write(NO_BUCKET, INDEXED, _indexed_rows(indexed, places)))
+        doomed = [(NO_BUCKET, INDEXED), *((number, kind) for number in gone for kind in (ENTRY, SEGMENT))]
+        removes = [
+            {"path": path, "size": size, "partitionValues": partition_values(path)}
+            for number, kind in doomed
+            for name, size in self._live.get((number, kind), {}).items()
+            for path in [self._relative(number, kind, name)]
+        ]
+        if is_durable(self.path):
+            for path in files:
+                sync_file(self.path / path)
+            for folder in {(self.path / path).parent for path in files}:
+                sync_folder(folder)
+                sync_folder(folder.parent)
+            sync_folder(self.path)
+        adds = [file_add(self.path, path) for path in files]
+        self.version = commit(self.path, self._versions(), adds, {}, removes)
+        for key in doomed:
+            self._live.pop(key, None)
+        for add in adds:
+            self._note_live(add["path"], add["size"])
+        if new is not None and new.files:
+            sizes = self._live[new.number, ENTRY]
+            bucket = Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)
+        return bucket
+
+    def _versions(self) -> Iterator[int]:
+        """The next version; one behind commits of others only if these changed nothing, as that of a vacuum does."""
+        version = self.version + 1
+        while True:
+            yield version
+            taken = self._log.commit(version)
+            if taken.added or taken.removed:
+                raise BrokerFenced(
+                    f"{str(self.path)!r} was changed by somebody else in version {version}: another broker serves this "
+                    "bundle, or the table was written to by hand"
+                )
+            version += 1
+
+    def _write(self, bucket: int, kind: str, rows: pa.Table) -> str:
+        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        self.folder(bucket, kind).mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, self.folder(bucket, kind) / name, compression="zstd", store_schema=False)
+        return self._relative(bucket, kind, name)
+
+    def _relative(self, bucket: int, kind: str, name: str) -> str:
+        return (self.folder(bucket, kind) / name).relative_to(self.path).as_posix()
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
+def _segment_rows(new: NewBucket, places: Places) -> pa.Table:
+    found = new.statistics
+    here = [places.known[number] for number in found.places.tolist()]
+    return pa.Table.from_arrays(
+        [
+            pa.array([place.topic_id for place in here], pa.string()),
+            pa.array([place.partition for place in here], pa.int32()),
+            pa.array(found.firsts).cast(TIME),
+            pa.array(found.lasts).cast(TIME),
+            pa.array(found.entries),
+            pa.array([new.files[file] for file in found.files.tolist()], pa.string()),
+            pa.array(found.segments),
+        ],
+        schema=_schema(SEGMENT),
+    )
+
+
+def _indexed_rows(indexed: dict[int, Indexed], places: Places) -> pa.Table:
+    rows = [
+        (*places.known[number], first, last, said.since)
+        for number, said in indexed.items()
+        for first, last in said.stretches or [(None, None)]
+    ]
+    columns = zip(*rows) if rows else [()] * 5
+    schema = _schema(INDEXED)
+    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema)], schema=schema)
+
+
+def _schema(kind: str) -> pa.Schema:
+    names = {
+        SEGMENT: ("topic_id", "partition", "due_time", "last_due_time", "entries", "path", "segment"),
+        INDEXED: ("topic_id", "partition", "position", "last_position", "since_bucket"),
+    }
+    return pa.schema([DELAY_INDEX.schema.field(name) for name in names[kind]])

@@ -1,0 +1,72 @@
+"""Delayed entries in arrays, and reading them from their topic (semantics 5.1): what the delay index is made of."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.protocol.delays import due_order
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.key_hashes import read_hashes
+
+
+class Due(NamedTuple):
+    """Delayed entries of a topic partition in order of (deliver time, position): their positions (int64), deliver times
+    in microseconds (int64) and sticky-key hashes (int32)."""
+
+    positions: np.ndarray
+    times: np.ndarray
+    hashes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def part(self, places: slice | np.ndarray) -> "Due":
+        """Those at these places."""
+        return Due(*(column[places] for column in self))
+
+    def between(self, after: int, until: int | None) -> "Due":
+        """Those with *after* < deliver time <= *until*; all behind *after* without it."""
+        return self.part(slice(*places_between(self.times, after, until)))
+
+
+NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+
+
+def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[int, int]:
+    """Where in *times*, which ascend, those behind *after* up to *until* begin, and end."""
+    first = int(np.searchsorted(times, after, "right"))
+    return first, len(times) if until is None else max(first, int(np.searchsorted(times, until, "right")))
+
+
+def in_order(parts: Iterable[Due]) -> Due:
+    """Entries of *parts*, in one order."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        found = parts[0] if parts else NONE_DUE
+        is_in_order = (found.times[1:] > found.times[:-1]).all()
+    else:
+        found, is_in_order = Due(*(np.concatenate(columns) for columns in zip(*parts))), False
+    return found if is_in_order else found.part(due_order(found.times, found.positions))
+
+
+def has_delayed(run: Run) -> bool:
+    """May any entry of the run be in the index?"""
+    return run.has_delayed and run.delayed_after is not None
+
+
+def read_delayed(table: Path, runs: Iterable[Run]) -> Due:
+    """The delayed entries of *runs* of the topic in *table*, read from its files. An entry's first message decides; one
+    that is deleted or lost waits for nothing."""
+    return in_order(_delayed_of(table, run) for run in runs if has_delayed(run))
+
+
+def _delayed_of(table: Path, run: Run) -> Due:
+    slice_ = read_slice(table, [run], ["deliver_at_time"])
+    times = slice_["deliver_at_time"].cast(pa.int64()).fill_null(run.delayed_after).to_numpy()
+    places = np.flatnonzero(times > run.delayed_after)
+    hashes = read_hashes(table, [run])[places] if len(places) else NONE_DUE.hashes
+    return Due(places + run.first_position, times[places], hashes)

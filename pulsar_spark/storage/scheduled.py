@@ -1,0 +1,198 @@
+"""Entries with a deliver time, as whoever looks at a root from outside finds them: no broker is asked.
+
+Which entries of a topic partition are delayed, and until when, follows from its ledgers and files. What a subscription
+has made of them its rows say: of those that came due by their number, of those that it keeps apart by position; the
+others wait (protocol.delays). Everything goes in parts, so that what waits costs no memory here either.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.delay_index import NONE_DUE, Due, in_order, read_delayed
+from pulsar_spark.storage.ledger_index import LedgerIndex
+
+EVER = 1 << 62
+"""An instant behind all that a clock will say."""
+PART_ENTRIES = 100_000
+WAITS, DONE, OTHER = -1, -2, -3
+"""What became of an entry that is in no range: it is still to be delivered, it is acknowledged, or it is none of the
+cursor's delayed entries, but one like any other."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_CHECKPOINTS = 16
+
+
+def micros(time: datetime | None) -> int:
+    """An instant in microseconds since 1970, 0 for none."""
+    return 0 if time is None else (time - _EPOCH) // timedelta(microseconds=1)
+
+
+class Delayed:
+    """The delayed entries of one topic partition, as far as a broker has numbered them; *table* is the topic's."""
+
+    def __init__(self, index: LedgerIndex, table, topic_id: str, partition: int):
+        self._index, self._table, self.place = index, table, (topic_id, partition)
+        self._known: Due | None = None
+
+    @property
+    def end(self) -> int:
+        """The position the next entry gets."""
+        return self._index.end(*self.place)
+
+    def by_position(self, first: int, last: int) -> Due:
+        """Those at positions *first*..*last*, by position."""
+        runs = [run for run in self._index.runs(*self.place, first, last) if run.delayed_after is not None]
+        found = read_delayed(self._table, runs)
+        return found.part(np.argsort(found.positions))
+
+    def first_position(self) -> int | None:
+        """Before it nothing is delayed; None where nothing is at all."""
+        runs = self._index.runs(*self.place, 0, self.end - 1) if self.end else ()
+        return next((run.first_position for run in runs if run.delayed_after is not None), None)
+
+    def count(self, after: int, until: int = EVER) -> int:
+        """How many are due behind *after*, and at *until* at the latest."""
+        return sum(map(len, self.between(after, until)))
+
+    def between(self, after: int, until: int = EVER) -> Iterator[Due]:
+        """Those in the order they come due, in parts."""
+        known = self._all()
+        first, end = (int(np.searchsorted(known.times, time, "right")) for time in (after, until))
+        for at in range(first, end, PART_ENTRIES):
+            yield known.part(slice(at, min(at + PART_ENTRIES, end)))
+
+    def _all(self) -> Due:
+        if self._known is None:
+            end = self.end
+            parts = (self.by_position(at, min(at + PART_ENTRIES, end) - 1) for at in range(0, end, PART_ENTRIES))
+            self._known = in_order(parts)
+        return self._known
+
+
+class Checkpoint(NamedTuple):
+    """The numbers first..last are the entries with *after* < deliver time <= *until* (microseconds)."""
+
+    first: int
+    last: int
+    after: int
+    until: int
+
+
+class DueEntries:
+    """What the latest rows say of the delayed entries of a cursor that has a due lane (:func:`has_due_lane`)."""
+
+    def __init__(self, latest: LatestRows, key: CursorKey, delayed: Delayed):
+        cursor, place = latest.cursors[key], (key.topic_id, key.partition)
+        self.delayed = delayed
+        self.since, self.floor = micros(cursor["due_since"]), cursor["due_floor"]
+        self.done_until = cursor["due_mark_delete"]
+        rows = sorted((at, row) for (*where, at), row in latest.promotions.items() if (*where,) == place)
+        self.checkpoints = [
+            Checkpoint(first, row["last"], micros(row["due_since"]), micros(row["due_time"])) for first, row in rows
+        ]
+        self.ranges = sorted(
+            (held for held in latest.ranges(key) if held.first >= DUE_BASE), key=lambda held: held.first
+        )
+        self._bounds = np.array([held[:2] for held in self.ranges], np.int64).reshape(-1, 2).T
+        self._is_done = np.array([held.status == ACKNOWLEDGED for held in self.ranges], bool)
+        self._entries: OrderedDict[Checkpoint, Due] = OrderedDict()
+
+    @property
+    def promoted_until(self) -> int:
+        """Everything due until then has a number."""
+        return self.checkpoints[-1].until if self.checkpoints else 0
+
+    @property
+    def promoted(self) -> int:
+        """How many have a number."""
+        return self.checkpoints[-1].last + 1 if self.checkpoints else 0
+
+    @property
+    def apart(self) -> list[Range]:
+        """The ranges that are kept apart, with positions."""
+        kept = (held for held in self.ranges if held.first >= APART_BASE)
+        return [held._replace(first=held.first - APART_BASE, last=held.last - APART_BASE) for held in kept]
+
+    def look(self, entries: Due) -> np.ndarray:
+        """What became of delayed entries: of each the index of its range in ``ranges``, or one of :data:`WAITS`,
+        :data:`DONE` and :data:`OTHER`."""
+        numbers = self._numbers_of(entries)
+        found = np.where(numbers < 0, numbers, self._places(numbers + DUE_BASE))
+        found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
+        apart = self._places(entries.positions + APART_BASE)
+        found = np.where((apart != WAITS) & (found != DONE), apart, found)
+        held = found >= 0
+        found[held] = np.where(self._is_done[found[held]], DONE, found[held])
+        found[(entries.times <= self.since) | (entries.positions < self.floor)] = OTHER
+        return found
+
+    def unfinished(self, after: int = 0, until: int = EVER) -> Iterator[tuple[Due, np.ndarray]]:
+        """The entries with *after* < deliver time <= *until* that are not acknowledged, in the order they come due, and
+        what became of each (see :meth:`look`)."""
+        lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
+        for part in self.delayed.between(max(after, self.since, lowest), until):
+            found = self.look(part)
+            is_left = found >= WAITS
+            if is_left.any():
+                yield part.part(is_left), found[is_left]
+
+    def at_numbers(self, numbers: np.ndarray) -> Due:
+        """The entries with these numbers, which ascend, in order of number."""
+        found = [NONE_DUE]
+        for each in self.checkpoints:
+            first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
+            if first < behind:
+                entries = self._entries_of(each)
+                if len(entries) <= each.last - each.first:
+                    raise CorruptState(
+                        f"topic {self.delayed.place[0]}: of the entries that came due with the numbers {each.first} to "
+                        f"{each.last} there are {len(entries)}; {DOCTOR}"
+                    )
+                found.append(entries.part(numbers[first:behind] - each.first))
+        return Due(*map(np.concatenate, zip(*found)))
+
+    def _numbers_of(self, entries: Due) -> np.ndarray:
+        """The number of each entry; WAITS of one that has none yet, DONE where nobody needs it any more."""
+        numbers = np.where(entries.times > self.promoted_until, WAITS, DONE)
+        for each in self.checkpoints:
+            here = np.flatnonzero((entries.times > each.after) & (entries.times <= each.until))
+            if each.last > self.done_until and len(here):
+                known = self._entries_of(each)
+                order = np.argsort(known.positions)
+                at = np.searchsorted(known.positions[order], entries.positions[here])
+                numbers[here] = each.first + np.append(order, 0)[at]
+        return numbers
+
+    def _places(self, axis: np.ndarray) -> np.ndarray:
+        """The index of the range that each virtual position is in, WAITS for none."""
+        firsts, lasts = self._bounds
+        at = np.searchsorted(firsts, axis, "right") - 1
+        return np.where((at >= 0) & (axis <= np.append(lasts, -1)[at]), at, WAITS)
+
+    def _entries_of(self, checkpoint: Checkpoint) -> Due:
+        found = self._entries.get(checkpoint)
+        if found is None:
+            found = in_order(self.delayed.between(checkpoint.after, checkpoint.until))
+            self._entries[checkpoint] = found
+            if len(self._entries) > _MOST_CHECKPOINTS:
+                self._entries.popitem(last=False)
+        return found
+
+
+def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
+    """Does the cursor keep what came due by number?"""
+    return latest.cursors[key]["due_mark_delete"] is not None
+
+
+def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> DueEntries | None:
+    """The delayed entries of a cursor; None of one without a due lane."""
+    if not has_due_lane(latest, key):
+        return None
+    return DueEntries(latest, key, Delayed(index, table, key.topic_id, key.partition))

@@ -1,0 +1,58 @@
+"""How large a subscription's backlog is on a topic partition, and how much of it waits for its deliver time.
+
+The backlog counts entries that are not acknowledged (3.28), those that wait too (5.20). A cursor with a due lane says
+of its delayed entries how many are done, not how many wait: these are counted by the delay index, without a look at
+each where all of them are the cursor's and it has passed over all.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, Range
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.positions import inside
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.scheduled import WAITS, DueEntries, due_entries
+
+
+class Backlog(NamedTuple):
+    """Entries that are not acknowledged, and messages among them that wait for a time that is to come."""
+
+    entries: int
+    delayed_messages: int
+
+
+def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, table, end: int, now: int) -> Backlog:
+    """The backlog of a cursor before position *end*, at *now* (microseconds); *table* is the topic's."""
+    cursor, ranges = latest.cursors[key], latest.ranges(key)
+    delayed = sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
+    due = due_entries(latest, key, index, table)
+    if due is None:
+        return Backlog(end - cursor["mark_delete_position"] - 1 - _acknowledged(ranges), delayed)
+    main = [held for held in ranges if held.first < DUE_BASE]
+    passed = [(0, cursor["main_mark_delete_position"])]
+    passed += [(held.first, held.last) for held in main if held.status == ACKNOWLEDGED]
+    entries = end - passed[0][1] - 1 - _acknowledged(main)
+    if _is_simple(due, cursor, end):
+        promoted = due.promoted - 1 - due.done_until - _acknowledged(due.ranges)
+        unfinished = promoted + due.delayed.count(max(due.promoted_until, due.since))
+        waiting = due.delayed.count(max(now, due.promoted_until, due.since))
+        return Backlog(entries + unfinished, delayed + waiting)
+    for part, found in due.unfinished():
+        entries += int(np.count_nonzero(inside(part.positions, passed)))
+        delayed += int(np.count_nonzero((found == WAITS) & (part.times > now)))
+    return Backlog(entries, delayed)
+
+
+def _acknowledged(ranges: list[Range]) -> int:
+    return sum(held.size for held in ranges if held.status == ACKNOWLEDGED)
+
+
+def _is_simple(due: DueEntries, cursor: dict, end: int) -> bool:
+    """Are all delayed entries the cursor's own, kept by number, and passed over by its main lane?"""
+    first = due.delayed.first_position()
+    is_own = first is None or due.floor <= first
+    is_apart = bool(due.ranges) and due.ranges[-1].first >= APART_BASE
+    return is_own and not is_apart and cursor["read_position"] >= end

@@ -1,0 +1,204 @@
+"""What is scheduled: entries that wait for their deliver time, and for which subscriptions.
+
+Listed is what is due behind now and not acknowledged, in order of (deliver time, position); where a subscription has
+moved an entry to another time, it is listed at that time for it. Exclusive and Failover subscriptions wait for nothing
+while they have consumers (2.6). It goes in parts: neither memory nor what is read first depends on how much waits.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.protocol.cursor import REPLAY, Range
+from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
+from pulsar_spark.storage.delay_index import Due, in_order
+from pulsar_spark.storage.lane_ranges import exact_ranges
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.scheduled import DONE, EVER, WAITS, Delayed, DueEntries, due_entries
+from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.views.view_specs import SCHEDULED
+
+
+class Window(NamedTuple):
+    """Which deliver times are meant: behind *after*, at *until* at the latest (microseconds since 1970)."""
+
+    after: int
+    until: int = EVER
+
+
+class Scheduled(NamedTuple):
+    """Some entries of a topic partition that wait, in order: where they lie, until when (microseconds), and for each
+    subscription which of them wait for it."""
+
+    partition: int
+    positions: np.ndarray
+    times: np.ndarray
+    waits: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def part(self, places: slice | np.ndarray) -> "Scheduled":
+        """Those at these places."""
+        waits = {subscription: flags[places] for subscription, flags in self.waits.items()}
+        return Scheduled(self.partition, self.positions[places], self.times[places], waits)
+
+
+def read_scheduled(
+    latest: LatestRows,
+    index: LedgerIndex,
+    topic: Topic,
+    partition: int,
+    window: Window,
+    *,
+    subscription: str | None = None,
+    positions: Collection[int] | None = None,
+) -> Iterator[Scheduled]:
+    """What waits of a topic partition, in parts; for one *subscription*, of some *positions*, or all."""
+    delayed = Delayed(index, topic.path, topic.topic_id, partition)
+    waiters = [_Waiter(latest, key, index, topic) for key in _waiting_keys(latest, topic, partition, subscription)]
+    moved = sorted(each for waiter in waiters for each in waiter.moved(window) if _is_in(each[1], positions))
+    if positions is None:
+        parts = delayed.between(*window)
+    else:
+        found = in_order(delayed.by_position(position, position) for position in sorted(positions))
+        parts = [found.part((found.times > window.after) & (found.times <= window.until))]
+    names = [waiter.subscription for waiter in waiters]
+    for part in parts:
+        waits = {waiter.subscription: waiter.waits_for(part) for waiter in waiters}
+        at = int(np.searchsorted([due for due, *_ in moved], part.times[-1], "right")) if len(part) else 0
+        here, moved = moved[:at], moved[at:]
+        yield from _found(partition, names, part.positions, part.times, waits, here)
+    yield from _found(partition, names, *np.empty((2, 0), np.int64), {}, moved)
+
+
+def _is_in(position: int, positions: Collection[int] | None) -> bool:
+    return positions is None or position in positions
+
+
+def _waiting_keys(latest: LatestRows, topic: Topic, partition: int, subscription: str | None) -> list[CursorKey]:
+    return sorted(
+        key
+        for key, cursor in latest.cursors.items()
+        if (key.topic_id, key.partition) == (topic.topic_id, partition)
+        and subscription in (None, key.subscription)
+        and cursor["subscription_type"] not in SINGLE_ACTIVE
+    )
+
+
+def _found(
+    partition: int,
+    names: list[str],
+    positions: np.ndarray,
+    times: np.ndarray,
+    waits: dict[str, np.ndarray],
+    moved: list[tuple[int, int, str]],
+) -> Iterator[Scheduled]:
+    """Entries with those that are *moved* (deliver time, position, subscription) among them, without those that nobody
+    waits for; nothing where none are left."""
+    places = {place: len(positions) + at for at, place in enumerate(dict.fromkeys(each[:2] for each in moved))}
+    added = np.array([*places], np.int64).reshape(-1, 2).T
+    flags = {}
+    for name in names:
+        flags[name] = np.concatenate([waits.get(name, np.zeros(len(positions), bool)), np.zeros(len(places), bool)])
+    for due, position, name in moved:
+        flags[name][places[due, position]] = True
+    found = Scheduled(partition, np.concatenate([positions, added[1]]), np.concatenate([times, added[0]]), flags)
+    is_waiting = np.logical_or.reduce([*flags.values(), np.zeros(len(found), bool)])
+    order = np.lexsort((found.positions, found.times))
+    found = found.part(order[is_waiting[order]])
+    if len(found):
+        yield found
+
+
+class _Waiter:
+    """A subscription on the partition, which may wait for entries."""
+
+    def __init__(self, latest: LatestRows, key: CursorKey, index: LedgerIndex, topic: Topic):
+        self.subscription = key.subscription
+        self._mark_delete = latest.cursors[key]["mark_delete_position"]
+        self._due: DueEntries | None = due_entries(latest, key, index, topic.path)
+        main = (held for held in latest.ranges(key) if held.first < DUE_BASE)
+        self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index, topic.path)]
+
+    def waits_for(self, entries: Due) -> np.ndarray:
+        """Which of some delayed entries wait for it, each until its own deliver time."""
+        if self._due is not None:
+            return self._due.look(entries) == WAITS
+        firsts, lasts = np.array([held[:2] for held in self._ranges], np.int64).reshape(-1, 2).T
+        at = np.searchsorted(firsts, entries.positions, "right") - 1
+        is_held = (at >= 0) & (entries.positions <= np.append(lasts, DONE)[at])
+        return ~is_held & (entries.positions > self._mark_delete)
+
+    def moved(self, window: Window) -> Iterator[tuple[int, int, str]]:
+        """The entries that wait for it until another time than their own, or that its rows name one by one: deliver
+        time, position, subscription."""
+        for held in [*self._ranges, *(self._due.apart if self._due else ())]:
+            if held.status == REPLAY and window.after < (held.due_time or 0) <= window.until:
+                for position in range(held.first, held.last + 1):
+                    yield held.due_time, position, self.subscription
+
+
+class Places(NamedTuple):
+    """Where entries lie in their topic's table, an item each."""
+
+    ledger_ids: np.ndarray
+    entry_ids: np.ndarray
+    publish_ids: list[str]
+
+
+def places_of(index: LedgerIndex, topic: Topic, partition: int, positions: np.ndarray) -> Places:
+    """The places of entries at *positions*, in any order."""
+    order = np.argsort(positions)
+    ledger_ids, entry_ids = np.empty((2, len(positions)), np.int64)
+    publish_ids, at = [""] * len(positions), 0
+    for run, spans in index.spans_of(topic.topic_id, partition, ranges_of(positions[order])):
+        here = order[at : at + sum(last - first + 1 for first, last in spans)]
+        ledger_ids[here], entry_ids[here] = run.ledger_id, positions[here] - run.to_position
+        for place in here.tolist():
+            publish_ids[place] = run.publish_id
+        at += len(here)
+    return Places(ledger_ids, entry_ids, publish_ids)
+
+
+def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of the view ``scheduled`` from rows (topic, topic_id, partition) of the topic partitions of *root*, as it is
+    when a task of Spark reads it; of a topic that is gone, or was made again, none."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        layout = Layout(root)
+        latest, index, window = read_latest(layout), LedgerIndex(layout), Window(time.time_ns() // 1000)
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            with contextlib.suppress(TopicNotFound):
+                topic = read_topic(layout, row["topic"])
+                if topic.topic_id == row["topic_id"]:
+                    for found in read_scheduled(latest, index, topic, row["partition"], window):
+                        yield _rows_of(index, topic, found)
+
+    return read
+
+
+def _rows_of(index: LedgerIndex, topic: Topic, found: Scheduled) -> pa.RecordBatch:
+    places = places_of(index, topic, found.partition, found.positions)
+    matrix, codes = np.unique(np.array([*found.waits.values()]).T, axis=0, return_inverse=True)
+    names = [[name for name, waits in zip(found.waits, row) if waits] for row in matrix.tolist()]
+    columns = {
+        "topic": [str(topic.name)] * len(found),
+        "partition": np.full(len(found), found.partition, np.int32),
+        "position": found.positions,
+        "ledger_id": places.ledger_ids,
+        "entry_id": places.entry_ids,
+        "publish_id": places.publish_ids,
+        "due_time": pa.array(found.times).cast(SCHEDULED.schema.field("due_time").type),
+        "subscriptions": pa.array(names, pa.list_(pa.string())).take(pa.array(codes.reshape(-1))),
+    }
+    return pa.RecordBatch.from_pydict(columns, SCHEDULED.schema)

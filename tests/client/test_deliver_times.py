@@ -1,0 +1,54 @@
+"""Deliver times as the client takes them: those that have passed are at once, before 1970 too; one in the year 10000
+waits; one that no table can hold is refused, and nothing is written."""
+
+import time
+from datetime import timedelta
+
+import pytest
+
+import pulsar_spark as pulsar
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.topics import read_topic
+from tests.client.waiting import nothing_comes, receive_values
+
+SHARED = dict(consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+YEAR_10000 = 253_402_300_800_000
+LAST = 9_223_372_036_854_774
+HOUR = timedelta(hours=1)
+
+
+def test_what_has_passed_is_at_once_and_what_has_not_waits(client, broker):
+    producer, now = client.create_producer("t"), int(time.time() * 1000)
+    for value, options in {
+        "a": {"deliver_at": now - 1},
+        "b": {"deliver_at": -1},
+        "c": {"deliver_at": -LAST},
+        "d": {"deliver_at": 0},
+        "e": {"deliver_after": -HOUR},
+        "x": {"deliver_at": YEAR_10000},
+        "y": {"deliver_at": LAST},
+        "z": {"deliver_after": HOUR},
+    }.items():
+        producer.send(value.encode(), **options)
+    consumer = client.subscribe("t", "s", **SHARED)
+    assert sorted(receive_values(consumer, 5)) == [*"abcde"] and nothing_comes(consumer)
+    broker.advance(3601)
+    assert receive_values(consumer, 1) == ["z"] and nothing_comes(consumer)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"deliver_at": LAST + 1}, f"deliver_at {LAST + 1} is beyond"),
+        ({"deliver_at": 1 << 64}, "deliver_at 18446744073709551616 is beyond"),
+        ({"deliver_at": -(1 << 63)}, "deliver_at -9223372036854775808 is beyond"),
+        ({"deliver_after": timedelta.max}, "deliver_after '999999999 days"),
+        ({"deliver_after": timedelta.min}, "deliver_after '-999999999 days"),
+    ],
+)
+def test_beyond_64_bits_is_refused_and_nothing_is_written(lonely_client, options, said):
+    producer = lonely_client.create_producer("t", batching_enabled=True)
+    for send in (producer.send, lambda content, **given: producer.send_async(content, None, **given)):
+        with pytest.raises(pulsar.InvalidMessage, match=said):
+            send(b"x", **options)
+    assert TableLog(read_topic(lonely_client._layout, "t").path).latest() == 0

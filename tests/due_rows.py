@@ -1,0 +1,67 @@
+"""What the rows of a cursor say of delayed entries, in positions: worked out from the topic and the definition of
+numbers (broker.due_lane, broker.promotion), without the broker's index.
+
+The number of a delayed entry is its rank by (deliver time, position) among all of its topic partition.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_delayed
+from pulsar_spark.storage.entries import read_slice
+
+
+def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:
+    """(deliver time in microseconds, position) of all delayed entries, by number."""
+    found = []
+    for run in state.ledgers(partition).runs:
+        if run.delayed_after is not None:
+            times = read_slice(state.topic.path, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64())
+            found += [
+                (time, run.first_position + place)
+                for place, time in enumerate(times.to_pylist())
+                if is_delayed(time, run.delayed_after)
+            ]
+    return sorted(found)
+
+
+def by_position(
+    cursor: dict, ranges: Iterable[Range], state: TopicState, partition: int
+) -> tuple[dict[int, Range], dict[int, int]]:
+    """What the row and the ranges of a cursor say of each position behind its mark-delete, as ranges of one; and until
+    when it waits for its own delayed entries that it says nothing of."""
+    ranges, passed = list(ranges), cursor["main_mark_delete_position"]
+    found = {
+        position: held._replace(first=position, last=position)
+        for held in ranges
+        if held.first < DUE_BASE
+        for position in range(held.first, held.last + 1)
+    }
+    if passed is None:
+        return _behind(cursor, found), {}
+    for position in range(cursor["mark_delete_position"] + 1, passed + 1):
+        found[position] = Range(position, position, ACKNOWLEDGED)
+    waits = {}
+    for number, (time, position) in enumerate(delayed_entries(state, partition)):
+        if time > cursor["due_since"] and position >= cursor["due_floor"]:
+            assert position not in found or found[position].status == ACKNOWLEDGED, "the main lane has it as well"
+            found.pop(position, None)
+            said = [*_said_of(ranges, APART_BASE + position), *_said_of(ranges, DUE_BASE + number)]
+            if number <= cursor["due_mark_delete"] and not said:
+                said = [Range(position, position, ACKNOWLEDGED)]
+            if said:
+                found[position] = said[0]._replace(first=position, last=position)
+            else:
+                waits[position] = time
+    return _behind(cursor, found), _behind(cursor, waits)
+
+
+def _said_of(ranges: list[Range], place: int) -> Iterator[Range]:
+    return (held for held in ranges if held.first <= place <= held.last)
+
+
+def _behind(cursor: dict, found: dict) -> dict:
+    return {position: said for position, said in sorted(found.items()) if position > cursor["mark_delete_position"]}
