@@ -7,6 +7,7 @@ names are Pulsar's wire names in snake case; instants end in ``_time`` and are U
 
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 LAYOUT_VERSION = 2
@@ -17,6 +18,9 @@ TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
 ENCRYPTION_KEYS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary(), "metadata": PROPERTIES}))
 HASH_RANGES = pa.list_(pa.struct({name: pa.int32() for name in ("start", "end", "modulus", "remainder")}))
+
+
+_MANY = 1000
 
 
 class Column(NamedTuple):
@@ -49,13 +53,20 @@ class TableSpec(NamedTuple):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
         return pa.Table.from_arrays(
             [
-                pa.array([row.get(field.name) for row in rows], field.type)
+                _array([row.get(field.name) for row in rows], field.type)
                 if field.name in known
                 else pa.nulls(len(rows), field.type)
                 for field in schema
             ],
             schema=schema,
         )
+
+
+def _array(values: list, kind: pa.DataType) -> pa.Array:
+    """*values* as Arrow; many that are all the same, as most columns of letters are, of one of them."""
+    if len(values) > _MANY and values.count(values[0]) == len(values):
+        return pa.array(values[:1], kind).take(pa.array(np.zeros(len(values), np.int32)))
+    return pa.array(values, kind)
 
 
 KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
