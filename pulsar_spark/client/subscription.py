@@ -101,8 +101,10 @@ class PartitionSubscription:
         self._flow(permits)
 
     def _flow(self, permits: int) -> None:
+        """Ask for so many messages more, at once: while the broker does not know, the queue runs empty. There are two
+        a round at most, because each is for half a queue that a round filled."""
         if permits > 0:
-            self._channel.submit([self.row("flow", permits=permits)])
+            self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
         """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]``
