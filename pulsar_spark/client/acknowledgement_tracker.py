@@ -92,7 +92,7 @@ class AcknowledgementTracker:
             earlier = self._take() if properties else []
             result = acknowledge()
             waiting = len(self.group)
-            receipt = self._open_receipt() if waiting else None
+            receipt = self._open_receipt() if self._grouping.has_receipts and waiting else None
             rows = earlier + self._take(properties) if properties else []
             is_first = waiting > 0 and not self._is_gathering and not properties
             self._is_gathering |= is_first
@@ -107,7 +107,7 @@ class AcknowledgementTracker:
         return result, receipt
 
     def _open_receipt(self) -> Receipt | None:
-        if self._grouping.has_receipts and self._receipt is None:
+        if self._receipt is None:
             self._receipt = Receipt()
         return self._receipt
 

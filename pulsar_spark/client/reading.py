@@ -6,7 +6,7 @@ that holds the hash of no key; others were sent with a delivery that counts more
 with all that is gone between its ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Block, Message
@@ -15,13 +15,14 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.missing import Missing, lost_error
 
 
-def read_messages(subscription, delivery: Delivery) -> Iterator[Message | MessagesLost]:
-    """The delivery's messages in order, without those whose batch index is acknowledged already, and errors. None of a
-    dead one, which is given back."""
+def read_messages(subscription, delivery: Delivery) -> Generator[Message | MessagesLost, None, int]:
+    """The delivery's messages in order, without those whose batch index is acknowledged already, and errors; in the end
+    the number of messages. None of a dead one, which is given back."""
     topic, positions, bits = subscription.topic, subscription.positions_of(delivery), delivery.bits
     if delivery.is_dead:
         subscription.tracker.give_back(set(positions.tolist()), 0)
-        return
+        return 0
+    messages = 0
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition):
         for rows in subscription.entries.read(topic.path, run, spans):
             if isinstance(rows, Missing):
@@ -30,9 +31,11 @@ def read_messages(subscription, delivery: Delivery) -> Iterator[Message | Messag
             block = Block(rows, subscription.topic_name, subscription.partition, run.ledger_id)
             for index, position in enumerate(block.column("position")):
                 if bits is None or bits >> block.column("batch_index")[index] & 1:
+                    messages += 1
                     yield Message(block, index, subscription.schema, position, delivery)
     if len(positions) < delivery.entries:
         yield from _pass_over_unknown(subscription, delivery)
+    return messages
 
 
 def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:
