@@ -14,6 +14,7 @@ import logging
 from pulsar_spark.broker.process import run_broker
 from pulsar_spark.cli.common import errors_as_one_line
 from pulsar_spark.cli.logs import add_logging_arguments, set_up_job_logging
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 
 log = logging.getLogger("pulsar_spark.jobs.broker")
 
@@ -31,6 +32,12 @@ def main(arguments: list[str] | None = None) -> None:
         ),
     )
     parser.add_argument(
+        "--delayed-delivery-max-num-buckets",
+        type=int,
+        default=MAX_NUM_BUCKETS,
+        help="so many buckets of the delay index at most: where there are more, some become one",
+    )
+    parser.add_argument(
         "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"
     )
     add_logging_arguments(parser)
@@ -40,6 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
         given.root,
         max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
         available_now=given.available_now,
+        delayed_delivery_max_num_buckets=given.delayed_delivery_max_num_buckets,
     )
     log.info("broker of root %s stopped", given.root)
 

@@ -136,7 +136,7 @@ REQUESTS = TableSpec(
                 "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
                 "unsubscribe, keep_alive, close, "
                 "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
-                "drop_set_aside, retry_waiting_letters, drop_waiting_letters",
+                "drop_set_aside, retry_waiting_letters, drop_waiting_letters, rebuild_delay_index",
             ),
             ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
             ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
@@ -493,7 +493,8 @@ DELAY_INDEX = TableSpec(
             (
                 "since_bucket",
                 pa.int64(),
-                "indexed: buckets with a lower number no longer count for the topic partition",
+                "indexed: buckets with a lower number no longer count for the topic partition; without a topic: the "
+                "number of a bucket that the table has",
                 2,
             ),
         )

@@ -162,14 +162,13 @@ class Model:
         }
 
     def stats(self, topic: str, subscription: str) -> dict[str, int]:
-        """What statistics say of a subscription: entries that are backlog (3.28), and messages that wait (5.20)."""
+        """What statistics say of a subscription: entries that are backlog (3.28), and those that wait (5.20)."""
         backlog = delayed = 0
         for cursor in self.cursors.values():
             if (cursor.topic, cursor.subscription) == (topic, subscription):
                 batches = self.batches[topic, cursor.partition]
                 backlog += len([position for position in range(len(batches)) if not cursor.is_done(position)])
-                waiting = [position for position, at in cursor.waits_for().items() if at > self.now_ms]
-                delayed += sum(cursor.weight(position, batches) for position in waiting)
+                delayed += len([at for at in cursor.waits_for().values() if at > self.now_ms])
         return {"msgBacklog": backlog, "msgDelayed": delayed}
 
     def letters(self, topic: str, subscription: str) -> list[Letter]:

@@ -7,7 +7,6 @@ shared with the package but the pure rules.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set as ack_sets
@@ -362,19 +361,20 @@ class Cursor:
         )
         if is_held_back and not has_work and not self.is_single_active():
             return []
-        if any(consumer.permits for consumer in receivers):
+        readers = receivers
+        if self.keys:
+            owners = {each.consumer_id for each in self.keys.owned}
+            readers = [each for each in receivers if each.consumer_id in owners and (has_work or not each.is_blocked)]
+        if readers:
             self._meet(range(self.read_position, len(deliver_ms)))
         unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
         own = [position for position in unknown if self.is_own_delayed(position)]
-        unknown = [position for position in unknown if not self.is_own_delayed(position)]
-        if self.keys:
-            readers = [consumer for consumer in receivers if has_work or not consumer.is_blocked]
-            met = self._read_by_key(unknown, readers, now_ms, look_ahead)
-        else:
-            met = list(islice(unknown, sum(consumer.permits for consumer in receivers)))
-        if self.due is not None and receivers:
-            is_whole = len(met) < sum(consumer.permits for consumer in receivers)
-            self.due.passed |= {position for position in own if is_whole or position < met[-1]}
+        unknown = [position for position in unknown if position not in own]
+        permits = sum(consumer.permits for consumer in readers)
+        met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
+        if readers and self.due is not None:
+            to_come_back_to = met[-1:] or unknown[:1] if self.keys else met[permits - 1 :]
+            self.due.passed |= {position for position in own if not to_come_back_to or position < to_come_back_to[0]}
         early = [
             position
             for position in met

@@ -8,15 +8,16 @@ import time
 from collections.abc import Sequence
 
 from pulsar_spark.errors import CorruptState, NotARoot
-from pulsar_spark.link.requester import require_root
+from pulsar_spark.link.requester import Requester, require_root
 from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.delay_table import remove_index
 from pulsar_spark.storage.durability import read_durability, write_durability
 from pulsar_spark.storage.examination import Finding, examine_root
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.migrations import migrate_by_hand
-from pulsar_spark.storage.repair import repair_root
-from pulsar_spark.table_specs import BROKER_TABLES, REPROCESSING
+from pulsar_spark.storage.repair import Repaired, repair_root
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, REPROCESSING
 
 MIGRATE = "pulsar-spark migrate"
 _BROKERS = {spec.name for spec in (*BROKER_TABLES, REPROCESSING)}
@@ -26,6 +27,7 @@ class Doctor:
     """The part of :class:`~pulsar_spark.admin.Admin` that has to do with a root's health."""
 
     layout: Layout
+    _requester: Requester
 
     def broker_status(self) -> dict | None:
         """``broker_id``, ``host``, ``pid`` and ``lease_ms`` (until when its lease holds unless it is renewed) of the
@@ -64,15 +66,35 @@ class Doctor:
         self, table: str | None = None, *, files: Sequence[str] = (), forget: bool = False, dry_run: bool = False
     ) -> list[dict]:
         """Mend the commits and checkpoints that are broken: of *table* (a topic, or ``requests``, ``cursor_ledger``,
-        ``ledgers``), or all. A row for each: ``table``, ``version``, ``is_done``, ``text`` and ``files``.
+        ``ledgers``), or all; or have ``delay-index`` made anew, also while a broker serves. A row for each: ``table``,
+        ``version``, ``is_done``, ``text`` and ``files``.
 
         *files* names the data files of the one commit that is broken, where they cannot be told from others. With
         *forget* a commit whose data files are gone is replaced by one without rows. :class:`NotAllowedError` while a
         broker serves the root."""
         _require_any(self.layout)
+        if table in (DELAY_INDEX.name, "delay-index"):
+            return [self._rebuild_delay_index(dry_run)._asdict() | {"files": []}]
         name = table if table is None or table in _BROKERS else str(parse_topic_name(table))
         done = repair_root(self.layout, name, files=files, forget=forget, dry_run=dry_run)
         return [mended._asdict() | {"files": list(mended.files)} for mended in done]
+
+    def _rebuild_delay_index(self, dry_run: bool) -> Repaired:
+        """Have the broker that serves make the delay index anew; without one it is removed, which the next one takes
+        for the same."""
+        holder = BundleLease(self.layout, "repair").holder()
+        if dry_run:
+            return Repaired(DELAY_INDEX.name, None, True, "it would be made anew from the topics")
+        if holder is None:
+            remove_index(self.layout)
+            return Repaired(DELAY_INDEX.name, None, True, "removed: the next broker makes it anew from the topics")
+        (reply,) = self._requester.ask([{"kind": "rebuild_delay_index"}])
+        return Repaired(
+            DELAY_INDEX.name,
+            None,
+            True,
+            f"broker {holder.broker_id!r} makes it anew from {reply.text} topics; what is there serves until then",
+        )
 
     def get_durability(self) -> str:
         """``"fsync"`` (a write that returned outlives a power loss) or ``"none"``."""

@@ -19,7 +19,7 @@ from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.delay_buckets import EVER, Bucket, BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_segments import Places
-from pulsar_spark.storage.delay_table import NOT_INDEXED, DelayTable, Indexed
+from pulsar_spark.storage.delay_table import NOT_INDEXED, DelayTable, Indexed, Loaded
 from pulsar_spark.storage.delayed import Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic
@@ -72,6 +72,8 @@ class DelayIndex:
         """Numbers of buckets that the table has and of which nothing is to be had any more."""
         self.unindexed: set[int] = set()
         """Topic partitions that were taken out of the index since somebody has emptied this set."""
+        self.rebuilding: list[str] = []
+        """Ids of topics whose entries are to be made anew."""
         self.is_dropping = False
         """Was anything dropped that may leave a bucket without use?"""
         self.load()
@@ -79,16 +81,20 @@ class DelayIndex:
     def load(self) -> None:
         """Begin with what the table says. What was added before is pending again, but for what is indexed."""
         loaded = self.table.load(self.places)
+        if any(lost.places is None for lost in loaded.lost):
+            log.error("delay index: %s: it is made anew from the topics", loaded.lost[0].why)
+            self.table.remove()
+            loaded = Loaded([], {}, [])
         with self.lock:
             self.head, self.sealing = Head(), None
-            self.doomed = {lost.number for lost in loaded.lost if lost.number >= 0}
+            self.doomed = {lost.number for lost in loaded.lost}
             self.replace_buckets(loaded.buckets, loaded.indexed)
             for place, known in self.known.items():
                 known.pending = []
                 self._look_up(place, self.indexed[place].stretches if place in self.indexed else [])
             for lost in loaded.lost:
                 log.error("delay index: bucket %d is lost (%s): it is made again", lost.number, lost.why)
-                self.unindex(self.indexed.keys() if lost.places is None else lost.places)
+                self.unindex(lost.places)
 
     # What the broker tells
 
@@ -142,6 +148,14 @@ class DelayIndex:
                     self.dropped.pop(number, None)
                     self.head.forget(number)
 
+    def rebuild(self) -> int:
+        """Make the index anew from the topics, in the background; what is there serves until then. How many topics
+        there are."""
+        with self.lock:
+            self.rebuilding = sorted({known.topic.topic_id for known in self.known.values()})
+            self.is_wanted.set()
+            return len(self.rebuilding)
+
     # What the broker asks
 
     def next_due(self, topic_id: str, partition: int, after: int) -> int | None:
@@ -165,7 +179,7 @@ class DelayIndex:
             if place is not None:
                 parts = [self._asked(lambda: self.buckets.due(place, after, until))]
                 parts += [part for head in self._heads(place) for part in head.due(place, after, until)]
-                self._check_ready(topic_id, partition, after, until)
+                self._check_ready(place, after, until)
         return in_order(parts)
 
     def count(self, topic_id: str, partition: int, after: int, until: int | None = None) -> int:
@@ -258,11 +272,11 @@ class DelayIndex:
             except BucketLost as lost:
                 self.lose(lost)
 
-    def _check_ready(self, topic_id: str, partition: int, after: int, until: int) -> None:
-        ready = self.ready_until(topic_id, partition)
-        if max(after, ready) < until and ready < until:
+    def _check_ready(self, place: int, after: int, until: int) -> None:
+        ready = min((each.earliest - 1 for each in self._pending(place)), default=until)
+        if ready < until and after < until:
             raise DelayIndexNotReady(
-                f"delay index: topic {topic_id}, partition {partition} is being indexed, and ready up to {ready}; "
+                f"delay index: {self.places.known[place]} is being indexed, and ready up to {ready} us; "
                 "it is tried again"
             ) from OSError(errno.EAGAIN, "not indexed yet")
 

@@ -17,7 +17,7 @@ import numpy as np
 from pulsar_spark.broker.delay_head import Head
 from pulsar_spark.broker.delay_index import LEAST, DelayIndex, Pending
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.delays import buckets_to_merge
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS, buckets_to_merge
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.delay_buckets import EVER, Bucket, BucketLost
@@ -33,7 +33,6 @@ from pulsar_spark.storage.topics import Topic
 BULK = 100_000
 HEAD_ENTRIES, HEAD_RUNS = 1 << 17, 2_000
 """A head of so many entries, or of so many publishes, becomes a bucket: both are read again at a start."""
-MAX_NUM_BUCKETS = 20
 GRACE_SECONDS = 600.0
 """How long a file that left the table stays for those who are reading it."""
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
@@ -50,12 +49,12 @@ class DelayUpkeep:
         self.index, self._build, self._most = index, build, max_num_buckets
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._rebuilding: list[str] = []
         self._gone: list[tuple[float, Path]] = []
 
     def start(self) -> None:
         """Begin to work by itself."""
         self.index.is_attended = True
+        self.index.table.remove_staged()
         self._gone = [(time.monotonic() + GRACE_SECONDS, path) for path in self.index.table.unnamed()]
         self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
         self._thread.start()
@@ -66,12 +65,6 @@ class DelayUpkeep:
         self.index.is_wanted.set()
         if self._thread is not None:
             self._thread.join()
-
-    def rebuild(self) -> None:
-        """Make the index anew from the topics; what is there serves until then."""
-        with self.index.lock:
-            self._rebuilding = sorted({known.topic.topic_id for known in self.index.known.values()})
-            self.index.is_wanted.set()
 
     def _run(self) -> None:
         failures = 0
@@ -227,9 +220,9 @@ class DelayUpkeep:
         """Make the entries of one topic anew, if that was asked for."""
         index = self.index
         with index.lock:
-            if not self._rebuilding:
+            if not index.rebuilding:
                 return False
-            topic_id = self._rebuilding[0]
+            topic_id = index.rebuilding[0]
             held = {
                 place: [*index.held(place), (known.end, EVER)]
                 for place, known in index.known.items()
@@ -248,7 +241,7 @@ class DelayUpkeep:
             new = self._bucket_of(topic, runs)
             self._commit(new, dict.fromkeys(held, ()), since=new.number)
         with index.lock:
-            self._rebuilding = self._rebuilding[1:]
+            index.rebuilding = [each for each in index.rebuilding if each != topic_id]
         return True
 
     def _bucket_of(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:

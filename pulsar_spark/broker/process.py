@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.runner import Broker
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 
 
 def run_broker(
@@ -18,6 +19,7 @@ def run_broker(
     on_round: Callable[[RoundResult, float], None] | None = None,
     max_unacked_messages_per_broker: int = 0,
     available_now: bool = False,
+    delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
@@ -35,6 +37,7 @@ def run_broker(
         on_round=on_round,
         available_now=available_now,
         max_unacked_messages_per_broker=max_unacked_messages_per_broker,
+        delayed_delivery_max_num_buckets=delayed_delivery_max_num_buckets,
     )
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -40,6 +40,7 @@ ANSWERED = {
     "drop_set_aside",
     "retry_waiting_letters",
     "drop_waiting_letters",
+    "rebuild_delay_index",
 }
 
 
@@ -80,6 +81,7 @@ class Intake(Desk):
             "create_subscription": self._create_subscription,
             "policy": self._policy,
             "unload": self._unload,
+            "rebuild_delay_index": lambda request: str(bundle.delay_index.rebuild()),
             "keep_alive": lambda request: None,
             "retry_set_aside": aside.retry,
             "drop_set_aside": aside.drop,

@@ -32,6 +32,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.clock import now_micros, steady_micros
+from pulsar_spark.broker.delay_build import SparkBuild
+from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.journal import Journal
@@ -45,6 +47,7 @@ from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
 from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.migrations import migrate_at_start
@@ -64,7 +67,8 @@ class Broker:
 
     At *max_unacked_messages_per_broker* on all Shared subscriptions together those that hold most of them get
     nothing new; 0 = no limit. With *available_now* it ends by itself when nothing is left to do and nobody is
-    connected any more: what waits for its time is left to the next run.
+    connected any more: what waits for its time is left to the next run. The delay index has
+    *delayed_delivery_max_num_buckets* at most, but for moments.
     """
 
     def __init__(
@@ -76,11 +80,18 @@ class Broker:
         on_round: Callable[[RoundResult, float], None] | None = None,
         max_unacked_messages_per_broker: int = 0,
         available_now: bool = False,
+        delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
     ):
         if max_unacked_messages_per_broker < 0:
             raise InvalidConfiguration(
                 f"max_unacked_messages_per_broker {max_unacked_messages_per_broker!r}: give a number, 0 for no limit"
             )
+        if delayed_delivery_max_num_buckets < 1:
+            raise InvalidConfiguration(
+                f"delayed_delivery_max_num_buckets {delayed_delivery_max_num_buckets!r}: give a number from 1 on"
+            )
+        self.delayed_delivery_max_num_buckets = delayed_delivery_max_num_buckets
+        self._delays: DelayUpkeep | None = None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -169,6 +180,8 @@ class Broker:
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._planner.end()
+            if self._delays is not None:
+                self._delays.close()
             self._tenure.end()
             self._journal.end_minute()
 
@@ -291,6 +304,10 @@ class Broker:
         )
         rounds.take_over()
         self.rounds = rounds
+        index = rounds.bundle.delay_index
+        build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
+        self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
+        self._delays.start()
 
 
 def _count(moved: DataFrame | None) -> None:

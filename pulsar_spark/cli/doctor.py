@@ -32,7 +32,11 @@ def doctor(root: Root, as_json: Json = False):
 def repair(
     root: Root,
     table: Annotated[
-        str | None, typer.Argument(help="A topic, or requests, cursor_ledger or ledgers; all without it.")
+        str | None,
+        typer.Argument(
+            help="A topic, or requests, cursor_ledger or ledgers; all of these without it; or delay-index, which is "
+            "made anew from the topics, also while a broker serves."
+        ),
     ] = None,
     file: Annotated[
         list[str] | None,

@@ -10,6 +10,7 @@ import typer
 from pulsar_spark.cli.common import Json, Root, RootOrNone, admin, print_json, shows_work
 from pulsar_spark.cli.logs import LogFormatOption, LogLevel, LogLevelOption, set_up_logging
 from pulsar_spark.cli.signals import clean_up_on_sigterm
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -38,6 +39,14 @@ MaxUnacked = Annotated[
         ),
     ),
 ]
+MaxNumBuckets = Annotated[
+    int,
+    typer.Option(
+        "--delayed-delivery-max-num-buckets",
+        min=1,
+        help="So many buckets of the delay index at most: where there are more, some become one.",
+    ),
+]
 
 
 @broker_app.callback()
@@ -49,6 +58,7 @@ def broker(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
     available_now: AvailableNow = False,
     max_unacked: MaxUnacked = 0,
+    max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
 ):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
 
@@ -77,6 +87,7 @@ def broker(
         on_round=log_round if verbose else None,
         max_unacked_messages_per_broker=max_unacked,
         available_now=available_now,
+        delayed_delivery_max_num_buckets=max_num_buckets,
     )
     log.info("broker of root %s stopped", root)
 

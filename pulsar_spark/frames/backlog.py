@@ -31,6 +31,11 @@ LOOK_ENTRIES = 1 << 16
 """So many entries are looked at before it is asked whether one was found."""
 
 
+def now_micros() -> int:
+    """The machine's clock, by which messages come due."""
+    return time.time_ns() // 1000
+
+
 class Backlog:
     """Made before the consumer subscribes."""
 
@@ -41,7 +46,7 @@ class Backlog:
         self._looked_at = -1
         self._ends: dict[int, int] | None = None
         self._version = _last_publish(TableLog(topic.path))
-        self._began = time.time_ns() // 1000
+        self._began = now_micros()
 
     def is_handled(self, consumer_id: str, given_back: Mapping[int, list[tuple[int, int]]]) -> bool:
         """Whether nothing is left for *consumer_id*; looks again only after another round."""
@@ -72,7 +77,7 @@ class Backlog:
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
-        due = due_entries(state, key, self._ledgers, self._topic.path)
+        due = due_entries(state, key, self._ledgers)
         if due is None:
             held = list(exact_ranges(state, key, self._ledgers, self._topic.path))
         else:

@@ -57,7 +57,7 @@ def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
         for file in staged:
             sync_file(file.source)
     adds = []
-    with _removing(table, adds):
+    with removing(table, adds):
         for file in staged:
             (table / file.name).parent.mkdir(exist_ok=True)
             os.rename(file.source, table / file.name)
@@ -77,7 +77,7 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
         for first in range(0, max(part.num_rows, 1), _FILE_ROWS):
             named = {"path": f"{folder}part-00000-{uuid.uuid4()}-c000.snappy.parquet"}
             pieces.append((named, values, part.slice(first, _FILE_ROWS)))
-    with _removing(table, [named for named, _, _ in pieces]):
+    with removing(table, [named for named, _, _ in pieces]):
         if rows.num_rows <= _FILE_ROWS:
             adds = [_write_file(table, *piece) for piece in pieces]
         else:
@@ -88,8 +88,8 @@ def write_files(table: Path, rows: pa.Table, is_partitioned: bool) -> list[dict]
 
 
 @contextlib.contextmanager
-def _removing(table: Path, adds: list[dict]) -> Iterator[None]:
-    """Remove the files where what is inside fails."""
+def removing(table: Path, adds: list[dict]) -> Iterator[None]:
+    """Remove the files, of which some may not be there yet, where what is inside fails."""
     is_done = False
     try:
         yield

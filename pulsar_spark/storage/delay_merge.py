@@ -1,10 +1,12 @@
 """Writing buckets: entries in order, cut into files, and several buckets made one without holding them in memory."""
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 
+from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
 from pulsar_spark.storage.delay_segments import (
     FILE_ENTRIES,
@@ -25,12 +27,14 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places, *, are_ms: bool) -> NewBucket:
     """Write a bucket with *segments*, whose entries are in order; no commit names it yet."""
     number, folder = table.new_folder()
-    files, rest = [], iter(segments)
-    while first := next(rest, None):
-        of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
-        files.append(write_segments(folder, of_file, places.known, file=len(files), are_ms=are_ms))
-    names = [file.name for file in files]
-    return NewBucket(number, folder, names, Statistics.joined([file.statistics for file in files]))
+    names, found, rest, written = [], [], iter(segments), []
+    with removing(folder, written):
+        while first := next(rest, None):
+            of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
+            names.append(f"part-{len(names):05d}-{uuid.uuid4()}-c000.zstd.parquet")
+            written.append({"path": names[-1]})
+            found.append(write_segments(folder / names[-1], of_file, places.known, file=len(found), are_ms=are_ms))
+    return NewBucket(number, folder, names, Statistics.joined(found))
 
 
 def _chained(first: Entries, others: Iterable[Entries]) -> Iterator[Entries]:

@@ -8,7 +8,6 @@ the same throughout costs next to nothing, so entries without keys take no byte 
 milliseconds, as a client's are, are written as such.
 """
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -121,16 +120,11 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
     return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
 
 
-class WrittenFile(NamedTuple):
-    name: str
-    statistics: Statistics
-
-
 def write_segments(
-    folder: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int, are_ms: bool
-) -> WrittenFile:
-    """Write *segments*, whose entries are in order, to a new file of *folder*; *file* is its number in the bucket."""
-    name, found = f"part-{file:05d}-{uuid.uuid4()}-c000.zstd.parquet", []
+    path: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int, are_ms: bool
+) -> Statistics:
+    """Write *segments*, whose entries are in order, to a new file; *file* is its number in the bucket."""
+    found = []
     unit = pa.timestamp("ms" if are_ms else "us", tz="UTC")
     schema = pa.schema(
         [
@@ -142,7 +136,7 @@ def write_segments(
         ]
     )
     writer = pq.ParquetWriter(
-        folder / name,
+        path,
         schema,
         compression="zstd",
         store_schema=False,
@@ -155,7 +149,7 @@ def write_segments(
             if len(entries):
                 found.append(statistics_of(entries, file, len(found)))
                 writer.write_table(_table_of(entries, places, schema), row_group_size=SEGMENT_ENTRIES)
-    return WrittenFile(name, Statistics.joined(found))
+    return Statistics.joined(found)
 
 
 def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> pa.Table:

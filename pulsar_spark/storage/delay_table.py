@@ -5,15 +5,17 @@ what is in their segments, so that who opens the index reads none of them. One m
 positions of each topic partition are indexed, and from which bucket on buckets count for it: each commit replaces it.
 So one commit takes buckets in, lets others go, and says what is indexed from then on.
 
-A bucket's number is the version of the commit that brings it. Folders of higher numbers than the log has are what a
-crash left: nobody's. A commit is made directly behind the one that is known, or not at all (:class:`BrokerFenced`):
-whoever took the bundle over goes on from what is there.
+A bucket's number is that of the version behind which it was written, so it is higher than all before it. What a crash
+leaves are files that no commit names. A commit is made directly behind the one that is known, or not at all
+(:class:`BrokerFenced`): whoever took the bundle over goes on from what is there.
 """
 
+import os
 import shutil
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -21,18 +23,21 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
-from pulsar_spark.errors import BrokerFenced
+from pulsar_spark.errors import BrokerFenced, NotAllowedError
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.commits import commit
-from pulsar_spark.storage.data_files import conform, file_add, partition_values
+from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing, staging_folder
 from pulsar_spark.storage.delay_buckets import Bucket
 from pulsar_spark.storage.delay_segments import Places, Statistics
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
-from pulsar_spark.storage.tables import create_table
+from pulsar_spark.storage.tables import append_lock, create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.table_specs import DELAY_INDEX, TIME
 
@@ -95,15 +100,26 @@ class DelayTable:
         return self.path / f"bucket={bucket}" / f"kind={kind}"
 
     def new_folder(self) -> tuple[int, Path]:
-        """The number of the next bucket, and an empty folder for its files."""
+        """The number of the next bucket, and the folder for its files."""
         if self.version < 0:
             create_table(self.path, DELAY_INDEX, partition_by=("bucket", "kind"))
             self.version = max(0, self._log.latest())
         number = self.version + 1
         folder = self.folder(number)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         return number, folder
+
+    def remove(self) -> None:
+        """Remove the table, at once: nobody meets half of it."""
+        doomed = self.path.with_name(f".deleted-{uuid.uuid4().hex}")
+        with suppress(FileNotFoundError), append_lock(self.path):
+            self.path.rename(doomed)
+            shutil.rmtree(doomed)
+        self._live, self.version = {}, -1
+
+    def remove_staged(self) -> None:
+        """Remove what a crash left of a bucket that Spark was writing."""
+        shutil.rmtree(staging_folder(self.path), ignore_errors=True)
 
     def unnamed(self) -> list[Path]:
         """Files in the table's folders that are not the table's: what left it, and what a crash left."""
@@ -120,15 +136,22 @@ class DelayTable:
         self.version = self._log.latest()
         if self.version < 0:
             return Loaded([], {}, [])
-        table = open_table(self.path)
-        self.version = table.version()
         self._live = {}
-        rows = pa.table(table.get_add_actions())
+        try:
+            table = open_table(self.path)
+            rows = pa.table(table.get_add_actions())
+        except DeltaError as error:
+            if is_fault_of_disk(error):
+                raise
+            return Loaded([], {}, [LostBucket(NO_BUCKET, None, str(error))])
+        self.version = table.version()
         for path, size in zip(rows["path"].to_pylist(), rows["size_bytes"].to_pylist()):
             self._note_live(unquote(path), size)
-        indexed, lost = self._indexed(places)
-        buckets = []
-        for number in sorted({number for number, _ in self._live} - {NO_BUCKET}):
+        indexed, expected, lost = self._indexed(places)
+        buckets, there = [], {number for number, _ in self._live} - {NO_BUCKET}
+        if there != expected and not lost:
+            lost.append(LostBucket(NO_BUCKET, None, f"buckets {sorted(there ^ expected)} are not as the log has them"))
+        for number in sorted(there):
             bucket = self._bucket(number, places)
             (lost if isinstance(bucket, LostBucket) else buckets).append(bucket)
         return Loaded(buckets, indexed, lost)
@@ -137,19 +160,25 @@ class DelayTable:
         values, name = partition_values(path), path.rpartition("/")[2]
         self._live.setdefault((int(values["bucket"]), values["kind"]), {})[name] = size
 
-    def _indexed(self, places: Places) -> tuple[dict[int, Indexed], list[LostBucket]]:
+    def _indexed(self, places: Places) -> tuple[dict[int, Indexed], set[int], list[LostBucket]]:
+        """What is indexed, the numbers of the buckets that it is in, and what is lost."""
         indexed, files = {}, list(self._live.get((NO_BUCKET, INDEXED), {}))
+        if self.version > 0 and len(files) != 1:
+            return {}, set(), [LostBucket(NO_BUCKET, None, f"it has {len(files)} files that say what is indexed")]
         try:
             rows = [row for name in files for row in self._notes(NO_BUCKET, INDEXED, name).to_pylist()]
         except READ_ERRORS as error:
             raise_unless_damage(error)
-            return {}, [LostBucket(NO_BUCKET, None, str(error))]
+            return {}, set(), [LostBucket(NO_BUCKET, None, str(error))]
+        expected = {row["since_bucket"] for row in rows if row["topic_id"] is None}
         for row in rows:
+            if row["topic_id"] is None:
+                continue
             place = places.number(row["topic_id"], row["partition"])
             known = indexed.setdefault(place, Indexed(row["since_bucket"], []))
             if row["position"] is not None:
                 known.stretches.append((row["position"], row["last_position"]))
-        return indexed, []
+        return indexed, expected, []
 
     def _bucket(self, number: int, places: Places) -> Bucket | LostBucket:
         sizes, folder = dict(sorted(self._live.get((number, ENTRY), {}).items())), self.folder(number)
@@ -183,12 +212,17 @@ class DelayTable:
         """Take in *new*, let those with the numbers *gone* go and say what is *indexed*, in one step; the new bucket,
         None without one that has entries. :class:`BrokerFenced` where somebody else has changed the table since it was
         loaded."""
-        files, bucket = [], None
-        if new is not None and new.files:
-            (self.folder(new.number, SEGMENT)).mkdir(parents=True, exist_ok=True)
-            notes = self._write(new.number, SEGMENT, _segment_rows(new, places))
-            files = [self._relative(new.number, ENTRY, name) for name in new.files] + [notes]
-        files.append(self._write(NO_BUCKET, INDEXED, _indexed_rows(indexed, places)))
+        is_empty = new is None or not new.files
+        there = {number for number, _ in self._live} - {NO_BUCKET, *gone} | (set() if is_empty else {new.number})
+        files = [] if is_empty else [self._relative(new.number, ENTRY, name) for name in new.files]
+        files += [] if is_empty else [self._new_file(new.number, SEGMENT)]
+        files.append(self._new_file(NO_BUCKET, INDEXED))
+        with removing(self.path, [{"path": path} for path in files]):
+            if not is_empty:
+                self._write(files[-2], _segment_rows(new, places))
+            self._write(files[-1], _indexed_rows(indexed, there, places))
+            adds = [file_add(self.path, path) for path in files]
+            self._sync(files)
         doomed = [(NO_BUCKET, INDEXED), *((number, kind) for number in gone for kind in (ENTRY, SEGMENT))]
         removes = [
             {"path": path, "size": size, "partitionValues": partition_values(path)}
@@ -196,23 +230,24 @@ class DelayTable:
             for name, size in self._live.get((number, kind), {}).items()
             for path in [self._relative(number, kind, name)]
         ]
-        if is_durable(self.path):
-            for path in files:
-                sync_file(self.path / path)
-            for folder in {(self.path / path).parent for path in files}:
-                sync_folder(folder)
-                sync_folder(folder.parent)
-            sync_folder(self.path)
-        adds = [file_add(self.path, path) for path in files]
         self.version = commit(self.path, self._versions(), adds, {}, removes)
         for key in doomed:
             self._live.pop(key, None)
         for add in adds:
             self._note_live(add["path"], add["size"])
-        if new is not None and new.files:
-            sizes = self._live[new.number, ENTRY]
-            bucket = Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)
-        return bucket
+        if is_empty:
+            return None
+        sizes = self._live[new.number, ENTRY]
+        return Bucket(new.number, new.folder, {name: sizes[name] for name in new.files}, new.statistics)
+
+    def _sync(self, files: list[str]) -> None:
+        """The files, and the folders that name them, on the disk where the root wants that."""
+        if is_durable(self.path):
+            for path in files:
+                sync_file(self.path / path)
+            folders = {(self.path / path).parent for path in files}
+            for folder in [*folders, *{folder.parent for folder in folders}, self.path]:
+                sync_folder(folder)
 
     def _versions(self) -> Iterator[int]:
         """The next version; one behind commits of others only if these changed nothing, as that of a vacuum does."""
@@ -227,11 +262,12 @@ class DelayTable:
                 )
             version += 1
 
-    def _write(self, bucket: int, kind: str, rows: pa.Table) -> str:
-        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    def _new_file(self, bucket: int, kind: str) -> str:
         self.folder(bucket, kind).mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, self.folder(bucket, kind) / name, compression="zstd", store_schema=False)
-        return self._relative(bucket, kind, name)
+        return self._relative(bucket, kind, f"part-00000-{uuid.uuid4()}-c000.zstd.parquet")
+
+    def _write(self, path: str, rows: pa.Table) -> None:
+        pq.write_table(rows, self.path / path, compression="zstd", store_schema=False)
 
     def _relative(self, bucket: int, kind: str, name: str) -> str:
         return (self.folder(bucket, kind) / name).relative_to(self.path).as_posix()
@@ -261,12 +297,13 @@ def _segment_rows(new: NewBucket, places: Places) -> pa.Table:
     )
 
 
-def _indexed_rows(indexed: dict[int, Indexed], places: Places) -> pa.Table:
+def _indexed_rows(indexed: dict[int, Indexed], buckets: Iterable[int], places: Places) -> pa.Table:
     rows = [
         (*places.known[number], first, last, said.since)
         for number, said in indexed.items()
         for first, last in said.stretches or [(None, None)]
     ]
+    rows += [(None, None, None, None, number) for number in buckets]
     columns = zip(*rows) if rows else [()] * 5
     schema = _schema(INDEXED)
     return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema)], schema=schema)
@@ -278,3 +315,14 @@ def _schema(kind: str) -> pa.Schema:
         INDEXED: ("topic_id", "partition", "position", "last_position", "since_bucket"),
     }
     return pa.schema([DELAY_INDEX.schema.field(name) for name in names[kind]])
+
+
+def remove_index(layout: Layout) -> None:
+    """Remove the delay index, which the next broker makes anew; :class:`NotAllowedError` while one serves the root."""
+    lease = BundleLease(layout, f"repair-{os.getpid()}")
+    if not lease.take():
+        raise NotAllowedError(f"a broker began to serve {str(layout.root)!r} just now: ask again")
+    try:
+        DelayTable(layout).remove()
+    finally:
+        lease.let_go()

@@ -18,6 +18,8 @@ from pulsar_spark.errors import CorruptState, NewerLayout, NotARoot, TopicStoppe
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.condition import check_features
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
+from pulsar_spark.storage.delay_segments import Places
+from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.durability import read_durability
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic
@@ -25,7 +27,7 @@ from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import read_definition
-from pulsar_spark.table_specs import BROKER_TABLES, LEDGERS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX, LEDGERS, MESSAGES, REPROCESSING
 
 REPAIR = "pulsar-spark repair"
 UNREADABLE = (CorruptState, DeltaError, OSError, pa.ArrowInvalid)
@@ -51,6 +53,7 @@ def examine_root(layout: Layout) -> list[Finding]:
     for name, path, topic in tables:
         findings += examine_table(name, path, topic)
     if not findings:
+        findings += _examine_delay_index(layout)
         findings += _examine_state(layout, [(name, path) for name, path, topic in tables if topic])
     return findings
 
@@ -227,6 +230,20 @@ def _examine_state(layout: Layout, topics: list[tuple[str, Path]]) -> Iterator[F
         return
     for name, path in topics:
         yield from _examine_numbering(layout, name, path, latest)
+
+
+def _examine_delay_index(layout: Layout) -> Iterator[Finding]:
+    table = DelayTable(layout)
+    for lost in table.load(Places()).lost:
+        yield Finding(
+            "delay_index",
+            DELAY_INDEX.name,
+            str(table.path),
+            None,
+            f"what waits for its deliver time is not all to be found: {lost.why}; a broker that starts makes it anew, "
+            "one that serves when it comes to it",
+            f"{REPAIR} delay-index",
+        )
 
 
 def _examine_numbering(layout: Layout, name: str, path: Path, latest: LatestRows) -> Iterator[Finding]:

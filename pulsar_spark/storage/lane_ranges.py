@@ -57,7 +57,7 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
     """The ranges of a cursor as ranges that mean every entry between their ends, by position, above mark-delete;
     *table* is the topic's. A cursor without lanes has them, and nothing is read."""
     ranges = page_ranges(latest, key)
-    due = due_entries(latest, key, index, table)
+    due = due_entries(latest, key, index)
     if due is not None:
         yield from _with_due_lane(latest, key, due, [held for _, held in ranges if held.first < DUE_BASE])
         return
@@ -155,7 +155,7 @@ def _read_with_due_lane(
     latest: LatestRows, key: CursorKey, index: LedgerIndex, table, ranges: Sequence[PageRange]
 ) -> HeldEntries:
     """The same, where the last of *ranges* are of virtual positions."""
-    due, held = due_entries(latest, key, index, table), [one.held for one in ranges]
+    due, held = due_entries(latest, key, index), [one.held for one in ranges]
     numbered, apart = (bisect_left(held, base, key=lambda each: each.first) for base in (DUE_BASE, APART_BASE))
     firsts, lasts = np.array([each[:2] for each in held[numbered:]], np.int64).reshape(-1, 2).T
     axis, places = expanded(firsts, lasts), np.repeat(np.arange(numbered, len(held)), lasts - firsts + 1)

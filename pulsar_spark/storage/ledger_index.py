@@ -28,6 +28,7 @@ class LedgerIndex:
     """The runs of the topics a client asks about; shared by its consumers, safe for threads."""
 
     def __init__(self, layout: Layout):
+        self.layout = layout
         self._path = layout.broker_table(LEDGERS.name)
         self._log = TableLog(self._path)
         self._lock = threading.Lock()

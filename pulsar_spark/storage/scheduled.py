@@ -1,6 +1,6 @@
 """Entries with a deliver time, as whoever looks at a root from outside finds them: no broker is asked.
 
-Which entries of a topic partition are delayed, and until when, follows from its ledgers and files. What a subscription
+Which entries of a topic partition are delayed, and until when, the delay index says, and the files. What a subscription
 has made of them its rows say: of those that came due by their number, of those that it keeps apart by position; the
 others wait (protocol.delays). Everything goes in parts, so that what waits costs no memory here either.
 """
@@ -15,13 +15,14 @@ import numpy as np
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.delay_index import NONE_DUE, Due, in_order, read_delayed
+from pulsar_spark.storage.delay_index import LAST as EVER
+from pulsar_spark.storage.delay_index import IndexReader
+from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.topics import Topic, read_topic
 
-EVER = 1 << 62
-"""An instant behind all that a clock will say."""
-PART_ENTRIES = 100_000
 WAITS, DONE, OTHER = -1, -2, -3
 """What became of an entry that is in no range: it is still to be delivered, it is acknowledged, or it is none of the
 cursor's delayed entries, but one like any other."""
@@ -35,45 +36,37 @@ def micros(time: datetime | None) -> int:
 
 
 class Delayed:
-    """The delayed entries of one topic partition, as far as a broker has numbered them; *table* is the topic's."""
+    """The delayed entries of one topic partition, as far as a broker has numbered them."""
 
-    def __init__(self, index: LedgerIndex, table, topic_id: str, partition: int):
-        self._index, self._table, self.place = index, table, (topic_id, partition)
-        self._known: Due | None = None
+    def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
+        self._index, self.topic, self.partition = index, topic, partition
+        self._delayed = IndexReader(index.layout, topic, partition)
 
     @property
     def end(self) -> int:
         """The position the next entry gets."""
-        return self._index.end(*self.place)
+        return self._index.end(self.topic.topic_id, self.partition)
 
     def by_position(self, first: int, last: int) -> Due:
         """Those at positions *first*..*last*, by position."""
-        runs = [run for run in self._index.runs(*self.place, first, last) if run.delayed_after is not None]
-        found = read_delayed(self._table, runs)
+        found = read_delayed(self.topic.path, self._runs(first, last))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:
         """Before it nothing is delayed; None where nothing is at all."""
-        runs = self._index.runs(*self.place, 0, self.end - 1) if self.end else ()
-        return next((run.first_position for run in runs if run.delayed_after is not None), None)
+        runs = self._runs(0, self.end - 1) if self.end else ()
+        return next((run.first_position for run in runs if has_delayed(run)), None)
 
     def count(self, after: int, until: int = EVER) -> int:
         """How many are due behind *after*, and at *until* at the latest."""
-        return sum(map(len, self.between(after, until)))
+        return self._delayed.count(after, until)
 
     def between(self, after: int, until: int = EVER) -> Iterator[Due]:
-        """Those in the order they come due, in parts."""
-        known = self._all()
-        first, end = (int(np.searchsorted(known.times, time, "right")) for time in (after, until))
-        for at in range(first, end, PART_ENTRIES):
-            yield known.part(slice(at, min(at + PART_ENTRIES, end)))
+        """Those in the order they come due, in parts: see storage.delay_index."""
+        return self._delayed.between(after, until)
 
-    def _all(self) -> Due:
-        if self._known is None:
-            end = self.end
-            parts = (self.by_position(at, min(at + PART_ENTRIES, end) - 1) for at in range(0, end, PART_ENTRIES))
-            self._known = in_order(parts)
-        return self._known
+    def _runs(self, first: int, last: int) -> Iterator[Run]:
+        return self._index.runs(self.topic.topic_id, self.partition, first, last)
 
 
 class Checkpoint(NamedTuple):
@@ -152,7 +145,7 @@ class DueEntries:
                 entries = self._entries_of(each)
                 if len(entries) <= each.last - each.first:
                     raise CorruptState(
-                        f"topic {self.delayed.place[0]}: of the entries that came due with the numbers {each.first} to "
+                        f"topic {str(self.delayed.topic.name)!r}: of the entries with the numbers {each.first} to "
                         f"{each.last} there are {len(entries)}; {DOCTOR}"
                     )
                 found.append(entries.part(numbers[first:behind] - each.first))
@@ -191,8 +184,9 @@ def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
     return latest.cursors[key]["due_mark_delete"] is not None
 
 
-def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) -> DueEntries | None:
+def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> DueEntries | None:
     """The delayed entries of a cursor; None of one without a due lane."""
     if not has_due_lane(latest, key):
         return None
-    return DueEntries(latest, key, Delayed(index, table, key.topic_id, key.partition))
+    topic = read_topic(index.layout, latest.cursors[key]["topic"])
+    return DueEntries(latest, key, Delayed(index, topic, key.partition))

@@ -13,8 +13,9 @@ import contextlib
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -33,13 +34,15 @@ _writers: dict[int, tuple[int, dict[str, str | None]]] = {}
 
 
 @contextlib.contextmanager
-def staged(rows: DataFrame, table: Path, partition_by: tuple[str, ...]) -> Iterator[list[StagedFile]]:
-    """Run *rows* and write them; the files, none for no rows, stay until the end of the ``with`` unless an append has
-    moved them into the table."""
+def staged(
+    rows: DataFrame, table: Path, partition_by: tuple[str, ...], options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[list[StagedFile]]:
+    """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
+    the ``with`` unless they were moved into the table."""
     folder = staging_folder(table) / uuid.uuid4().hex
     try:
         with _file_settings(rows.sparkSession):
-            rows.write.partitionBy(*partition_by).parquet(str(folder))
+            rows.write.options(**options).partitionBy(*partition_by).parquet(str(folder))
         found = (
             StagedFile(path, str(path.relative_to(folder)), _statistics(pq.read_metadata(path)))
             for path in sorted(folder.rglob("*.parquet"))

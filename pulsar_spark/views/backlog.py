@@ -24,11 +24,11 @@ class Backlog(NamedTuple):
     delayed_messages: int
 
 
-def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, table, end: int, now: int) -> Backlog:
-    """The backlog of a cursor before position *end*, at *now* (microseconds); *table* is the topic's."""
+def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
+    """The backlog of a cursor before position *end*, at *now* (microseconds)."""
     cursor, ranges = latest.cursors[key], latest.ranges(key)
     delayed = sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
-    due = due_entries(latest, key, index, table)
+    due = due_entries(latest, key, index)
     if due is None:
         return Backlog(end - cursor["mark_delete_position"] - 1 - _acknowledged(ranges), delayed)
     main = [held for held in ranges if held.first < DUE_BASE]

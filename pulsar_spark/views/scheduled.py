@@ -19,7 +19,7 @@ from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
-from pulsar_spark.storage.delay_index import Due, in_order
+from pulsar_spark.storage.delayed import Due, in_order
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -64,7 +64,7 @@ def read_scheduled(
     positions: Collection[int] | None = None,
 ) -> Iterator[Scheduled]:
     """What waits of a topic partition, in parts; for one *subscription*, of some *positions*, or all."""
-    delayed = Delayed(index, topic.path, topic.topic_id, partition)
+    delayed = Delayed(index, topic, partition)
     waiters = [_Waiter(latest, key, index, topic) for key in _waiting_keys(latest, topic, partition, subscription)]
     moved = sorted(each for waiter in waiters for each in waiter.moved(window) if _is_in(each[1], positions))
     if positions is None:
@@ -126,7 +126,7 @@ class _Waiter:
     def __init__(self, latest: LatestRows, key: CursorKey, index: LedgerIndex, topic: Topic):
         self.subscription = key.subscription
         self._mark_delete = latest.cursors[key]["mark_delete_position"]
-        self._due: DueEntries | None = due_entries(latest, key, index, topic.path)
+        self._due: DueEntries | None = due_entries(latest, key, index)
         main = (held for held in latest.ranges(key) if held.first < DUE_BASE)
         self._ranges: list[Range] = [*main] if self._due else [*exact_ranges(latest, key, index, topic.path)]
 

@@ -238,7 +238,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     now = int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
-    backlog = read_backlog(observed.latest, key, observed.ledgers, topic.path, end_position, now)
+    backlog = read_backlog(observed.latest, key, observed.ledgers, end_position, now)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],

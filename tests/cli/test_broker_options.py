@@ -14,16 +14,24 @@ from pulsar_spark.errors import InvalidConfiguration
 
 JOB = Path(__file__).parents[2] / "jobs" / "broker.py"
 OPTION = "--max-unacked-messages-per-broker"
+BUCKETS = "--delayed-delivery-max-num-buckets"
 
 
 @pytest.fixture
 def started(monkeypatch) -> Iterator[list[tuple]]:
-    """Roots, limits and whether they are for now, of the brokers that were started."""
+    """Roots, limits, whether they are for now, and most buckets, of the brokers that were started."""
     started, log = [], logging.getLogger("pulsar_spark")
     level = log.level
 
-    def run_broker(root, *, on_round=None, max_unacked_messages_per_broker=0, available_now=False):
-        started.append((root, max_unacked_messages_per_broker, available_now))
+    def run_broker(
+        root,
+        *,
+        on_round=None,
+        max_unacked_messages_per_broker=0,
+        available_now=False,
+        delayed_delivery_max_num_buckets=0,
+    ):
+        started.append((root, max_unacked_messages_per_broker, available_now, delayed_delivery_max_num_buckets))
 
     monkeypatch.setattr(process, "run_broker", run_broker)
     yield started
@@ -31,7 +39,13 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
 
 
 @pytest.mark.parametrize(
-    "given, asked", [([], (0, False)), ([OPTION, "70000"], (70_000, False)), (["--available-now"], (0, True))]
+    "given, asked",
+    [
+        ([], (0, False, 20)),
+        ([OPTION, "70000"], (70_000, False, 20)),
+        (["--available-now"], (0, True, 20)),
+        ([BUCKETS, "7"], (0, False, 7)),
+    ],
 )
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):
     done = CliRunner().invoke(app, ["broker", "--root", "there", *given], catch_exceptions=False)
@@ -44,4 +58,7 @@ def test_a_limit_below_nothing_is_refused(started, tmp_path):
     assert CliRunner().invoke(app, ["broker", "--root", "there", OPTION, "-1"]).exit_code == 2
     with pytest.raises(InvalidConfiguration, match="max_unacked_messages_per_broker -1"):
         runner.Broker(None, tmp_path, max_unacked_messages_per_broker=-1)
+    assert CliRunner().invoke(app, ["broker", "--root", "there", BUCKETS, "0"]).exit_code == 2
+    with pytest.raises(InvalidConfiguration, match="delayed_delivery_max_num_buckets 0"):
+        runner.Broker(None, tmp_path, delayed_delivery_max_num_buckets=0)
     assert started == []

@@ -56,6 +56,8 @@ class Duel:
             *({tuple(delivery) for delivery in each["deliveries"]} for each in (found, expected)),
         )
         same(f"{where}, replies", *(sorted(map(_said, each["replies"])) for each in (found, expected)))
+        counted = {reply.request_id for reply in expected["replies"] if reply.text and reply.text.isdecimal()}
+        same(f"{where}, counts", *(_counts(each["replies"], counted) for each in (found, expected)))
         for topic in PARTITIONS:
             same(
                 f"{where}, subscriptions of {topic}", self.engine.subscriptions(topic), self.model.subscriptions(topic)
@@ -126,6 +128,11 @@ class Duel:
 
 def _said(reply) -> tuple:
     return (reply.request_id or "", reply.consumer_id or "", reply.error or "")
+
+
+def _counts(replies: list, asked: set[str]) -> dict[str, str]:
+    """What was answered to those requests."""
+    return {reply.request_id: reply.text for reply in replies if reply.request_id in asked}
 
 
 def same(what: str, found, expected) -> None:

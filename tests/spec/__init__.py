@@ -15,7 +15,7 @@ the second in its first column. What is asked stands left, what must come of it 
 | `later` | likewise its retry letters; the count is how often the message was put off with that |
 | `due`, `waits` | pending entries that come back then; entries that nobody got so far and nobody gets before |
 | `meant` | of how many entries a request to cancel or to move deliver times was, of those it names |
-| `backlog`, `delayed` | what statistics say: entries not acknowledged, messages that wait |
+| `backlog`, `delayed` | what statistics say: entries not acknowledged, entries that wait |
 | the rest | the subscription after the round: `mark-delete`, `read`, `acked`, `pending`, `replay`, `permits`, `unacked`, `blocked`, `active`, `type` |
 
 Positions: `3` or `0-4`; `3+2` with a redelivery count of 2 (else 0); `3{0,2}` with only the batch indexes 0 and 2 still

@@ -153,13 +153,14 @@ CASES = [
         says="""
         Nothing is forgotten; what came due in between goes in the order in which it came due, the rest waits on.""",
         table="""
-        | s        | publish                     | requests                               | delivered | waits                           | mark-delete |
-        | 0        | 1 1@63072000 1@20 1@10 1    | A subscribe Shared lease 99999999; A flow 9 | A 0 4 | 1@63072000 2@20 3@10            | -1          |
-        | 1        |                             | A ack 0; A ack 4; A close              |           | 1@63072000 2@20 3@10            | 0           |
-        | 31536000 |                             | B subscribe Shared lease 99999999; B flow 1 | B 3  | 1@63072000 2@20                 | 0           |
-        | 31536001 |                             | B ack 3; B flow 5                      | B 2       | 1@63072000                      | 0           |
-        | 63072000 |                             |                                        | B 1       | none                            | 0           |
-        | 63072001 |                             | B ack 1-2                              |           | none                            | 4           |
+        | s        | publish             | requests                       | delivered | waits                     | mark-delete |
+        | 0        | 1 1@63072000 1@20 1@10 1 | A subscribe Shared; A flow 9 | A 0 4  | 1@63072000 2@20 3@10      | -1          |
+        | 1        |                     | A ack 0; A ack 4; A close      |           | 1@63072000 2@20 3@10      | 0           |
+        | 31536000 |                     | B subscribe Shared; B flow 1   | B 3       | 1@63072000 2@20           | 0           |
+        | 31536001 |                     | B ack 3; B flow 5              | B 2       | 1@63072000                | 0           |
+        | 31536002 |                     | B ack 2; B close               |           | 1@63072000                | 0           |
+        | 63072000 |                     | C subscribe Shared; C flow 5   | C 1       | none                      | 0           |
+        | 63072001 |                     | C ack 1                        |           | none                      | 4           |
     """,
     ),
 ]

@@ -13,8 +13,8 @@ CASES = [
         An entry that waits is acknowledged; it does not come, and holds mark-delete back no longer.""",
         table="""
         | s | publish       | requests                     | delivered | meant | waits   | mark-delete | backlog | delayed |
-        | 0 | 1@3 1 1@2 2@3 | A subscribe Shared; A flow 9 | A 1       |       | 0@3 2@2 3@3 | -1      | 4       | 4       |
-        | 1 |               | cancel 0                     |           | 1     | 2@2 3@3 | 0           | 3       | 3       |
+        | 0 | 1@3 1 1@2 2@3 | A subscribe Shared; A flow 9 | A 1       |       | 0@3 2@2 3@3 | -1      | 4       | 3       |
+        | 1 |               | cancel 0                     |           | 1     | 2@2 3@3 | 0           | 3       | 2       |
         | 2 |               | cancel 3                     | A 2       | 1     | none    | 0           | 2       | 0       |
         | 3 |               | A ack 1-2                    |           |       | none    | 3           | 0       | 0       |
     """,

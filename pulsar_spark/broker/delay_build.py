@@ -1,0 +1,109 @@
+"""Writing a bucket of the delay index by a job of Spark's, for publishes that are too large for the driver.
+
+The job reads the columns it needs of the runs' rows, sorts them and writes files, each of one topic partition; what is
+in their segments their footers say, so the driver reads none of them. Nothing is a table's before the commit that names
+the files, and that commit is ours (see storage.delay_table).
+
+A session of its own takes the settings: nobody else's are changed.
+"""
+
+import os
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.data_files import removing
+from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
+from pulsar_spark.storage.delay_table import DelayTable, NewBucket
+from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.transforms.delay_index import delayed_entries, in_files
+from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS
+
+_WRITTEN = {
+    "compression": "zstd",
+    "parquet.writer.version": "v2",
+    "parquet.enable.dictionary#due_time": "false",
+    "parquet.enable.dictionary#position": "false",
+    "parquet.enable.dictionary#sticky_key_hash": "false",
+    "parquet.block.row.count.limit": str(SEGMENT_ENTRIES),
+    "parquet.page.write-checksum.enabled": "true",
+}
+"""As storage.delay_segments writes them: numbers as differences, so many entries a row group."""
+_READ = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
+"""What is lost waits for nothing: whoever is sent it finds out."""
+_LEAST_FILE_ENTRIES = 1 << 19
+
+
+class SparkBuild:
+    """Writes buckets for one index."""
+
+    def __init__(self, spark: SparkSession, table: DelayTable, places: Places):
+        self._application, self._table, self._places = spark, table, places
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        session = self._application.newSession()
+        for name, value in _READ.items():
+            session.conf.set(name, value)
+        catalog = "spark.sql.catalog.spark_catalog"
+        session.conf.set(catalog, self._application.conf.get(catalog))
+        return session
+
+    def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
+        """A bucket with the delayed entries of *runs* of the topic, by partition."""
+        entries = delayed_entries(self._messages(topic, runs), self._delayed_after(runs))
+        total = sum(run.entries for of in runs.values() for run in of)
+        tasks = self._spark.sparkContext.defaultParallelism
+        files = max(-(-total // FILE_ENTRIES), min(tasks, -(-total // _LEAST_FILE_ENTRIES)))
+        number, folder = self._table.new_folder()
+        found, names = [], []
+        moved: list[dict] = []
+        with (
+            removing(folder, moved),
+            staged(in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN) as written,
+        ):
+            for file in sorted(written, key=lambda file: file.name):
+                partition = int(file.name.split("/")[0].removeprefix("in_partition="))
+                names.append(f"part-{len(names):05d}-{file.source.name.removeprefix('part-')}")
+                moved.append({"path": names[-1]})
+                os.rename(file.source, folder / names[-1])
+                place = self._places.number(topic.topic_id, partition)
+                found.append(_statistics(SegmentFile(folder / names[-1]), len(found), place))
+        return NewBucket(number, folder, names, Statistics.joined(found))
+
+    def _messages(self, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
+        there = self._spark.read.format("delta").load(str(topic.path)).columns
+        columns = ["batch_index", "deliver_at_time"]
+        if any(run.has_keys for of in runs.values() for run in of) and HASH in there:
+            columns += [HASH, *KEY_COLUMNS]
+        pieces = [
+            piece
+            for partition, of in runs.items()
+            for run in of
+            for piece in pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
+        ]
+        return read_pieces(self._spark, topic, pieces, columns)
+
+    def _delayed_after(self, runs: dict[int, list[Run]]) -> DataFrame:
+        rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})
+        partitions, ledger_ids, instants = zip(*rows)
+        return self._spark.createDataFrame(
+            pa.table(
+                {
+                    "partition": pa.array(partitions, pa.int32()),
+                    "ledger_id": pa.array(ledger_ids, pa.int64()),
+                    "delayed_after": pa.array(instants, pa.int64()),
+                }
+            )
+        )
+
+
+def _statistics(file: SegmentFile, number: int, place: int) -> Statistics:
+    rows = np.array([*file.bounds()], np.int64).reshape(-1, 4)
+    same = np.full(len(rows), place, np.int32), np.full(len(rows), number, np.int32)
+    return Statistics(*same, rows[:, 0].astype(np.int32), rows[:, 1], rows[:, 2], rows[:, 3])

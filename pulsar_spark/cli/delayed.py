@@ -1,0 +1,212 @@
+"""``pulsar-spark delayed ...``: what waits for its deliver time: list, count, cancel, reschedule. None of them starts
+Spark. Payloads are never printed; they go to a file, if one is given."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import (
+    Json,
+    Root,
+    TimeoutSeconds,
+    Topic,
+    admin,
+    print_json,
+    print_table,
+    shows_work,
+    working,
+)
+from pulsar_spark.cli.dead_letters import parse_time
+from pulsar_spark.cli.messages import parse_property
+from pulsar_spark.cli.shown import Output, open_payloads
+from pulsar_spark.protocol.message_id import parse_message_id
+
+app = typer.Typer(no_args_is_help=True)
+
+OneSubscription = Annotated[
+    str | None, typer.Option("--subscription", "-s", help="One subscription; all that wait without it.")
+]
+Since = Annotated[str | None, typer.Option("--since", help="Due at or after this time, such as 2026-01-31T12:00:00Z.")]
+Until = Annotated[str | None, typer.Option("--until", help="Due before this time.")]
+Keys = Annotated[list[str] | None, typer.Option("--key", "-k", help="With this key; repeatable.")]
+OfProperties = Annotated[
+    list[str] | None, typer.Option("--property", "-p", help="With this property, as name=value; repeatable.")
+]
+Ids = Annotated[
+    list[str] | None, typer.Option("--id", "-i", help="This message, as ledger:entry:partition; repeatable.")
+]
+Every = Annotated[bool, typer.Option("--all", help="All that wait on the topic.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the history.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+def _selected(
+    since: str | None, until: str | None, keys: list[str] | None, properties: list[str] | None, ids: list[str] | None
+) -> dict:
+    """The arguments of ``admin.selection.selection``."""
+    return {
+        "since": parse_time("--since", since),
+        "until": parse_time("--until", until),
+        "keys": keys or (),
+        "properties": dict(parse_property(text) for text in properties or ()),
+        "ids": [parse_message_id(text) for text in ids or ()],
+    }
+
+
+@app.command("list")
+def list_(
+    topic: Topic,
+    root: Root,
+    subscription: OneSubscription = None,
+    since: Since = None,
+    until: Until = None,
+    key: Keys = None,
+    of_property: OfProperties = None,
+    message_id: Ids = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to list.")] = 20,
+    output: Output = None,
+    as_json: Json = False,
+):
+    """List what waits for its deliver time, what comes first first; with --json one line of JSON each."""
+    select = _selected(since, until, key, of_property, message_id)
+    with open_payloads(output) as payloads:
+        found = admin(root).scheduled(topic, subscription, with_payload=output is not None, **select)
+        rows = []
+        for row in itertools.islice(found, limit):
+            payload = row.pop("payload", None)
+            if payloads:
+                payloads.write((payload or b"") + b"\n")
+            if as_json:
+                print_json(row)
+            else:
+                rows.append(row)
+    if not as_json:
+        print_table(
+            ["message", "due", "key", "properties", "waits for it"],
+            [
+                (
+                    row["messageId"],
+                    row["dueTime"].replace("T", " ").removesuffix("+00:00"),
+                    row["key"],
+                    " ".join(f"{name}={value!r}" for name, value in row["properties"].items()),
+                    ", ".join(row["subscriptions"]),
+                )
+                for row in rows
+            ],
+            none="nothing waits",
+        )
+
+
+@app.command()
+@shows_work("counting what waits")
+def count(
+    topic: Topic,
+    root: Root,
+    subscription: OneSubscription = None,
+    since: Since = None,
+    until: Until = None,
+    key: Keys = None,
+    of_property: OfProperties = None,
+    message_id: Ids = None,
+    as_json: Json = False,
+):
+    """Count what waits for its deliver time, in all and by subscription."""
+    select = _selected(since, until, key, of_property, message_id)
+    found = admin(root).count_scheduled(topic, subscription, **select)
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{found['entries']} wait" + (f", from {found['firstDueTime']} on" if found["entries"] else ""))
+    if found["subscriptions"]:
+        print_table(["subscription", "waits for"], list(found["subscriptions"].items()))
+
+
+@app.command()
+def cancel(
+    topic: Topic,
+    root: Root,
+    subscription: OneSubscription = None,
+    since: Since = None,
+    until: Until = None,
+    key: Keys = None,
+    of_property: OfProperties = None,
+    message_id: Ids = None,
+    every: Every = False,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
+):
+    """Acknowledge what waits, so that it is not delivered; what was delivered meanwhile stays as it is."""
+    select = _selected(since, until, key, of_property, message_id)
+    with _progress("cancelling") as tell:
+        done = admin(root, timeout).cancel_scheduled(
+            topic, subscription, every=every, reason=reason, dry_run=dry_run, tell=tell, **select
+        )
+    _print_done("cancelled", done, as_json)
+
+
+@app.command()
+def reschedule(
+    topic: Topic,
+    root: Root,
+    to: Annotated[str | None, typer.Option("--to", help="The new time; one that has passed means at once.")] = None,
+    by: Annotated[
+        float | None, typer.Option("--by", help="So many seconds later, each; a negative number is earlier.")
+    ] = None,
+    subscription: OneSubscription = None,
+    since: Since = None,
+    until: Until = None,
+    key: Keys = None,
+    of_property: OfProperties = None,
+    message_id: Ids = None,
+    every: Every = False,
+    reason: Reason = None,
+    dry_run: DryRun = False,
+    timeout: TimeoutSeconds = 30,
+    as_json: Json = False,
+):
+    """Let what waits be delivered at another time; what was delivered meanwhile stays as it is."""
+    select = _selected(since, until, key, of_property, message_id)
+    with _progress("rescheduling") as tell:
+        done = admin(root, timeout).reschedule(
+            topic,
+            subscription,
+            to=parse_time("--to", to),
+            by=None if by is None else timedelta(seconds=by),
+            every=every,
+            reason=reason,
+            dry_run=dry_run,
+            tell=tell,
+            **select,
+        )
+    _print_done("moved", done, as_json)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many were asked about."""
+    with working(what) as status:
+        yield lambda entries: status.update(f"{what}: {entries:,} so far")
+
+
+def _print_done(what: str, done: dict, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+        return
+    selected, of_them = sum(done["selected"].values()), sum(done["done"].values())
+    if done["isDryRun"]:
+        typer.echo(f"{selected} would be {what}")
+    elif of_them == selected:
+        typer.echo(f"{of_them} {what}")
+    else:
+        typer.echo(f"{of_them} of {selected} {what}; the others were delivered or acknowledged meanwhile")
+    if done["selected"]:
+        print_table(
+            ["subscription", "selected", what],
+            [(name, count, done["done"].get(name, 0)) for name, count in done["selected"].items()],
+        )

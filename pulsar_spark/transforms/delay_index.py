@@ -1,0 +1,43 @@
+"""The delay index of publishes that are too large for the driver (semantics 5.1): frames in, frames out."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.transforms.sticky_keys import HASH, with_hash
+
+ORDER = ("partition", "due_time", "position")
+
+
+def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
+    """The entries of *messages* (``partition``, ``ledger_id``, ``position``, ``batch_index``, ``deliver_at_time`` and,
+    where they may have keys, those of ``transforms.sticky_keys``) whose deliver time lies behind ``delayed_after``
+    (microseconds) of their ``partition`` and ``ledger_id``: ``partition``, ``due_time``, ``position``,
+    ``sticky_key_hash``, null without a key.
+
+    An entry's first message decides; of an entry whose ``ledger_id`` is in *delayed_after* in no row, none is.
+    """
+    is_first = F.coalesce("batch_index", F.lit(0)) == 0
+    delayed = (
+        messages.filter(is_first & F.col("deliver_at_time").isNotNull())
+        .join(F.broadcast(delayed_after), on=["partition", "ledger_id"], how="inner")
+        .filter(F.unix_micros("deliver_at_time") > F.col("delayed_after"))
+    )
+    is_keyed = HASH in messages.columns
+    hashed = with_hash(delayed) if is_keyed else delayed.withColumn(HASH, F.lit(None).cast("int"))
+    hash_of_key = F.when(F.col(HASH) != sticky_key_hash(NONE_KEY), F.col(HASH).bitwiseAND(F.lit(0x7FFFFFFF)))
+    return hashed.select("partition", F.col("deliver_at_time").alias("due_time"), "position", hash_of_key.alias(HASH))
+
+
+def in_files(entries: DataFrame, topic_id: str, files: int) -> DataFrame:
+    """*entries* as they are written: in order within each of *files* tasks, and from one task to the next;
+    ``in_partition`` is there to write each topic partition to files of its own."""
+    ordered = entries.repartitionByRange(files, *ORDER).sortWithinPartitions(*ORDER)
+    return ordered.select(
+        F.lit(topic_id).alias("topic_id"),
+        "partition",
+        "due_time",
+        "position",
+        HASH,
+        F.col("partition").alias("in_partition"),
+    )

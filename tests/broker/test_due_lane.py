@@ -1,0 +1,277 @@
+"""What a cursor keeps of delayed entries: numbers of what came due, and nothing of what waits.
+
+Rules: semantics 5 with 0.21, 0.24; design 10 (see broker.due_lane). What is delivered when is in tests/spec/delayed.
+"""
+
+import shutil
+
+import pytest
+
+from pulsar_spark.broker.candidates import next_due
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.protocol.delays import DUE_BASE, unpacked
+from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from tests.requests import On
+from tests.spark_engine import SparkEngine, new_engine
+
+TOPIC = "persistent://public/default/t"
+ON = On(TOPIC)
+START = 1_000_000
+HOUR = 3_600_000
+
+
+def cursor_of(engine: SparkEngine, subscription: str = "s"):
+    return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
+
+
+def kept(engine: SparkEngine) -> list[tuple[int, int, str]]:
+    """(first, last, status) of all the cursor keeps, on whatever axis."""
+    return [(held.first, held.last, held.status) for held in cursor_of(engine).ranges_between(0, 1 << 62)]
+
+
+def positions(result: dict) -> list[int]:
+    return [delivery.position for delivery in result["deliveries"]]
+
+
+def publish(engine: SparkEngine, *delays: int | None, at: int = START, **columns) -> None:
+    """One entry each, due so many milliseconds behind *at*."""
+    dues = [None if delay is None else at + delay for delay in delays]
+    engine.publish(TOPIC, -1, [1] * len(dues), at, deliver_at_ms=dues, **columns)
+
+
+def join(*, permits: int = 99, subscription_type: str = "Shared") -> list[dict]:
+    return [ON.subscribe("A", subscription_type, lease_ms=HOUR * 24), ON.flow("A", permits)]
+
+
+def promotions(engine: SparkEngine) -> list[tuple]:
+    rows = read_latest(engine.layout).promotions.values()
+    return [(row["first"], row["last"]) for row in rows]
+
+
+def test_what_waits_is_no_row_and_what_came_due_is_one(engine):
+    publish(engine, *[None, 2_000, 1_000] * 100)
+    first = engine.round(join(permits=5_000), START)
+    engine.round([ON.ack(position) for position in positions(first)], START + 1)
+    cursor = cursor_of(engine)
+    assert (kept(engine), cursor.mark_delete, cursor.visible_mark_delete) == ([], 299, 0)
+    due = engine.round([], START + 1_000)
+    assert sorted(positions(due)) == list(range(2, 300, 3))
+    assert kept(engine) == [(DUE_BASE, DUE_BASE + 99, PENDING)]
+    engine.round([ON.ack(position) for position in positions(due)], START + 1_001)
+    assert (kept(engine), cursor.due.mark_delete, cursor.visible_mark_delete) == ([], DUE_BASE + 99, 0)
+    rest = engine.round([], START + 2_000)
+    engine.round([ON.ack(position) for position in positions(rest)], START + 2_001)
+    assert (kept(engine), cursor.due, cursor.visible_mark_delete) == ([], None, 299), "it costs nothing any more"
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 299
+
+
+def test_a_delivery_says_its_positions_in_the_order_they_came_due(engine):
+    publish(engine, 3_000, 1_000, None, 2_000)
+    engine.round(join(), START)
+    engine.round([], START + 3_000)
+    rows = read_round(engine.layout.broker_table("cursor_ledger"), engine.rounds.bundle.version).to_pylist()
+    (held,) = [row for row in rows if row["kind"] == "range" and row["lane"] == "due"]
+    assert (held["first"], held["last"], unpacked(held["positions"]).tolist()) == (DUE_BASE, DUE_BASE + 2, [1, 3, 0])
+    engine.round([ON.ack(1)], START + 3_001)
+    rows = read_round(engine.layout.broker_table("cursor_ledger"), engine.rounds.bundle.version).to_pylist()
+    (held,) = [row for row in rows if row["kind"] == "range" and row["lane"] == "due"]
+    assert (held["first"], held["last"], held["positions"]) == (DUE_BASE + 1, DUE_BASE + 2, None)
+
+
+def test_a_topic_without_delays_knows_nothing_of_them(engine):
+    engine.publish(TOPIC, -1, [1] * 5)
+    engine.round(join(), START)
+    assert cursor_of(engine).due is None and engine.rounds.bundle.promotions == {}
+    assert promotions(engine) == []
+
+
+@pytest.mark.parametrize("subscription_type", ["Shared", "KeyShared"])
+def test_a_restart_at_any_round_changes_nothing(tmp_path, subscription_type):
+    """Rounds with what waits, what is in motion, what came back, what is kept apart; the same without a restart."""
+
+    def play(root, restarts: bool) -> tuple:
+        engine = new_engine(None, root)
+        engine.create_topic(TOPIC)
+        publish(engine, 3_000, None, 1_000, 2_000, 4_000, None, 9_000, keys=None)
+        found = []
+        for number, (now, requests) in enumerate(
+            [
+                (0, join(permits=4, subscription_type=subscription_type)),
+                (1_000, [ON.ack(1), ON.ack(4)]),
+                (2_000, [ON.negative_ack("A", 2, delay_ms=500)]),
+                (2_600, [ON.reschedule(6, deliver_at_ms=START + 5_000)]),
+                (3_000, [ON.ack(5), ON.negative_ack("A", 3), ON.flow("A", 1)]),
+                (4_500, [ON.flow("A", 9)]),
+                (5_000, [ON.ack(2, 3)]),
+                (5_001, [ON.ack(0), ON.ack(6)]),
+            ]
+        ):
+            if restarts:
+                engine.restart(START + now)
+                engine.committed()
+            result = engine.round(requests, START + now)
+            found.append((number, positions(result), engine.state(TOPIC, -1, "s")))
+        return found
+
+    plain, restarted = play(tmp_path / "plain", False), play(tmp_path / "restarted", True)
+    for (number, *left), (_, *right) in zip(plain, restarted, strict=True):
+        assert left == right, number
+    assert plain[-1][2]["mark_delete_position"] == 6
+    assert sorted({position for _, found, _ in plain for position in found}) == [0, 1, 2, 3, 5, 6], "not 4"
+
+
+def test_the_clock_set_back_delivers_nothing_early_and_nothing_never(engine):
+    publish(engine, 1_000, 5_000)
+    engine.round(join(), START)
+    assert positions(engine.round([], START + 4_000)) == [0]
+    publish(engine, 1_000, 4_500, at=START)
+    assert positions(engine.round([], START + 10)) == [], "one of these is due before what was promoted"
+    engine.restart(START + 20)
+    assert positions(engine.committed()) == []
+    assert next_due(engine.rounds.bundle, (START + 20) * 1000) == (START + 1_000) * 1000
+    assert positions(engine.round([], START + 999)) == []
+    assert positions(engine.round([], START + 1_000)) == [2]
+    assert positions(engine.round([], START + 4_499)) == []
+    assert positions(engine.round([], START + 4_500)) == [3]
+    assert positions(engine.round([], START + 5_000)) == [1]
+
+
+def test_promoted_entries_wait_where_the_clock_is_set_back_before_anybody_takes_them(engine):
+    publish(engine, 1_000, 2_000)
+    engine.round(join(permits=1), START)
+    assert positions(engine.round([], START + 3_000)) == [0]
+    assert positions(engine.round([ON.flow("A", 9)], START + 1_500)) == [], "number 1 is not due by this clock"
+    assert next_due(engine.rounds.bundle, (START + 1_500) * 1000) == (START + 2_000) * 1000
+    assert positions(engine.round([], START + 2_000)) == [1]
+
+
+def test_exclusive_gets_all_and_what_is_left_waits_again(engine):
+    publish(engine, HOUR, None, 2 * HOUR, 1_000)
+    engine.round(join(permits=9), START)
+    assert positions(engine.round([], START + 1_000)) == [3]
+    engine.round([ON.ack(1), ON.ack(3), ON.close("A")], START + 1_001)
+    engine.round([ON.subscribe("E", "Exclusive", lease_ms=HOUR), ON.flow("E", 1)], START + 1_002)
+    assert cursor_of(engine).due is None
+    assert kept(engine) == [(0, 0, PENDING), (1, 1, ACKNOWLEDGED), (3, 3, ACKNOWLEDGED)]
+    engine.round([ON.close("E"), *join(permits=9)], START + 1_003)
+    assert engine.state(TOPIC, -1, "s")["waits"] == {0: START + HOUR, 2: START + 2 * HOUR}
+    assert positions(engine.round([], START + HOUR)) == [0]
+    assert positions(engine.round([], START + 2 * HOUR)) == [2]
+    engine.round([ON.ack(0), ON.ack(2)], START + 2 * HOUR)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 3
+
+
+def test_delays_are_switched_off_and_on(engine):
+    publish(engine, HOUR, None, 1_000)
+    engine.round(join(permits=1), START)
+    assert positions(engine.round([ON.flow("A", 1)], START + 1_000)) == [2]
+    engine.round([ON.policy("delayed_delivery_active", 0)], START + 1_001)
+    assert cursor_of(engine).due is None
+    assert positions(engine.round([ON.flow("A", 1)], START + 1_002)) == [0], "at once"
+    engine.round([ON.negative_ack("A", 0), ON.policy("delayed_delivery_active", 1)], START + 1_003)
+    publish(engine, 5_000)
+    assert positions(engine.round([ON.flow("A", 9)], START + 1_004)) in ([], [0])
+    assert 3 in positions(engine.round([], START + 5_000))
+
+
+def test_skip_counts_what_waits_and_what_is_behind_it(engine):
+    publish(engine, None, HOUR, None, HOUR, None)
+    engine.round(join(permits=1), START)
+    result = engine.round([ON.skip(3)], START + 1)
+    assert [reply.text for reply in result["replies"]] == ["3"]
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 2
+    assert positions(engine.round([ON.flow("A", 9)], START + HOUR)) == [3, 4]
+
+
+def test_clear_backlog_keeps_nothing_of_very_many(engine):
+    publish(engine, *[None, HOUR] * 50)
+    engine.round(join(permits=10), START)
+    engine.round([ON.clear_backlog()], START + 1)
+    assert kept(engine) == [] and engine.state(TOPIC, -1, "s")["mark_delete_position"] == 99
+    publish(engine, 1_000)
+    engine.round([ON.flow("A", 9)], START + 2)
+    assert positions(engine.round([], START + HOUR)) == [100], "what was cleared never comes"
+
+
+def test_checkpoints_are_joined_and_let_go_of(engine):
+    publish(engine, *range(1_000, 11_000, 1_000))
+    engine.round(join(), START)
+    for second in range(1, 5):
+        engine.round([], START + 1_000 * second)
+    assert promotions(engine) == [(0, 3)], "one row, which grows"
+    engine.round([ON.ack(0, 3)], START + 4_001)
+    engine.round([], START + 5_000)
+    assert promotions(engine) == [(4, 4)], "nobody needs those before"
+    bundle = engine.rounds.bundle
+    assert bundle.delay_index.count(bundle.topics[TOPIC].topic.topic_id, -1, 0) == 6
+    engine.restart(START + 5_001)
+    assert promotions(engine) == [(4, 4)]
+    assert positions(engine.round([], START + 10_000)) == [5, 6, 7, 8, 9]
+
+
+def test_a_second_subscription_and_one_without_consumers(engine):
+    other = On(TOPIC, subscription="other")
+    publish(engine, 2_000, 1_000)
+    engine.round([*join(), other.create_subscription("Earliest")], START)
+    assert sorted(positions(engine.round([], START + 2_000))) == [0, 1]
+    engine.round([ON.ack(0, 1)], START + 2_001)
+    late = engine.round([other.subscribe("B", lease_ms=HOUR), other.flow("B", 9)], START + HOUR)
+    assert positions(late) == [0, 1], "both had come due before it met them"
+
+
+def test_rounds_for_what_comes_due_keep_a_tick_apart(engine):
+    publish(engine, 1_000, 1_010, 1_020, 9_000)
+    engine.round(join(), START)
+    assert next_due(engine.rounds.bundle, START * 1000) == (START + 1_000) * 1000, "the first one to the microsecond"
+    assert positions(engine.round([], START + 1_000)) == [0]
+    assert next_due(engine.rounds.bundle, (START + 1_000) * 1000) == (START + 2_000) * 1000, "a tick later"
+    assert positions(engine.round([ON.ack(0)], START + 1_015)) == [1], "in rounds that are made anyway nothing waits"
+    assert positions(engine.round([], START + 2_015)) == [2]
+    assert next_due(engine.rounds.bundle, (START + 2_015) * 1000) == (START + 9_000) * 1000
+
+
+def test_a_topic_made_again_starts_clean(engine):
+    publish(engine, 1_000, 2_000)
+    engine.round(join(), START)
+    engine.round([], START + 1_000)
+    shutil.rmtree(engine.rounds.bundle.topics[TOPIC].topic.path)
+    engine.create_topic(TOPIC)
+    engine.round(join(), START + 1_500)
+    publish(engine, 4_000)
+    engine.round([], START + 1_501)
+    assert promotions(engine) == []
+    assert positions(engine.round([], START + 2_000)) == []
+    assert positions(engine.round([], START + 4_000)) == [0]
+
+
+def test_dead_letters_and_retry_letters_of_what_came_due(engine):
+    publish(engine, 2_000, 1_000, None)
+    engine.round([ON.subscribe("A", lease_ms=HOUR, max_redeliver_count=1), ON.flow("A", 99)], START)
+    engine.round([], START + 2_000)
+    engine.round([ON.negative_ack("A", 0), ON.reconsume_later(1)], START + 2_001)
+    engine.round([ON.negative_ack("A", 0)], START + 2_002)
+    assert [letter.position for letter in engine.letters(TOPIC, "s")] == [0]
+    assert [letter.position for letter in engine.letters_put_off(TOPIC, "s")] == [1]
+    assert [status for *_, status in kept(engine)] == [PENDING], "entry 2"
+
+
+def test_what_is_acknowledged_as_a_delivery(engine):
+    publish(engine, 2_000, None, 1_000, 3_000)
+    engine.round(join(), START)
+    engine.round([], START + 2_000)
+    number = engine.rounds.bundle.round
+    engine.round([ON.ack(0, 3, consumer="A", delivery_round=number)], START + 2_001)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["mark_delete_position"], state["acknowledged"]) == (0, [(2, 2)])
+    assert (list(state["pending"]), list(state["waits"])) == ([1], [3])
+
+
+def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
+    engine.publish(TOPIC, -1, [3, 1], START, deliver_at_ms=[START + 1_000, None])
+    engine.round(join(), START)
+    engine.round([ON.ack(0, ack_set=[0b101])], START + 1)
+    assert [status for *_, status in kept(engine)][-1] == REPLAY
+    (delivery,) = engine.round([], START + 1_000)["deliveries"]
+    assert (delivery.position, delivery.ack_set) == (0, (0b101,))
+    engine.round([ON.ack(0), ON.ack(1)], START + 1_001)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
