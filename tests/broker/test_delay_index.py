@@ -15,11 +15,15 @@ from pulsar_spark.errors import BrokerFenced, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
+from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
 from tests.conftest import START
 from tests.faults import faults
 from tests.model_keys import Key
+from tests.plain_broker import PlainBroker
+from tests.requests import request
 from tests.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
@@ -293,3 +297,30 @@ def test_deliver_times_at_the_ends_of_time(indexed):
         indexed.seal()
     indexed.open()
     assert [indexed.next_due(time) for time in [-(2**63), *ends]] == [*ends, None]
+
+
+def test_a_request_has_it_made_anew_while_what_is_there_serves(indexed):
+    indexed.publish([5, 4])
+    indexed.seal()
+    indexed.publish([3])
+    indexed.engine.rounds.bundle.delay_index = indexed.index
+    (reply,) = indexed.engine.round([request("rebuild_delay_index")], 0)["replies"]
+    assert (reply.error, reply.text) == (None, "1")
+    indexed.check(4 * MS)
+    assert indexed.numbers == [1]
+    indexed.upkeep.work()
+    assert indexed.numbers == [2] and indexed.index.head.entries == 1
+    indexed.check(4 * MS)
+
+
+def test_repair_asks_the_broker_or_removes_the_index_where_none_serves(root):
+    admin = Admin(f"delta:{root}")
+    with PlainBroker(root):
+        (dry,) = admin.repair("delay-index", dry_run=True)
+        assert dry["text"] == "it would be made anew from the topics"
+        (done,) = admin.repair("delay-index")
+        assert done["is_done"] and "makes it anew from 0 topics; what is there serves until then" in done["text"]
+    _, folder = (table := DelayTable(Layout(root))).new_folder()
+    assert folder.exists()
+    (done,) = admin.repair("delay_index")
+    assert done["text"] == "removed: the next broker makes it anew from the topics" and not table.path.exists()
