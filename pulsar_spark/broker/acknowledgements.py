@@ -13,15 +13,11 @@ from pulsar_spark.broker.drafts import CursorDraft, Request
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DELIVERY_ROUND
 from pulsar_spark.protocol.membership import allows_cumulative
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
-
-DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
-are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
 class Acknowledgements(Desk):

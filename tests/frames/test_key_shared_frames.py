@@ -2,19 +2,29 @@
 
 from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import product
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.frames.lane_frames import read_lane
+from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
+from tests.admin.broker_double import number
 from tests.client.waiting import eventually
 
 WAIT = 60
@@ -158,3 +168,47 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
     hashes = {number: key.get("sticky_key_hash", expected(key)) for number, key in enumerate(ODD_KEYS)}
     assert found == hashes
     assert all("partition_key_b64_encoded" not in names for names in columns)
+
+
+def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout):
+    """Hashes stored, computed from each kind of key, and those of no key; ranges that begin and end inside of files."""
+    topic = create_topic(layout, "t")
+    numbers = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
+    publish(numbers, root, "t", sort_by_key=True)
+    publish(numbers, root, "t")
+    publish(numbers.select("payload"), root, "t")
+    odd = [
+        {"publish_id": "f" * 32, "entry_id": at, "batch_size": 1, "partition": -1, "payload": b"odd"}
+        | {"publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
+        | key
+        for at, key in enumerate(ODD_KEYS)
+    ]
+    AppendTable(topic.path).append(MESSAGES.rows(odd))
+    number(layout, topic)
+    end = 900 + len(odd)
+    lanes = [
+        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 1), HashRange(32768, 65535))),
+        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 0),)),
+        LaneHashes(HASHES, tuple(HashRange(start, start + 40_000_000) for start in range(0, 2**31, 90_000_000))),
+    ]
+    ledgers = LedgerIndex(layout)
+    hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, -1, 0, end - 1))
+    for lane, (first, last) in product(lanes, [(0, end - 1), (250, 620), (10, 20)]):
+        mine = first + np.flatnonzero(lane.holds(hashes[first : last + 1]))
+        middle = int(mine[len(mine) // 2])
+        held = [
+            LaneRange(PositionRange(-1, int(mine[0]), middle - 1), lane, -1, 7),
+            LaneRange(PositionRange(-1, middle, int(mine[-1]), 2), lane, -1, 8),
+        ]
+        for columns, with_payload in ((None, True), (["payload"], True), (["sticky_key_hash"], False)):
+            read = read_lane(spark, topic, ledgers, lane, held, columns, with_payload)
+            assert ("payload" in read.columns, "sticky_key_hash" in read.columns) == (
+                with_payload,
+                columns == ["sticky_key_hash"],
+            )
+            if columns is None:
+                rows = read.select("position", "redelivery_count").collect()
+                assert sorted(map(tuple, rows)) == [(at, 0 if at < middle else 2) for at in mine.tolist()]
+        assert sorted(map(tuple, read.select("position", "sticky_key_hash").collect())) == [
+            (at, hashes[at]) for at in mine.tolist()
+        ]
