@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from datetime import UTC, datetime
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -193,22 +192,16 @@ def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout)
     ]
     ledgers = LedgerIndex(layout)
     hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, -1, 0, end - 1))
-    for lane, (first, last) in product(lanes, [(0, end - 1), (250, 620), (10, 20)]):
+    whole, part = (0, end - 1), (250, 620)
+    for lane, (first, last) in ((lanes[0], whole), (lanes[0], part), (lanes[1], part), (lanes[2], whole)):
         mine = first + np.flatnonzero(lane.holds(hashes[first : last + 1]))
         middle = int(mine[len(mine) // 2])
         held = [
             LaneRange(PositionRange(-1, int(mine[0]), middle - 1), lane, -1, 7),
             LaneRange(PositionRange(-1, middle, int(mine[-1]), 2), lane, -1, 8),
         ]
-        for columns, with_payload in ((None, True), (["payload"], True), (["sticky_key_hash"], False)):
-            read = read_lane(spark, topic, ledgers, lane, held, columns, with_payload)
-            assert ("payload" in read.columns, "sticky_key_hash" in read.columns) == (
-                with_payload,
-                columns == ["sticky_key_hash"],
-            )
-            if columns is None:
-                rows = read.select("position", "redelivery_count").collect()
-                assert sorted(map(tuple, rows)) == [(at, 0 if at < middle else 2) for at in mine.tolist()]
-        assert sorted(map(tuple, read.select("position", "sticky_key_hash").collect())) == [
-            (at, hashes[at]) for at in mine.tolist()
-        ]
+        chosen = read_lane(spark, topic, ledgers, lane, held, ["payload"], True)
+        assert chosen.columns == ["payload", "partition", "ledger_id", "position", "redelivery_count"]
+        read = read_lane(spark, topic, ledgers, lane, held, ["sticky_key_hash"], False)
+        rows = read.select("position", "sticky_key_hash", "redelivery_count").collect()
+        assert sorted(map(tuple, rows)) == [(at, hashes[at], 0 if at < middle else 2) for at in mine.tolist()]
