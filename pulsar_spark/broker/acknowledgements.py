@@ -14,6 +14,7 @@ from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
@@ -21,10 +22,6 @@ from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
-
-DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
-are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
 IS_UNSEEN = "is_unseen"

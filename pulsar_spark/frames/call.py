@@ -1,15 +1,18 @@
 """Calling a consumer's function with a delivery: the frame it gets, and what its return or its error means."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
+from pulsar_spark.frames.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
@@ -51,14 +54,18 @@ class Caller:
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
         """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
         try:
-            reply = answer(delivery, self.function(self._read(delivery), delivery))
+            reply = answer(delivery, self.function(self._read(delivery), delivery), self.exact)
             if not reply.put_off:
                 return Called(reply, [], None)
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None)
         except BaseException as error:  # SystemExit, too, is the function's own failure, and ends no thread in silence
-            return Called(Answer([], list(delivery.ranges)), [], error)
+            return Called(Answer([], list(self.exact(delivery).ranges)), [], error)
+
+    def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
+        """The delivery without ranges of lanes, or without those that are asked for."""
+        return delivery._replace(ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery) -> DataFrame:
         if not self._sorted_by_key and HASH not in (self._columns or ()):
@@ -70,10 +77,23 @@ class Caller:
         return messages.drop(*(set(needed) - set(self._columns)))
 
     def _located(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
+        lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
+        if len(lanes) > MOST_LANES:
+            delivery, lanes = self.exact(delivery), {}
+        found = [
+            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
+            for of_lane in lanes.items()
+        ]
+        positions = [held for held in delivery.ranges if not isinstance(held, LaneRange)]
+        if positions or not found:
+            found.append(self._at(positions, columns))
+        return reduce(DataFrame.unionByName, found)
+
+    def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
         return read_pieces(
             self._spark,
             self._topic,
-            find_pieces(self.ledgers, self._topic, delivery.ranges),
+            find_pieces(self.ledgers, self._topic, positions),
             columns,
             self._with_payload,
             without=self.ledgers.foreign_files(self._topic.topic_id),

@@ -17,6 +17,7 @@ from pulsar_spark.frames.delivery import Answer, Delivery
 from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
@@ -172,6 +173,7 @@ class Membership:
                 first=done.first,
                 last=done.last,
                 ack_set=None if done.ack_set is None else list(done.ack_set),
+                properties={} if done.delivery_round is None else {DELIVERY_ROUND: str(done.delivery_round)},
             )
             for done in reply.acknowledged
         )
@@ -235,7 +237,7 @@ class _PartitionMembership:
             self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
         )
         if row["lane_hashes"] is not None:
-            held = LaneRange(held, row["lane_hashes"], row["entries"])
+            held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
         elif row["positions"] is not None:
             held = DueRange(held, row["positions"])
         self._membership.arrived(row["round"], held, requests_version)

@@ -16,6 +16,9 @@ from pulsar_spark.protocol import ack_set as ack_sets
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
 DEAD = "dead"
 """What the plan says of entries given back too often; once their letters are due they count as acknowledged."""
+DELIVERY_ROUND = "delivery_round"
+"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
+are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
 class Range(NamedTuple):

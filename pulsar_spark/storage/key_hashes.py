@@ -10,15 +10,18 @@ to compute it from 10^6 different keys, 0.12 s from 1,000.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.table_specs import KEY_FLAGS
 
@@ -34,6 +37,16 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
     hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, _NO_KEY, np.int32) for run in runs]
     return np.concatenate([np.empty(0, np.int32), *hashes])
+
+
+def has_hashes(table, run: Run) -> bool:
+    """Is the hash stored with every row of the file of *run*, as its footer says?"""
+    return _has_hashes(f"{table}/{run.path}")
+
+
+@lru_cache(maxsize=4096)
+def _has_hashes(path: str) -> bool:
+    return file_statistics(pq.read_metadata(path))["nullCount"].get("sticky_key_hash") == 0
 
 
 def are_gone(table, runs: Iterable[Run]) -> np.ndarray:

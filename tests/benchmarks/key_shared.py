@@ -13,6 +13,7 @@ import numpy as np
 import pulsar_spark as pulsar
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.protocol.cursor import PENDING
+from tests.benchmarks import keyed_backlog
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
@@ -32,6 +33,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         yield from _rounds(bench, messages, consumers)
     yield from _moves(bench, bench.few(10**6, 4 * 10**6))
     yield _client(bench, bench.few(100_000, 10**6))
+    yield from keyed_backlog.measure(bench)
 
 
 def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:
