@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_number, exact_ranges
 from pulsar_spark.broker.state import Consumer
@@ -105,7 +105,7 @@ class KeyedByLane(Keyed):
         self._place[known] = np.arange(len(codes))
         new = np.lexsort((positions, owners))
         self.new = self._new_rows(positions, new, owners)
-        self._acked, self._back = self._asked_for()
+        self._acked, self._back, self._unseen = self._asked_for()
         is_asked = self._acked | (self._back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
@@ -149,21 +149,22 @@ class KeyedByLane(Keyed):
             if self._codes[position - self._base] == UNREAD:
                 yield position, int(self._place[position - self._base])
 
-    def returns(self) -> list[tuple[int, int, str, int]]:
-        """(first, last, consumer, due time) of places that their holder gave back."""
+    def returns(self) -> list[Return]:
+        """The places that their holder gave back."""
         places = np.sort(self._place[np.flatnonzero(self._back != NEVER)])
         at = np.empty(len(self._codes), np.int64)
         at[self._place] = np.arange(len(self._codes))
         entries = at[places]
-        holders, dues = self._holders[self._codes[entries]], self._back[entries]
+        holders, dues, unseen = self._holders[self._codes[entries]], self._back[entries], self._unseen[entries]
         starts = np.flatnonzero(
             (np.diff(places, prepend=-2) != 1)
             | (np.diff(dues, prepend=-1) != 0)
+            | (np.diff(unseen.astype(np.int8), prepend=-1) != 0)
             | np.append(True, holders[1:] != holders[:-1])[: len(places)]
         )
         stops = np.append(starts[1:], len(places))[: len(starts)]
         return [
-            (int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]))
+            Return(int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]), bool(unseen[start]))
             for start, stop in zip(starts, stops)
         ]
 
@@ -176,11 +177,11 @@ class KeyedByLane(Keyed):
         if missing > 0:
             self._codes = np.append(self._codes, np.full(missing, UNREAD, np.int32))
 
-    def _asked_for(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each entry whether it is acknowledged in this round, and when it is to come back if its holder gave it
-        back; of several requests the one made last counts (4.16, 4.21)."""
+    def _asked_for(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each entry whether it is acknowledged in this round, when it is to come back if its holder gave it back,
+        and whether that was unseen; of several requests the one made last counts (4.16, 4.21)."""
         codes, asked = self._codes, self._asked
-        acked, back = np.zeros(len(codes), bool), np.full(len(codes), NEVER)
+        acked, back, unseen = np.zeros(len(codes), bool), np.full(len(codes), NEVER), np.zeros(len(codes), bool)
         for position in self._left_of_batches():
             if position < self._base + len(codes) and ack_set.is_empty(asked.ack_sets[position]):
                 acked[position - self._base] = True
@@ -189,10 +190,11 @@ class KeyedByLane(Keyed):
         for first, last, consumer_id, round_number in asked.delivered_acks:
             of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
             acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
-        for first, last, consumer_id, due in asked.returns:
-            is_its = (self._is_pending & (self._holders == consumer_id))[codes[self._slice(first, last)]]
-            back[self._slice(first, last)][is_its] = due
-        return acked, back
+        for each in asked.returns:
+            places = self._slice(each.first, each.last)
+            is_its = (self._is_pending & (self._holders == each.consumer_id))[codes[places]]
+            back[places][is_its], unseen[places][is_its] = each.due_time, each.is_unseen
+        return acked, back, unseen
 
     def _slice(self, first: int, last: int) -> slice:
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
@@ -239,7 +241,7 @@ class KeyedByLane(Keyed):
         """Positions of what is to be delivered again now, as many as permits allow."""
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
-        acked, _ = self._asked_for()
+        acked, _, _ = self._asked_for()
         places = np.flatnonzero(is_ripe[self._codes] & ~acked)
         if not len(places) or not self._permits:
             return places[:0]
@@ -247,7 +249,7 @@ class KeyedByLane(Keyed):
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        acked, back = self._asked_for()
+        acked, back, _ = self._asked_for()
         codes = self._codes
         hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
         numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)

@@ -76,6 +76,8 @@ class Backlog:
             return True
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
+        if self._is_all_others(state, key, end, consumer_id):
+            return True
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         due = due_entries(state, key, self._ledgers)
         if due is None:
@@ -118,6 +120,18 @@ class Backlog:
             for at, position in zip(found[is_numbered].tolist(), part.positions[is_numbered].tolist()):
                 held.append(due.ranges[at]._replace(first=position, last=position))
         return held, came_due
+
+    def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
+        """Whether all there is above mark-delete is acknowledged or pending at other consumers, which counting says."""
+        ranges = [held for page in state.pages[key].values() for held in page]
+        are_others = (
+            held.last < end
+            and (held.status == ACKNOWLEDGED or (held.status == PENDING and held.consumer_id != consumer_id))
+            for held in ranges
+        )
+        return all(are_others) and sum(held.size for held in ranges) == (
+            end - 1 - state.cursors[key]["mark_delete_position"]
+        )
 
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]
