@@ -3,6 +3,7 @@
 Everything here is a function of committed tables (see load_bundle), so losing it costs a reload and nothing else.
 """
 
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -89,6 +90,13 @@ class Bundle(Topics):
         if key not in self.promotions:
             self.promotions[key] = Promotion(str(state.topic.name), *key, self.delay_index)
         return self.promotions[key]
+
+    def promoted(self) -> Iterator[tuple[TopicState, Promotion]]:
+        """Topics with what of theirs is promoted, but for those that are set aside."""
+        for promotion in self.promotions.values():
+            state = self.topics.get(promotion.topic)
+            if state is not None and self.topic_aside(promotion.topic, promotion.topic_id) is None:
+                yield state, promotion
 
     def delayed_after(self, wall: int, topic_id: str, partition: int) -> int:
         """After which instant entries wait that are numbered in a round at *wall*: what comes due is promoted in order,

@@ -5,14 +5,14 @@ permits and there is something to give. On Key_Shared entries that wait for othe
 round; so a round that finds nothing notes how things stood, and none looks again before something changed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from pulsar_spark.broker.affected import has_replays
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.keyed import LOOK_AHEAD
-from pulsar_spark.broker.promotion import TICK
+from pulsar_spark.broker.promotion import TICK, Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
 
 
@@ -31,17 +31,22 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
-    wall += [due for cursor in served if cursor.due and (due := _next_promotion(bundle, cursor, now)) is not None]
+    wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
     return min(own, default=None), min(wall, default=None)
 
 
-def _next_promotion(bundle: Bundle, cursor: Cursor, now: Instant) -> int | None:
-    """When the next entry of its due lane comes due, for consumers that can take it."""
-    if not takers_of(cursor, now.own) or not _may_take(cursor):
-        return None
-    tick = bundle.policy(cursor.topic, TICK) * 1000
-    dues = (cursor.due.next_ripe(now.wall), cursor.due.promotion.next_look(now.wall, tick))
-    return min((due for due in dues if due is not None), default=None)
+def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) -> Iterator[int]:
+    """When entries of their due lanes come due next, of those with consumers that can take some: a look for each topic
+    partition."""
+    looked: set[Promotion] = set()
+    for cursor in cursors:
+        if not takers_of(cursor, now.own) or not _may_take(cursor):
+            continue
+        dues = [cursor.due.next_ripe(now.wall)]
+        if cursor.due.promotion not in looked:
+            looked.add(cursor.due.promotion)
+            dues.append(cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, TICK)))
+        yield from (due for due in dues if due is not None)
 
 
 def has_work(bundle: Bundle, draft: RoundDraft) -> bool:

@@ -5,19 +5,25 @@ is folded back into exact positions where deliver times do not count any more: o
 delayed delivery off. Ranges are rewritten as a whole in all of these, which happen when people change their minds.
 """
 
+import logging
 from collections.abc import Iterable
 
 import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.deliver_times import delayed_at
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_lane import WINDOW, DueLane
+from pulsar_spark.broker.isolation import isolated, of_topic
+from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unread_slices import honours_delays
+from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
+
+log = logging.getLogger(__name__)
 
 
 def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
@@ -66,12 +72,12 @@ def fold(asked: CursorDraft) -> None:
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
     asked.axis_acks = Positions()
     states = [
-        held._replace(first=first, last=last, due_time=held.due_time if held.status == PENDING else None)
+        _waiting_no_more(held)._replace(first=first, last=last)
         for held in cursor.ranges_between(DUE_BASE, 1 << 62)
         if held.status != ACKNOWLEDGED
         for first, last in ranges_of(np.sort(due.positions_of(held)))
     ]
-    states += [held for held in cursor.ranges() if held.status != ACKNOWLEDGED]
+    states += [_waiting_no_more(held) for held in cursor.ranges() if held.status != ACKNOWLEDGED]
     acknowledged = list(due.done_stretches())
     mark_delete, cursor.due = due.visible, None
     known = Positions(sorted((held.first, held.last) for held in states))
@@ -79,6 +85,19 @@ def fold(asked: CursorDraft) -> None:
     cursor.mark_delete = mark_delete
     _rewrite(asked, [*states, *done])
     cursor.read_position = cursor.first_unknown(cursor.mark_delete + 1)
+
+
+def stop_waiting(asked: CursorDraft) -> None:
+    """Deliver times do not count any more: what waits for one may go out."""
+    cursor = asked.cursor
+    if cursor.due:
+        fold(asked)
+    elif any(page.replays_at is not None and page.replays[-1][0] for page in cursor.pages):
+        _rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
+
+
+def _waiting_no_more(held: Range) -> Range:
+    return held._replace(due_time=None) if held.status == REPLAY else held
 
 
 def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -110,6 +129,47 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
         is_changed |= bool(times.any())
     if is_changed:
         _rewrite(asked, found)
+
+
+def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
+    """Look after numbers that cannot mean what they did: the delay index was lost and made anew, and entries had been
+    deleted from the topic before. Nobody knows which of them came due where, so what cursors know of a checkpoint that
+    lacks some is forgotten, and its other entries are delivered (again)."""
+    for state, promotion in bundle.promoted():
+        for checkpoint, entries in promotion.unlike_index():
+            if entries > checkpoint.numbers:
+                with isolated(of_topic(state)):
+                    raise CorruptState(
+                        f"topic {promotion.topic!r}: the delay index has {entries} entries where {checkpoint.numbers} "
+                        f"came due: {DOCTOR}"
+                    )
+            log.warning(
+                "topic %s: %d entries that came due are in the delay index no more: subscriptions that have "
+                "acknowledged some of the %d that came due with them, but not all, are sent those again",
+                promotion.topic,
+                checkpoint.numbers - entries,
+                entries,
+            )
+            for cursor in bundle.cursors.values():
+                if cursor.due and cursor.due.promotion is promotion:
+                    _forget_numbers(draft.of(cursor), checkpoint)
+            promotion.shrink(checkpoint, entries)
+
+
+def _forget_numbers(asked: CursorDraft, checkpoint: Checkpoint) -> None:
+    cursor = asked.cursor
+    first, last = virtual(checkpoint.first), virtual(checkpoint.last)
+    is_touched = next(cursor.ranges_between(first, last + 1), None) is not None
+    if cursor.due.mark_delete >= last or not (is_touched or cursor.due.mark_delete >= first):
+        return
+    cursor.due.mark_delete = min(cursor.due.mark_delete, first - 1)
+    forgotten = Positions([(first, last)])
+    kept = [
+        held._replace(first=begin, last=end)
+        for held in cursor.ranges_between(0, 1 << 62)
+        for begin, end in forgotten.gaps(held.first, held.last)
+    ]
+    _rewrite(asked, kept)
 
 
 def _rewrite(asked: CursorDraft, ranges: list[Range]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
-from pulsar_spark.broker.due_moves import fold, wait_again
+from pulsar_spark.broker.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
 from pulsar_spark.broker.key_shared import Newcomer, let_go, newcomer_of, refusal_of, take_in
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -72,10 +72,12 @@ class Members(Desk):
     def _change_lanes(self, cursor: Cursor) -> None:
         """The first consumer decides whether deliver times count."""
         draft = self.draft.of(cursor)
-        if cursor.due and cursor.is_single_active:
-            fold(draft)
-        elif not cursor.lanes and honours_delays(self.bundle, cursor):
+        if cursor.lanes:
+            return
+        if honours_delays(self.bundle, cursor):
             wait_again(self.bundle, draft, self.draft.wall)
+        elif cursor.due or not cursor.is_single_active:
+            stop_waiting(draft)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:
         """Refuse by name who may not join; before, look whether who is in the way is still there."""

@@ -12,6 +12,7 @@ Nothing is promoted before its deliver time, and nothing while nobody can take i
 0.21 and 0.24.
 """
 
+import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.errors import CorruptState
+from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.storage.delay_index import NONE_DUE, Due
 
 JOINED_NUMBERS = 1 << 14
@@ -64,6 +65,7 @@ class Promotion:
         self._gone: set[int] = set()
         self._needed_from = 0
         self._dropped: int | None = None
+        self._is_checked = False
         self._chunks: OrderedDict[Checkpoint, Due] = OrderedDict()
 
     @property
@@ -113,20 +115,49 @@ class Promotion:
                 self._append(Checkpoint(self.count, self.count + numbers - 1, after, until))
 
     def at(self, numbers: np.ndarray) -> Due:
-        """The entries with these *numbers*, which ascend, in order."""
-        found = [NONE_DUE]
+        """The entries with these *numbers*, which ascend, in order; at position -1 where a number means nothing any
+        more."""
+        found = []
         for each in self.checkpoints:
             first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
             if first < behind:
-                entries = self._entries(each)
-                if len(entries) != each.numbers:
-                    raise CorruptState(
-                        f"topic {self.topic!r}: of the {each.numbers} entries that came due with the numbers "
-                        f"{each.first} to {each.last} the delay index has {len(entries)}: "
-                        "'pulsar-spark repair delay-index' makes it anew"
-                    )
-                found.append(entries.part(numbers[first:behind] - each.first))
-        return found[-1] if len(found) <= 2 else Due(*map(np.concatenate, zip(*found)))
+                found.append((first, behind, self._entries(each).part(numbers[first:behind] - each.first)))
+        if len(found) == 1 and len(found[0][-1]) == len(numbers):
+            return found[0][-1]
+        entries = Due(*(np.full(len(numbers), nothing, held.dtype) for nothing, held in zip((-1, 0, 0), NONE_DUE)))
+        for first, behind, part in found:
+            for column, held in zip(entries, part):
+                column[first:behind] = held
+        return Due(entries.positions, np.maximum.accumulate(entries.times), entries.hashes)
+
+    def key_of(self, number: int) -> tuple[int, int]:
+        """Deliver time and position of the entry with that number, or of the next one there is: whatever is not
+        promoted comes behind the last one."""
+        for each in self.checkpoints:
+            if each.last >= number and each.numbers:
+                entries = self._entries(each).part(slice(max(number - each.first, 0), None))
+                return int(entries.times[0]), int(entries.positions[0])
+        return self.until, np.iinfo(np.int64).max
+
+    def unlike_index(self) -> list[tuple[Checkpoint, int]]:
+        """The checkpoints that cursors need of which the delay index, which was made anew, has another number of
+        entries, and how many: some were deleted from the topic before. Asked once, when the index is ready."""
+        if self._is_checked or self._ready_until() < self.until:
+            return []
+        self._is_checked = True
+        needed = [each for each in self.checkpoints if each.last >= self._needed_from]
+        counted = [(each, self._index.count(self.topic_id, self.partition, each.after, each.until)) for each in needed]
+        return [(each, entries) for each, entries in counted if entries != each.numbers]
+
+    def shrink(self, checkpoint: Checkpoint, entries: int) -> None:
+        """Let the first numbers of a checkpoint mean the *entries* that are left, and the others nothing."""
+        at = self.checkpoints.index(checkpoint)
+        self.checkpoints[at] = checkpoint._replace(last=checkpoint.first + entries - 1)
+        if at == len(self.checkpoints) - 1:  # numbers are given once
+            until = checkpoint.until
+            self.checkpoints.append(Checkpoint(checkpoint.last + 1, checkpoint.last, until, until))
+        self._changed |= {checkpoint.first, checkpoint.last + 1}
+        self._chunks.pop(checkpoint, None)
 
     def first_at(self, instant: int) -> int:
         """The first number of an entry that came due at *instant* or behind it; the next one there will be without."""
@@ -190,6 +221,12 @@ class Promotion:
         found = self._chunks.get(checkpoint)
         if found is None:
             found = self._index.due(self.topic_id, self.partition, checkpoint.after, checkpoint.until)
+            if len(found) != checkpoint.numbers:
+                self._is_checked = False
+                raise DelayIndexNotReady(
+                    f"topic {self.topic!r}: the delay index has {len(found)} of the {checkpoint.numbers} entries that "
+                    f"came due with the numbers from {checkpoint.first} on; the next round looks after that"
+                ) from OSError(errno.EAGAIN, "made anew")
             self._chunks[checkpoint] = found
             if len(self._chunks) > MOST_CHUNKS:
                 self._chunks.popitem(last=False)

@@ -14,11 +14,13 @@ from pulsar_spark.broker.admission import admitted
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.desk import Desk
 from pulsar_spark.broker.drafts import Request, RoundDraft
+from pulsar_spark.broker.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.isolation import isolated, of_request
 from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.broker.set_aside import SetAsideRequests
+from pulsar_spark.broker.unread_slices import DELAYED_DELIVERY, honours_delays
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy, policy_owners
@@ -151,10 +153,26 @@ class Intake(Desk):
         else:
             parse_namespace(owner)
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
+        if name == DELAYED_DELIVERY:
+            self._switch_delays(owner)
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():
                 if cursor.consumers and owner in policy_owners(cursor.topic):
                     self.draft.of(cursor).has_new_limits = True
+
+    def _switch_delays(self, owner: str) -> None:
+        """Deliver times count from now on, or no longer, for those who are connected."""
+        for cursor in self.bundle.cursors.values():
+            if (
+                cursor.consumers
+                and not (cursor.is_single_active or cursor.lanes)
+                and owner in policy_owners(cursor.topic)
+            ):
+                draft = self.draft.of(cursor)
+                if honours_delays(self.bundle, cursor):
+                    wait_again(self.bundle, draft, self.draft.wall)
+                else:
+                    stop_waiting(draft)
 
     def _unload(self, request: Request) -> None:
         """Nothing to do: what a broker holds in memory is what it committed."""

@@ -25,6 +25,9 @@ from pulsar_spark.storage.entries import read_slice
 if TYPE_CHECKING:
     from pulsar_spark.broker.due_lane import DueLane
 
+DELAYED_DELIVERY = "delayed_delivery_active"
+"""The policy that says whether deliver times count."""
+
 UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", pa.int64()), ("due_time", pa.int64())])
 """Entries first..last of one batch size and one deliver time, in microseconds, null without."""
 
@@ -32,7 +35,7 @@ UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", 
 def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
     """Does the subscription wait for deliver times? Exclusive and Failover know none (2.6), nor do topics with delayed
     delivery off."""
-    return not cursor.is_single_active and bool(bundle.policy(cursor.topic, "delayed_delivery_active"))
+    return not cursor.is_single_active and bool(bundle.policy(cursor.topic, DELAYED_DELIVERY))
 
 
 def delayed_unread(bundle: Bundle, cursor: Cursor, runs: Iterable[Run], wall: int) -> pa.Table:

@@ -36,9 +36,11 @@ POLICIES: dict[str, int | str] = {
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
 }
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where
-it is none and -1 is for ever. The tick of delayed delivery is kept for who asks and has no effect: nothing comes early
-(semantics 0.21). What those of Key_Shared subscriptions mean is said in protocol.key_shared; those of its look-ahead
-limit how many messages may wait to be delivered again, of one consumer and of all, before no new ones are read."""
+it is none and -1 is for ever. The tick of delayed delivery is how far apart the rounds are, at least, that are made for
+what has come due alone: it makes nothing early (semantics 0.21), and one second of it leaves nine tenths of a broker's
+time to others, however many deliver times there are. What those of Key_Shared subscriptions mean is said in
+protocol.key_shared; those of its look-ahead limit how many messages may wait to be delivered again, of one consumer and
+of all, before no new ones are read."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""

@@ -8,18 +8,22 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_upkeep
+from pulsar_spark.broker import delay_commits
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
+from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
 from tests.conftest import START
 from tests.faults import faults
 from tests.model_keys import Key
+from tests.plain_broker import PlainBroker
+from tests.requests import request
 from tests.spark_engine import SparkEngine
 
 TOPIC = "persistent://public/default/t"
@@ -74,7 +78,7 @@ class Indexed:
         return [bucket.number for bucket in self.index.buckets.buckets]
 
     def seal(self) -> None:
-        self.upkeep.seal(is_forced=True)
+        self.upkeep.commits.seal(is_forced=True)
 
     def check(self, *bounds: int) -> None:
         """The index says what it must of all intervals between *bounds*, and so does who looks from outside."""
@@ -168,8 +172,7 @@ def test_hashes_are_those_of_the_first_messages_keys(indexed):
 def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     """Publishes, seals, merges, starts, rebuilds and lost files in any order, with segments of a few entries."""
     chance = random.Random(seed)
-    for module in (delay_upkeep,):
-        monkeypatch.setattr(module, "HEAD_ENTRIES", 12)
+    monkeypatch.setattr(delay_commits, "HEAD_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
         monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
     monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
@@ -229,7 +232,7 @@ def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     indexed.publish([3, 6])
     other = DelayIndex(indexed.engine.layout)
     other.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
-    assert DelayUpkeep(other).seal(is_forced=True)
+    assert DelayUpkeep(other).commits.seal(is_forced=True)
     indexed.publish([1])
     with pytest.raises(BrokerFenced, match="changed by somebody else"):
         indexed.seal()
@@ -293,3 +296,30 @@ def test_deliver_times_at_the_ends_of_time(indexed):
         indexed.seal()
     indexed.open()
     assert [indexed.next_due(time) for time in [-(2**63), *ends]] == [*ends, None]
+
+
+def test_a_request_has_it_made_anew_while_what_is_there_serves(indexed):
+    indexed.publish([5, 4])
+    indexed.seal()
+    indexed.publish([3])
+    indexed.engine.rounds.bundle.delay_index = indexed.index
+    (reply,) = indexed.engine.round([request("rebuild_delay_index")], 0)["replies"]
+    assert (reply.error, reply.text) == (None, "1")
+    indexed.check(4 * MS)
+    assert indexed.numbers == [1]
+    indexed.upkeep.work()
+    assert indexed.numbers == [2] and indexed.index.head.entries == 1
+    indexed.check(4 * MS)
+
+
+def test_repair_asks_the_broker_or_removes_the_index_where_none_serves(root):
+    admin = Admin(f"delta:{root}")
+    with PlainBroker(root):
+        (dry,) = admin.repair("delay-index", dry_run=True)
+        assert dry["text"] == "it would be made anew from the topics"
+        (done,) = admin.repair("delay-index")
+        assert done["is_done"] and "makes it anew from 0 topics; what is there serves until then" in done["text"]
+    _, folder = (table := DelayTable(Layout(root))).new_folder()
+    assert folder.exists()
+    (done,) = admin.repair("delay_index")
+    assert done["text"] == "removed: the next broker makes it anew from the topics" and not table.path.exists()

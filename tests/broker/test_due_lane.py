@@ -6,11 +6,14 @@ Rules: semantics 5 with 0.21, 0.24; design 10 (see broker.due_lane). What is del
 import shutil
 
 import pytest
+from deltalake import DeltaTable
 
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from tests.broker.test_crash import request_of
+from tests.crashes import Crash, crash_at
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -275,3 +278,64 @@ def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     assert (delivery.position, delivery.ack_set) == (0, (0b101,))
     engine.round([ON.ack(0), ON.ack(1)], START + 1_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
+
+
+def test_entries_deleted_from_the_topic_and_an_index_made_anew(engine):
+    """Numbers shift then, and nobody knows which: what was not done is delivered, nothing of it is lost."""
+    publish(engine, *range(1_000, 9_000, 1_000))
+    engine.round(join(permits=4), START)
+    engine.round([], START + 6_000)
+    engine.round([ON.ack(0), ON.ack(2)], START + 6_001)
+    table = DeltaTable(str(engine.rounds.bundle.topics[TOPIC].topic.path))
+    table.delete("entry_id = 1")
+    engine.restart(START + 6_002)
+    engine.round([ON.close("A")], START + 6_003)
+    found = engine.round([ON.subscribe("B", lease_ms=HOUR), ON.flow("B", 99)], START + 6_004)
+    assert set(positions(found)) >= {3, 4, 5}
+    rest = engine.round([], START + 9_000)
+    assert sorted(positions(rest)) == [6, 7]
+    engine.round([ON.ack(0, 7)], START + 9_001)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 7 and kept(engine) == []
+
+
+def play(root, crash: tuple[int, str, str] | None) -> tuple[set[int], dict]:
+    """What is delivered, and what is left in the end, of a history in which a broker dies at a write of one round."""
+    engine, delivered = new_engine(None, root), set()
+    engine.create_topic(TOPIC)
+    for step, (delays, requests) in enumerate(
+        [
+            ([1_000, None, 2_000, 9_000], join(permits=9)),
+            ([500, None], [ON.ack(1)]),
+            ([], [ON.ack(0), ON.negative_ack("A", 4), ON.ack(3)]),
+            ([700], [ON.reschedule(2, deliver_at_ms=START + 3_500), ON.ack(5)]),
+        ]
+    ):
+        engine.now_ms = START + 1_000 * step
+        if delays:
+            publish(engine, *delays, at=engine.now_ms)
+        asked = [request_of(row) for row in requests]
+        if crash and crash[0] == step:
+            with crash_at(engine, *crash[1:]), pytest.raises(Crash):
+                engine.rounds.run(asked, step + 1)
+            engine.start()
+            engine.rounds.take_over()
+        if engine.rounds.bundle.requests_version <= step:
+            engine.rounds.run(asked, step + 1)
+        delivered |= set(positions(engine.committed()))
+    delivered |= set(positions(engine.round([ON.ack(4)], START + 9_000)))
+    return delivered, engine.state(TOPIC, -1, "s") | {"consumers": None}
+
+
+@pytest.fixture(scope="module")
+def uncrashed(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("uncrashed"), None)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("number", "table"), [*((n, "ledgers") for n in (0, 1, 3)), *((n, "cursor_ledger") for n in range(4))]
+)
+def test_a_crash_at_any_write_changes_nothing(tmp_path, uncrashed, number, table, when):
+    delivered, left = play(tmp_path, (number, table, when))
+    assert delivered == {0, 1, 2, 4, 5, 6}, "not 3, which was acknowledged while it waited"
+    assert (delivered, left) == uncrashed
