@@ -109,7 +109,7 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
-            cursor.apply_acks(batches)
+            cursor.apply_acks(batches, now_ms)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
             look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
@@ -252,12 +252,15 @@ class Model:
 
     def _maintain_cursor(self, cursor: Cursor, ttl: int, age: int, is_evicting: bool) -> bool:
         """Is it above the quota?"""
-        published_ms, deliver_ms = (
-            self.publish_ms[cursor.topic, cursor.partition],
-            self.delays[cursor.topic, cursor.partition].deliver_ms,
-        )
-        if ttl and not self._is_spared(cursor, published_ms, self.now_ms - 1000 * ttl):
-            self._drop_older(cursor, published_ms, self.now_ms - 1000 * ttl, deliver_ms)
+        published_ms, dead_before = self.publish_ms[cursor.topic, cursor.partition], self.now_ms - 1000 * ttl
+        if ttl and not self._is_spared(cursor, published_ms, dead_before):
+            newest = max((position for position, at in enumerate(published_ms) if at < dead_before), default=-1)
+            cursor.meet_early(cursor.read_position, newest)
+            for position in range(newest + 1):
+                cursor.pass_over(position)
+            moved = {position: back.due_ms for position, back in cursor.replay.items() if back.due_ms is not None}
+            due_ms = [moved.get(position, at) for position, at in enumerate(cursor.delays.deliver_ms)]
+            self._drop_older(cursor, published_ms, dead_before, due_ms)
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
@@ -397,7 +400,7 @@ class Model:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         if properties.get("cancel") == "true":
             waiting = cursor.still_waiting(first, last, self.now_ms)
-            cursor.acks += [(position, position, None, False) for position in waiting]
+            cursor.acks += [(position, position, (), False) for position in waiting]
             return str(len(waiting))
         cursor.acks.append(
             (first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False)
@@ -406,7 +409,7 @@ class Model:
     def _reschedule(self, request: dict, properties: dict) -> str:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         waiting = cursor.still_waiting(first, last, self.now_ms)
-        cursor.move_deliver_times(waiting, int(properties["deliver_at_ms"]))
+        cursor.move_deliver_times(waiting, max(int(properties["deliver_at_ms"]), 0))
         return str(len(waiting))
 
     def _cumulative_ack(self, request: dict, properties: dict) -> None:

@@ -139,8 +139,13 @@ class Cursor:
             return
         if any(self.delays.is_delayed[position] for position in positions if not self._is_kept(position)):
             self.due = DueLane(self.delays.promoted_ms, self.read_position)
-            known = (*self.pending, *self.replay)
-            self.due.apart |= {position for position in known if self.is_own_delayed(position)}
+            known = {position for position in range(len(self.delays.is_delayed)) if self._is_kept(position)}
+            self.due.passed |= {position for position in known if self.is_own_delayed(position)}
+            self.due.apart |= self.due.passed & {*self.pending, *self.replay}
+
+    def meet_early(self, first: int, last: int) -> None:
+        """First..last are looked at before their time, and not read."""
+        self._meet(position for position in range(first, last + 1) if self._is_early(position))
 
     def _wait_until(self, position: int, due_ms: int | None) -> None:
         """Deliver an entry that nobody got so far when that time has come."""
@@ -150,9 +155,8 @@ class Cursor:
 
     def still_waiting(self, first: int, last: int, now_ms: int) -> list[int]:
         """Which of first..last nobody got and nobody would have got at their place: also where no read has met them."""
-        ahead = range(max(first, self.read_position), last + 1)
-        self._meet(position for position in ahead if self._is_early(position))
-        asked = {at for begin, end, left, _ in self.acks if left is None for at in range(begin, end + 1)}
+        self.meet_early(max(first, self.read_position), last)
+        asked = {at for begin, end, left, _ in self.acks if not left for at in range(begin, end + 1)}
         waiting = {position for position, back in self.replay.items() if (back.due_ms or now_ms) > now_ms}
         waiting |= set(self.undelivered())
         if self.is_single_active():
@@ -165,6 +169,18 @@ class Cursor:
             count = self.replay[position].redelivery_count if position in self.replay else 0
             self._wait_until(position, due_ms)
             self.replay[position].redelivery_count = count
+
+    def pass_over(self, position: int) -> None:
+        """No read has to meet the entry any more, if it goes by its deliver time."""
+        if self.is_own_delayed(position):
+            self.due.passed.add(position)
+
+    def end_waiting(self) -> None:
+        """Begin anew with the next delayed entry that is met. When it does so is the broker's choice, as long as
+        nothing is left of what was waited for."""
+        left = [at for at in range(len(self.delays.is_delayed)) if self.is_own_delayed(at) and not self.is_done(at)]
+        assert not left, f"{left} are forgotten"
+        self.due = None
 
     def settle_delays(self, *, has_delays: bool) -> None:
         """Begin to wait, or end, as the type of those who are connected and the policy of the topic say. What was
@@ -257,14 +273,17 @@ class Cursor:
         """Everything up to *position* is acknowledged: cumulative acks, skip, clear, expire."""
         self.is_asked |= position > self.mark_delete
         for at in range(self.mark_delete + 1, position + 1):
+            self.pass_over(at)
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int]) -> None:
+    def apply_acks(self, batches: list[int], now_ms: int) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
         of one that was never delivered waits as replay; on Shared for its deliver time."""
         for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
+                if left is None:
+                    self.pass_over(position)
                 if self.is_done(position):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
@@ -274,7 +293,9 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending and position not in self.replay:
-                    self._wait_until(position, self.delays.deliver_ms[position] if self.knows_delays() else None)
+                    due_ms = self.delays.deliver_ms[position]
+                    is_early = self.knows_delays() and due_ms is not None and due_ms > now_ms
+                    self._wait_until(position, due_ms if is_early else None)
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:

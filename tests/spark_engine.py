@@ -235,6 +235,11 @@ class SparkEngine:
             },
         }
 
+    def waits_by_deliver_time(self, topic: str, partition: int, subscription: str) -> bool:
+        """Does the subscription have a due lane?"""
+        row = self.latest.cursors[CursorKey(self.topic_ids[topic], partition, subscription)]
+        return row["due_floor"] is not None
+
     def stats(self, topic: str, subscription: str) -> dict[str, int]:
         """What statistics say of a subscription of a topic without partitions."""
         observed = Observation(self.layout, _instant(self.now_ms))

@@ -7,82 +7,29 @@ it is, which the answer tells. Pulsar has none of this.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from pulsar_spark.client.arguments import check_properties, check_type_or_none
+from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selection, shown_time
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named
 from pulsar_spark.protocol.message_id import MessageId
-from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.scheduled import EVER, micros
+from pulsar_spark.storage.scheduled import micros
 from pulsar_spark.storage.topics import Topic, resolve_topic
-from pulsar_spark.table_specs import MESSAGES
-from pulsar_spark.views.scheduled import Scheduled, Window, places_of, read_scheduled
+from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
+MOST_POSITIONS = 10_000
+"""Positions that one request names."""
 MOST_REQUESTS = 1000
-"""Requests that one commit asks, and one round answers."""
-_KEYS = ("partition_key", "ordering_key", "properties")
-
-
-class Selection(NamedTuple):
-    """Which messages are meant: due at *since* or later and before *until*, with one of *keys*, with these
-    *properties*, with one of *ids*, as far as these are given."""
-
-    since: datetime.datetime | None = None
-    until: datetime.datetime | None = None
-    keys: tuple[str, ...] = ()
-    properties: Mapping[str, str] = {}
-    ids: tuple[MessageId, ...] = ()
-
-    @property
-    def is_all(self) -> bool:
-        return not any(self)
-
-    def window(self, now: int) -> Window:
-        since = now if self.since is None else max(now, micros(_aware(self.since)) - 1)
-        return Window(since, EVER if self.until is None else micros(_aware(self.until)) - 1)
-
-    def fits(self, rows: pa.Table) -> np.ndarray:
-        """Which messages have one of the keys and the properties."""
-        fits = np.ones(rows.num_rows, bool)
-        if self.keys:
-            key = pc.coalesce(rows["ordering_key"], rows["partition_key"])
-            fits &= pc.fill_null(pc.is_in(key, pa.array(self.keys)), False).to_numpy()
-        if self.properties:
-            given = [dict(each or ()) for each in rows["properties"].to_pylist()]
-            fits &= np.array([self.properties.items() <= each.items() for each in given], bool)
-        return fits
-
-
-def _aware(time: datetime.datetime) -> datetime.datetime:
-    return time if time.tzinfo else time.astimezone()
-
-
-def selection(
-    since: datetime.datetime | None = None,
-    until: datetime.datetime | None = None,
-    keys: Iterable[str] = (),
-    properties: Mapping[str, str] | None = None,
-    ids: Iterable[MessageId] = (),
-) -> Selection:
-    """The same from what a caller gives; ValueError for what is none of that."""
-    for name, time in {"since": since, "until": until}.items():
-        check_type_or_none(datetime.datetime, time, name)
-    check_properties(properties)
-    return Selection(since, until, tuple(keys), properties or {}, tuple(ids))
+"""Requests that one commit asks at most, and one round answers; ten where they name thousands of positions each."""
 
 
 class ScheduledMessages:
@@ -97,7 +44,7 @@ class ScheduledMessages:
     ) -> Iterator[dict]:
         """The messages that wait for their deliver time on *subscription*, or on any, partition by partition in the
         order they come due. Read as they are taken; payloads only if asked for."""
-        columns = ("payload", *_KEYS) if with_payload else _KEYS
+        columns = ("payload", *KEYS) if with_payload else KEYS
         for found in self._look(topic, subscription, selection(**select)):
             yield from found.rows(columns)
 
@@ -157,7 +104,7 @@ class ScheduledMessages:
             raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
-            to = micros(_aware(to)) // 1000
+            to = micros(aware(to)) // 1000
         at = deliver_at_ms(to, by, 0)
 
         def new_times(times: np.ndarray) -> np.ndarray:
@@ -168,7 +115,7 @@ class ScheduledMessages:
         said = {} if reason is None else {"reason": reason}
         return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, said, dry_run, tell)
 
-    def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator["_Found"]:
+    def _look(self, topic: str, subscription: str | None, chosen: Selection) -> Iterator[Found]:
         if subscription is not None:
             check_name("subscription", subscription)
         topic_, partitions = resolve_topic(self.layout, topic)
@@ -187,7 +134,7 @@ class ScheduledMessages:
                 latest, index, topic_, partition, window, subscription=subscription, positions=wanted
             )
             for part in parts:
-                found = _Found(index, reader, topic_, part)
+                found = Found(index, reader, topic_, part)
                 if chosen.keys or chosen.properties:
                     found = found.that_fit(chosen)
                 if len(found.scheduled):
@@ -195,7 +142,7 @@ class ScheduledMessages:
 
     def _ask_of(
         self,
-        parts: Iterable["_Found"],
+        parts: Iterable[Found],
         kind: str,
         new_times: Callable[[np.ndarray], np.ndarray],
         said: dict[str, str],
@@ -212,8 +159,8 @@ class ScheduledMessages:
                 selected[name] = selected.get(name, 0) + len(entries)
                 if not dry_run:
                     rows = _requests(found.topic, name, entries, kind, new_times(entries.times), said)
-                    for at in range(0, len(rows), MOST_REQUESTS):
-                        replies = self._requester.ask(rows[at : at + MOST_REQUESTS])
+                    for together in _commits(rows):
+                        replies = self._requester.ask(together)
                         done[name] = done.get(name, 0) + sum(int(reply.text or 0) for reply in replies)
                 asked += len(entries)
                 tell(asked)
@@ -248,69 +195,22 @@ def _positions_of(
 def _requests(
     topic: Topic, subscription: str, entries: Scheduled, kind: str, times: np.ndarray, said: dict[str, str]
 ) -> list[dict]:
-    """A request for each stretch of entries that get the same time."""
+    """Requests that name the entries, those that get the same time together."""
     where = {"topic": str(topic.name), "partition": entries.partition, "subscription": subscription}
     rows = []
     for time in np.unique(times).tolist():
-        properties = said if kind == "ack" else {DELIVER_AT_MS: str(int(time)), **said}
-        for first, last in ranges_of(np.sort(entries.positions[times == time])):
-            rows.append({"kind": kind, **where, "first": first, "last": last, "properties": properties})
+        properties = said if kind == "ack" else {DELIVER_AT_MS: str(max(int(time), 0)), **said}
+        positions = np.sort(entries.positions[times == time])
+        for at in range(0, len(positions), MOST_POSITIONS):
+            part = positions[at : at + MOST_POSITIONS]
+            ends = {"first": int(part[0]), "last": int(part[-1])}
+            names = {} if part[-1] - part[0] == len(part) - 1 else {POSITIONS: named(part)}
+            rows.append({"kind": kind, **where, **ends, "properties": properties | names})
     return rows
 
 
-class _Found:
-    """Entries that wait, and what their messages say."""
-
-    def __init__(self, index: LedgerIndex, reader: EntryReader, topic: Topic, scheduled: Scheduled):
-        self._index, self._reader, self.topic, self.scheduled = index, reader, topic, scheduled
-
-    def that_fit(self, chosen: Selection) -> "_Found":
-        fits = chosen.fits(self._messages(_KEYS))
-        return _Found(self._index, self._reader, self.topic, self.scheduled.part(fits))
-
-    def rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
-        """What is known of each, with these columns of its first message."""
-        found = self.scheduled
-        for at in range(0, len(found), MOST_REQUESTS):
-            part = _Found(self._index, self._reader, self.topic, found.part(slice(at, at + MOST_REQUESTS)))
-            yield from part._few_rows(columns)
-
-    def _few_rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
-        found = self.scheduled
-        places = places_of(self._index, self.topic, found.partition, found.positions)
-        messages = self._messages(columns).to_pylist()
-        for at, (position, time, message) in enumerate(zip(found.positions.tolist(), found.times.tolist(), messages)):
-            place = MessageId(found.partition, int(places.ledger_ids[at]), int(places.entry_ids[at]))
-            row = {
-                "messageId": str(place),
-                "topic": str(self.topic.name.partition(found.partition)),
-                "position": position,
-                "dueTime": shown_time(time),
-                "key": message["ordering_key"] or message["partition_key"],
-                "properties": dict(message["properties"] or ()),
-                "subscriptions": [name for name, flags in found.waits.items() if flags[at]],
-            }
-            yield row | ({"payload": message["payload"]} if "payload" in columns else {})
-
-    def _messages(self, columns: tuple[str, ...]) -> pa.Table:
-        """Some columns of the first message of each entry, in their order; null of one that is gone."""
-        positions, topic = self.scheduled.positions, self.topic
-        ascending = np.unique(positions)
-        blocks = []
-        for run, spans in self._index.spans_of(topic.topic_id, self.scheduled.partition, ranges_of(ascending)):
-            read = self._reader.read(topic.path, run, spans, columns)
-            blocks += [rows.select(["position", *columns]) for rows in read if not isinstance(rows, Missing)]
-        if not blocks:
-            fields = [MESSAGES.schema.field(name) for name in columns]
-            return pa.table([pa.nulls(len(positions), field.type) for field in fields], pa.schema(fields))
-        rows = pa.concat_tables(blocks)
-        there = rows["position"].to_numpy()
-        at = np.searchsorted(there, positions)
-        is_there = np.append(there, -1)[at] == positions
-        return rows.take(pa.array(at, mask=~is_there)).select(columns)
-
-
-def shown_time(micros_: int) -> str:
-    """An instant, in microseconds since 1970, in ISO 8601, also beyond the year 9999."""
-    text = str(np.datetime64(micros_, "us"))
-    return f"{text.removesuffix('.000000')}+00:00"
+def _commits(rows: list[dict]) -> Iterator[list[dict]]:
+    """Requests, as many at a time as one commit asks."""
+    size = 10 if len(rows[0]["properties"].get(POSITIONS, "")) > MOST_REQUESTS else MOST_REQUESTS
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]

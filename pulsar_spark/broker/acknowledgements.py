@@ -14,18 +14,13 @@ from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
-
-CANCEL = "cancel"
-"""Property of an acknowledgement that means, of its positions, those whose entries wait for their deliver time."""
-
-DELIVER_AT_MS = "deliver_at_ms"
-"""Property of a request to reschedule: until when entries are to wait, in milliseconds since 1970."""
 
 DELIVERY_ROUND = "delivery_round"
 """Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
@@ -66,7 +61,7 @@ class Acknowledgements(Desk):
     def _cancel(self, cursor: Cursor, request: Request) -> str:
         """Acknowledge, of the positions named, those whose entries wait for their deliver time; how many those are."""
         draft = self.draft.of(cursor)
-        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        places = self._waiting(draft, request)
         for first, last in ranges_of(places):
             draft.axis_acks.add(first, last)
         return str(len(places))
@@ -78,10 +73,20 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
         due_time = 1000 * number_of(request, DELIVER_AT_MS, most=MAX_LONG // 1000 - 1)
-        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        places = self._waiting(draft, request)
         if places:
             reschedule(self.bundle, draft, places, max(due_time, 0))
         return str(len(places))
+
+    def _waiting(self, draft: CursorDraft, request: Request) -> list[int]:
+        """Where the entries that wait are kept, or would be, of the positions that the request names."""
+        named = None
+        if POSITIONS in request.properties:
+            named = set(named_positions(request.properties[POSITIONS]).tolist())
+        places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
+        if named is None:
+            return places
+        return [place for place in places if (place - APART_BASE if place >= APART_BASE else place) in named]
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)

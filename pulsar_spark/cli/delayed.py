@@ -21,8 +21,8 @@ from pulsar_spark.cli.common import (
     working,
 )
 from pulsar_spark.cli.dead_letters import parse_time
+from pulsar_spark.cli.messages import parse_property
 from pulsar_spark.cli.shown import Output, open_payloads
-from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.protocol.message_id import parse_message_id
 
 app = typer.Typer(no_args_is_help=True)
@@ -47,16 +47,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 def _selected(
     since: str | None, until: str | None, keys: list[str] | None, properties: list[str] | None, ids: list[str] | None
 ) -> dict:
-    """The arguments of ``admin.scheduled.selection``."""
-    pairs = [text.partition("=") for text in properties or ()]
-    for name, equals, _ in pairs:
-        if not equals:
-            raise InvalidConfiguration(f"--property {name!r}: give name=value")
+    """The arguments of ``admin.selection.selection``."""
     return {
         "since": parse_time("--since", since),
         "until": parse_time("--until", until),
         "keys": keys or (),
-        "properties": {name: value for name, _, value in pairs},
+        "properties": dict(parse_property(text) for text in properties or ()),
         "ids": [parse_message_id(text) for text in ids or ()],
     }
 

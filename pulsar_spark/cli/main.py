@@ -9,6 +9,7 @@ import typer
 from pulsar_spark.cli import (
     dead_letters,
     delayed,
+    delayed_delivery,
     doctor,
     maintain,
     messages,
@@ -19,7 +20,7 @@ from pulsar_spark.cli import (
     topics,
     waiting_letters,
 )
-from pulsar_spark.cli.common import errors_as_one_line
+from pulsar_spark.cli.common import Topic, errors_as_one_line
 from pulsar_spark.cli.logs import set_up_logging
 
 app = typer.Typer(
@@ -29,6 +30,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(topics.app, name="topics", help="Create, list, describe and delete topics.")
+delayed_delivery.add_commands(topics.app, Topic, delayed_delivery.full_name)
+app.add_typer(delayed_delivery.namespaces, name="namespaces", help="Set, get and remove what a namespace has.")
 app.add_typer(subscriptions.app, name="subscriptions", help="Create, list, move and delete subscriptions.")
 app.add_typer(policies.app, name="policies", help="Show, set and remove the policies of a namespace or a topic.")
 app.add_typer(set_aside.app, name="set-aside", help="What the broker failed on and set aside: list, retry, drop.")

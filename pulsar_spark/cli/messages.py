@@ -1,6 +1,7 @@
 """``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them
 to a file."""
 
+import datetime
 import itertools
 import sys
 import time
@@ -14,6 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import pulsar_spark
 from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
+from pulsar_spark.cli.dead_letters import parse_time
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
@@ -61,6 +63,12 @@ def produce(
         int, typer.Option("--num-produce", "-n", min=1, help="How often to publish the message arguments.")
     ] = 1,
     rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Messages a second; 0 = as fast as possible.")] = 0,
+    deliver_at: Annotated[
+        str | None, typer.Option("--deliver-at", help="When to deliver, such as 2026-01-31T12:00:00Z.")
+    ] = None,
+    deliver_after: Annotated[
+        float | None, typer.Option("--deliver-after", help="The same, in seconds from the sending of each.")
+    ] = None,
     as_json: Json = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
@@ -69,14 +77,20 @@ def produce(
     set_up_logging(log_level, log_format)
     if messages and file:
         raise InvalidConfiguration("messages are given both as arguments and by --file: choose one")
-    properties = dict(_parse_property(text) for text in property_ or ())
+    options = {
+        "properties": dict(parse_property(text) for text in property_ or ()) or None,
+        "deliver_at": _milliseconds(deliver_at),
+        "deliver_after": None if deliver_after is None else datetime.timedelta(seconds=deliver_after),
+    }
+    if deliver_at and deliver_after is not None:
+        raise InvalidConfiguration("--deliver-at and --deliver-after both say when to deliver: choose one")
     contents = _contents(messages, file, separator, times)
     keyed = (_split_key(payload, key, key_separator.encode() if key_separator else None) for payload in contents)
     new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
     client = pulsar_spark.Client(service_url(root))
     try:
         producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES)
-        sent = _publish(producer, keyed, properties, rate)
+        sent = _publish(producer, keyed, options, rate)
     finally:
         client.close()
     if as_json:
@@ -112,16 +126,21 @@ def _split_key(payload: bytes, key: str | None, separator: bytes | None) -> Cont
     return Content(rest, own_key.decode(errors="replace"))
 
 
-def _parse_property(text: str) -> tuple[str, str]:
+def parse_property(text: str) -> tuple[str, str]:
+    """A property as an option gives it."""
     name, found, value = text.partition("=")
     if not found or not name:
         raise InvalidConfiguration(f"property {text!r}: give NAME=VALUE")
     return name, value
 
 
-def _publish(
-    producer: "pulsar_spark.Producer", contents: Iterable[Content], properties: dict[str, str], rate: float
-) -> dict:
+def _milliseconds(text: str | None) -> int | None:
+    """The time that --deliver-at names, in milliseconds since 1970."""
+    found = parse_time("--deliver-at", text)
+    return None if found is None else int(found.timestamp() * 1000)
+
+
+def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], options: dict, rate: float) -> dict:
     failed, published = [], []
 
     def done(result, message_id):
@@ -136,7 +155,7 @@ def _publish(
         for content in contents:
             if rate:
                 time.sleep(max(0.0, started + count / rate - time.monotonic()))
-            producer.send_async(content.payload, done, properties=properties or None, partition_key=content.key)
+            producer.send_async(content.payload, done, partition_key=content.key, **options)
             count += 1
             progress.update(task, completed=count)
         producer.flush()

@@ -5,8 +5,9 @@ are an error with a name. Where entries of a lane are gone, their keys are gone 
 that holds the hash of no key; others were sent with a delivery that counts more entries than there are, and are told of
 with all that is gone between its ends.
 
-Entries that came due lie anywhere in the topic, and are handed out in the order they came due. Some thousands of them
-are read together, row group by row group, so that each is decoded once for all of them and not once for each.
+Entries that came due lie anywhere in the topic, and are handed out in the order they came due. As many as fit into
+some megabytes are read together, row group by row group, so that each is decoded once for all of them and not once for
+each. Where they lie scattered over a topic that is much larger, a long receiver queue makes few reads of many.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,9 @@ from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.missing import Missing, lost_error
 
-DUE_ENTRIES = 4096
-"""So many entries that came due are in memory at once, with their payloads."""
+DUE_ENTRIES = 1 << 16
+DUE_BYTES = 32 << 20
+"""So many entries that came due, and so many bytes of their files, are in memory at once."""
 
 
 def read_messages(subscription, delivery: Delivery) -> Iterator[Message | MessagesLost]:
@@ -34,8 +36,16 @@ def read_messages(subscription, delivery: Delivery) -> Iterator[Message | Messag
         if len(positions) < delivery.entries:
             yield from _pass_over_unknown(subscription, delivery)
     else:
-        for at in range(0, len(in_order), DUE_ENTRIES):
-            yield from _read_in_order(subscription, delivery, in_order[at : at + DUE_ENTRIES])
+        size = _entries_at_once(subscription, delivery)
+        for at in range(0, len(in_order), size):
+            yield from _read_in_order(subscription, delivery, in_order[at : at + size])
+
+
+def _entries_at_once(subscription, delivery: Delivery) -> int:
+    """How many entries of a delivery are read together, by the size of their files."""
+    parts = delivery.parts(subscription.ledgers, subscription.topic, subscription.partition, delivery.positions)
+    sizes = (run.bytes / run.entries * sum(last - first + 1 for first, last in spans) for run, spans in parts)
+    return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
 def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Iterator[Message | MessagesLost]:

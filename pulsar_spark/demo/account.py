@@ -50,11 +50,13 @@ def make_account(
     closed_after: dict[int, int],
     letters: Letters | None = None,
     keyed: Keyed | None = None,
+    due: np.ndarray | None = None,
 ) -> Account:
     """The account of a subscription from the broker's *stats* of it and its consumers' *notes*.
 
     *closed_after* says of consumers that closed early (by their index in *notes*) how many messages they had
-    acknowledged; *keyed* is what must hold for each key of a Key_Shared subscription.
+    acknowledged; *keyed* is what must hold for each key of a Key_Shared subscription; *due* says from when on each
+    message may be received, once, by the clock of the notes.
     """
     delivered = stats["msgOutCounter"]
     account = Account(
@@ -76,6 +78,8 @@ def make_account(
         defects += _disorder(notes)
     if keyed:
         defects += _key_defects(keyed, notes)
+    if due is not None:
+        defects += _untimely(due, np.concatenate(notes))
     if kind != "Shared":
         defects += _repeats(notes, closed_after)
     return account._replace(defects=defects)
@@ -166,6 +170,13 @@ def _key_defects(keyed: Keyed, notes: list[np.ndarray]) -> list[str]:
     if twice := int((counts > 1).sum()):
         found.append(f"{twice} messages were received by two consumers, neither of which went")
     return found
+
+
+def _untimely(due: np.ndarray, notes: np.ndarray) -> list[str]:
+    """What was received before its time, or more than once."""
+    early = int((notes["time"] < due[notes["flight"]]).sum())
+    twice = len(notes) - len(np.unique(notes["flight"]))
+    return [f"{early} messages were received early"] * bool(early) + [f"{twice} messages came again"] * bool(twice)
 
 
 def _backwards(keys: np.ndarray, notes: np.ndarray) -> int:

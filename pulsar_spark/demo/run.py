@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.demo import billing
+from pulsar_spark.demo import billing, reminders
 from pulsar_spark.demo.account import Account, Keyed, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import REDELIVERIES, bill
@@ -97,7 +97,8 @@ def _prepare(root: Path, work: Path) -> _Place:
     layout = Layout(root)
     prepare_root(layout)
     namespace = f"public/demo-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}"
-    topics = {f"persistent://{namespace}/flights": PARTITIONS, f"persistent://{namespace}/departures": 0}
+    names = {"flights": PARTITIONS, "departures": 0, "reminders": 0}
+    topics = {f"persistent://{namespace}/{name}": partitions for name, partitions in names.items()}
     place = _Place(layout.root, f"delta:{layout.root}", topics, work)
     admin = Admin(place.service_url)
     for topic, partitions in topics.items():
@@ -116,15 +117,18 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
     with Progress(
         TextColumn("{task.description:<32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     ) as progress:
-        partitioned, plain = place.topics
+        partitioned, plain, delayed = place.topics
         _publish(spark, place.root, plain, paths, progress)
         waiting = progress.add_task("broker and consumers connected", total=len(groups))
         for group in groups:
             group.wait_ready(broker, PATIENCE_SECONDS)
             progress.advance(waiting)
         _publish(spark, place.root, partitioned, paths, progress)
-        stats = _consume(place, groups, flights.num_rows, broker, progress)
+        at_once = [group for group in groups if group.topic != delayed]
+        stats = _consume(place, at_once, flights.num_rows, broker, progress)
+        due = reminders.send(spark, place.root, delayed, flights, place.work)
         letters = {billing.SUBSCRIPTION: _repair(spark, place, plain, billing.unbillable(flights), broker, progress)}
+        stats |= _consume(place, [group for group in groups if group.topic == delayed], len(due), broker, progress)
     spark.stop()
     for group in groups:
         group.stop()
@@ -140,13 +144,14 @@ def _run(place: _Place, flights: pa.Table, console: Console, stack: ExitStack) -
             group.closed_after,
             letters.get(group.subscription),
             Keyed(aircraft, group.gone) if group.kind == "KeyShared" else None,
+            due if group.subscription == reminders.SUBSCRIPTION else None,
         )
         for group in groups
     ]
 
 
 def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
-    partitioned, plain = place.topics
+    partitioned, plain, delayed = place.topics
     batch = max(1, min(_LARGEST_BATCH, rows // _BATCHES_A_CONSUMER))
     shared = {"service_url": place.service_url, "work": place.work, "batch": batch}
     return [
@@ -166,6 +171,7 @@ def _groups(place: _Place, rows: int) -> list[ConsumerGroup]:
             **shared,
         ),
         ConsumerGroup(billing.SUBSCRIPTION, "Shared", plain, 2, is_cumulative=False, handler=bill, **shared),
+        ConsumerGroup(reminders.SUBSCRIPTION, "Shared", delayed, 2, is_cumulative=False, **shared),
     ]
 
 
@@ -277,6 +283,7 @@ def _print_table(accounts: list[Account], aircraft: int, console: Console) -> No
     if not any(account.defects for account in accounts):
         console.print(
             "Nothing was lost, order held on every partition of the Exclusive and the Failover subscription and for "
-            f"each of {aircraft:,} aircraft on the Key_Shared one, and every dead letter was repaired.",
+            f"each of {aircraft:,} aircraft on the Key_Shared one, every dead letter was repaired, and every boarding "
+            "reminder came once and not before its departure.",
             soft_wrap=True,
         )

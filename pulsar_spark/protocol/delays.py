@@ -6,9 +6,13 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 *virtual positions*: the number, counted from :data:`DUE_BASE` on, where no topic has positions of its own.
 """
 
+import base64
+import binascii
 from collections.abc import Sequence
 
 import numpy as np
+
+from pulsar_spark.errors import InvalidMessage, shown
 
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
@@ -25,6 +29,11 @@ CANCEL = "cancel"
 
 DELIVER_AT_MS = "deliver_at_ms"
 """Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
+
+
+POSITIONS = "positions"
+"""Property of a request to cancel or reschedule that means, between its first position and its last, these only, as
+:func:`named` writes them: thousands that lie scattered are one request."""
 
 
 def virtual(number: int) -> int:
@@ -161,3 +170,20 @@ def unpacked(data: bytes) -> np.ndarray:
         values[has_byte] |= bits << np.uint64(7 * byte)
     differences = (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
     return np.cumsum(differences)
+
+
+def named(positions: np.ndarray) -> str:
+    """Positions as the property :data:`POSITIONS` has them.
+
+    >>> named(np.array([3, 9, 4])), named_positions(named(np.array([3, 9, 4]))).tolist()
+    ('BgwJ', [3, 9, 4])
+    """
+    return base64.b64encode(packed(positions)).decode()
+
+
+def named_positions(text: str) -> np.ndarray:
+    """The positions of such a property; :class:`InvalidMessage` for what is none."""
+    try:
+        return unpacked(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError) as wrong:
+        raise InvalidMessage(f"positions {shown(text)}: they are not as this release's clients write them") from wrong

@@ -18,7 +18,7 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index import LAST as EVER
-from pulsar_spark.storage.delay_index import scheduled
+from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic, read_topic
@@ -40,6 +40,7 @@ class Delayed:
 
     def __init__(self, index: LedgerIndex, topic: Topic, partition: int):
         self._index, self.topic, self.partition = index, topic, partition
+        self._delayed = IndexReader(index.layout, topic, partition)
 
     @property
     def end(self) -> int:
@@ -58,11 +59,11 @@ class Delayed:
 
     def count(self, after: int, until: int = EVER) -> int:
         """How many are due behind *after*, and at *until* at the latest."""
-        return sum(map(len, self.between(after, until)))
+        return self._delayed.count(after, until)
 
     def between(self, after: int, until: int = EVER) -> Iterator[Due]:
         """Those in the order they come due, in parts: see storage.delay_index."""
-        yield from scheduled(self._index.layout, self.topic, self.partition, after, until)
+        return self._delayed.between(after, until)
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
         return self._index.runs(self.topic.topic_id, self.partition, first, last)
@@ -94,6 +95,7 @@ class DueEntries:
         )
         self._bounds = np.array([held[:2] for held in self.ranges], np.int64).reshape(-1, 2).T
         self._is_done = np.array([held.status == ACKNOWLEDGED for held in self.ranges], bool)
+        self._first_apart = int(np.searchsorted(self._bounds[0], APART_BASE))
         self._entries: OrderedDict[Checkpoint, Due] = OrderedDict()
 
     @property
@@ -114,24 +116,24 @@ class DueEntries:
 
     def look(self, entries: Due) -> np.ndarray:
         """What became of delayed entries: of each the index of its range in ``ranges``, or one of :data:`WAITS`,
-        :data:`DONE` and :data:`OTHER`."""
+        :data:`DONE` and :data:`OTHER`. What is kept apart goes before what its number says, which is passed over."""
         numbers = self._numbers_of(entries)
         found = np.where(numbers < 0, numbers, self._places(numbers + DUE_BASE))
         found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
         apart = self._places(entries.positions + APART_BASE)
-        found = np.where((apart != WAITS) & (found != DONE), apart, found)
+        found = np.where(apart != WAITS, apart, found)
         held = found >= 0
         found[held] = np.where(self._is_done[found[held]], DONE, found[held])
         found[(entries.times <= self.since) | (entries.positions < self.floor)] = OTHER
         return found
 
     def unfinished(self, after: int = 0, until: int = EVER) -> Iterator[tuple[Due, np.ndarray]]:
-        """The entries with *after* < deliver time <= *until* that are not acknowledged, in the order they come due, and
-        what became of each (see :meth:`look`)."""
+        """The entries with *after* < deliver time <= *until* that are not acknowledged, nor kept apart, in the order
+        they come due, and what became of each (see :meth:`look`)."""
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
         for part in self.delayed.between(max(after, self.since, lowest), until):
             found = self.look(part)
-            is_left = found >= WAITS
+            is_left = (found >= WAITS) & (found < self._first_apart)
             if is_left.any():
                 yield part.part(is_left), found[is_left]
 
@@ -180,7 +182,7 @@ class DueEntries:
 
 def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:
     """Does the cursor keep what came due by number?"""
-    return latest.cursors[key]["due_mark_delete"] is not None
+    return latest.cursors[key].get("due_mark_delete") is not None
 
 
 def due_entries(latest: LatestRows, key: CursorKey, index: LedgerIndex) -> DueEntries | None:

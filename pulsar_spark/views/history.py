@@ -15,13 +15,15 @@ reaches back as far as the tables do.
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.delays import CANCEL
+from pulsar_spark.protocol.delays import CANCEL, POSITIONS, named_positions
 from pulsar_spark.protocol.letters import RETRY_LETTER
+from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import NO_POSITION
@@ -112,6 +114,9 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
     event = F.create_map(*(F.lit(word) for pair in EVENTS.items() for word in pair))[F.col("kind")]
     event = F.when(is_cancel, "cancelled").otherwise(event)
     is_cumulative = F.coalesce(F.col("properties")["is_cumulative"] == "true", F.lit(False))
+    names = F.coalesce(F.col("properties")[POSITIONS].isNotNull(), F.lit(False)) & is_of_waiting
+    many = requests.filter(names)
+    requests = requests.filter(~names).unionByName(many.mapInArrow(_by_position, many.schema))
     return (
         requests.filter(F.col("kind").isin(*EVENTS))
         .join(refused, on="request_id", how="left_anti")
@@ -127,9 +132,22 @@ def _what_was_asked(rounds: DataFrame, requests: DataFrame) -> DataFrame:
             "consumer_id",
             "delay_ms",
             "request_id",
-            "properties",
+            F.map_filter("properties", lambda name, _: name != POSITIONS).alias("properties"),
         )
     )
+
+
+def _by_position(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Requests that name positions one by one, as one for each stretch of these."""
+    for batch in batches:
+        places, firsts, lasts = [], [], []
+        for place, properties in enumerate(batch.column("properties").to_pylist()):
+            stretches = ranges_of(np.sort(named_positions(dict(properties)[POSITIONS])))
+            places += [place] * len(stretches)
+            firsts += [first for first, _ in stretches]
+            lasts += [last for _, last in stretches]
+        columns = batch.take(pa.array(places, pa.int64())).to_pydict() | {"first": firsts, "last": lasts}
+        yield pa.RecordBatch.from_pydict(columns, batch.schema)
 
 
 def _of_deliveries(asked: DataFrame, deliveries: DataFrame) -> DataFrame:

@@ -1,9 +1,13 @@
 """Delayed delivery as a policy: off, messages are delivered at once (conformance delayed_policy_off); what of it means
 nothing here is refused or kept."""
 
+import json
+
 import pytest
+from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
+from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported, TopicNotFound
 from tests.plain_broker import PlainBroker, said
 from tests.requests import On
@@ -33,6 +37,33 @@ def test_what_is_asked(layout):
         ("delayed_delivery_active", None, "public/default"),
         ("delayed_delivery_tick_ms", None, "public/default"),
     ]
+
+
+def run(layout, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--root", str(layout.root)])
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+@pytest.mark.parametrize("group, scope", [("namespaces", "public/default"), ("topics", "t")])
+def test_by_command(layout, group, scope):
+    Admin(f"delta:{layout.root}").create_topic("t")
+    with PlainBroker(layout.root) as broker:
+        assert run(layout, group, "get-delayed-delivery", scope) == "not set\n"
+        run(layout, group, "set-delayed-delivery", scope, "--disable", "--time", "2m")
+        assert run(layout, group, "get-delayed-delivery", scope) == "off, tick 120000 ms\n"
+        run(layout, group, "set-delayed-delivery", scope, "-e")
+        shown = json.loads(run(layout, group, "get-delayed-delivery", scope, "--json"))
+        assert shown == {"active": True, "tickTime": 1000}
+        run(layout, group, "remove-delayed-delivery", scope)
+        assert run(layout, group, "get-delayed-delivery", scope, "--json") == "null\n"
+    assert [said(each).get("value") for each in broker.requests()] == ["0", "120000", "1", "1000", None, None]
+    for options in ((), ("-e", "--time", "soon"), ("-e", "--time", "0")):
+        with pytest.raises(InvalidConfiguration):
+            run(layout, group, "set-delayed-delivery", scope, *options)
+    with pytest.raises(OperationNotSupported):
+        run(layout, group, "set-delayed-delivery", scope, "-e", "--max-delay", "1h")
 
 
 @pytest.mark.parametrize(

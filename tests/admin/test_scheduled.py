@@ -13,6 +13,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.protocol.message_id import parse_message_id
+from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from tests.client.waiting import eventually, nothing_comes, receive_values
 from tests.plain_broker import PlainBroker
 
@@ -143,6 +144,15 @@ def test_what_is_refused_changes_nothing(listing, ask, error):
     assert listing.listed() == "fedcba" and not listing.broker.asked("reschedule")
 
 
+@pytest.mark.parametrize("text", ["?", "gICAgICAgICAgICAgA", "ü"])
+def test_positions_that_are_none_are_refused(listing, text):
+    asked = {"kind": "ack", "topic": "persistent://public/default/t", "partition": -1, "subscription": "s"}
+    properties = {"cancel": "true", "receipt": "true", "positions": text}
+    with pytest.raises(InvalidMessage, match="positions"):
+        listing.admin._requester.ask([asked | {"first": 0, "last": 6, "properties": properties}])
+    assert listing.listed() == "fedcba"
+
+
 def test_cancelled_for_one_subscription_or_for_all(reminders):
     admin = reminders.admin
     would = admin.cancel_scheduled("t", "s", keys=["k1"], dry_run=True)
@@ -222,7 +232,57 @@ def test_by_command(reminders, tmp_path):
     moved = json.loads(run(reminders, "reschedule", "t", "-s", "s", "--by", "3600", "--all", "--json"))
     assert moved == {"selected": {"s": 4}, "done": {"s": 4}, "isDryRun": False}
     assert run(reminders, "count", "t", "-s", "s").startswith("4 wait, from ")
-    with pytest.raises(InvalidConfiguration, match="--property 'half': give name=value"):
+    with pytest.raises(InvalidConfiguration, match="property 'half': give NAME=VALUE"):
         run(reminders, "count", "t", "--property", "half")
     with pytest.raises(InvalidConfiguration, match="or give --all"):
         run(reminders, "cancel", "t")
+
+
+def test_produced_by_command(reminders):
+    """What --deliver-at and --deliver-after say."""
+    for options in (["--deliver-at", reminders.at(8).isoformat()], ["--deliver-after", "32400"]):
+        done = CliRunner().invoke(app, ["produce", "t", "later", *options, "--root", str(reminders.root)])
+        assert done.exception is None
+    eventually(lambda: reminders.admin.count_scheduled("t", "s")["entries"] == 8)
+    *_, eighth, ninth = reminders.admin.scheduled("t", "s")
+    assert eighth["dueTime"] == reminders.at(8).isoformat(timespec="microseconds") and ninth["position"] == 8
+    both = ["--deliver-at", "2030-01-01", "--deliver-after", "1"]
+    refused = CliRunner().invoke(app, ["produce", "t", "later", *both, "--root", str(reminders.root)])
+    assert isinstance(refused.exception, InvalidConfiguration)
+
+
+def test_hashes_that_drain_are_found_of_what_came_due(tmp_path):
+    """Anna holds what came due before ben joined and took over half of the hashes."""
+    with PlainBroker(tmp_path / "root") as broker:
+        client, admin = pulsar.Client(f"delta:{tmp_path / 'root'}"), Admin(f"delta:{tmp_path / 'root'}")
+        admin.create_topic("t")
+        admin.create_subscription("t", "s", "earliest")
+        kind = SHARED | {"consumer_type": pulsar.ConsumerType.KeyShared}
+        anna = client.subscribe("t", "s", consumer_name="anna", **kind)
+        producer = client.create_producer("t")
+        for number in range(12):
+            producer.send(b"m", partition_key=f"k{number}", deliver_after=timedelta(hours=13 - number))
+        eventually(lambda: admin.stats("t")["subscriptions"]["s"]["msgDelayed"] == 12)
+        broker.advance(14 * 3600)
+        held = {}
+        for _ in range(12):
+            message = anna.receive(5000)
+            held[message.partition_key()] = message
+        admin._requester.timeout_seconds = 24 * 3600
+        other = pulsar.Client(f"delta:{tmp_path / 'root'}", operation_timeout_seconds=24 * 3600)
+        other.subscribe("t", "s", consumer_name="ben", **kind)
+        owned = [row for row in admin.hash_ranges("t", "s") if row["consumer_name"] == "ben"]
+        hashes = {key: sticky_key_hash(key.encode()) for key in held}
+        of_ben = sorted(
+            number
+            for key, number in hashes.items()
+            if any(row["range_start"] <= number % row["axis_size"] <= row["range_end"] for row in owned)
+        )
+        draining = admin.draining_hashes("t", "s")
+        assert of_ben and [row["sticky_key_hash"] for row in draining] == of_ben
+        assert [row["first"] for row in draining] == [
+            int(key[1:]) for number in of_ben for key in held if hashes[key] == number
+        ]
+        assert {(row["owner_name"], row["consumer_name"], row["entries"]) for row in draining} == {("ben", "anna", 1)}
+        other.close()
+        client.close()

@@ -34,10 +34,10 @@ class RoundRig:
     """A root with topics and Shared subscriptions, without limits of unacknowledged messages, whose rounds are run and
     timed one by one."""
 
-    def __init__(self, planner: Planner, root: Path):
+    def __init__(self, planner: Planner, root: Path, now: Callable[[], int] = now_micros):
         self.layout = Layout(root)
         prepare_root(self.layout)
-        self.rounds = Rounds(load_bundle(self.layout), planner.run, now_micros, "benchmark")
+        self.rounds = Rounds(load_bundle(self.layout), planner.run, now, "benchmark")
         self.rounds.take_over()
         self._tables: dict[str, AppendTable] = {}
         self._publishes = 0

@@ -9,6 +9,7 @@ from pulsar_spark.demo.account import Keyed, Letters, make_account
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.demo.consumers import NOTE
 from pulsar_spark.demo.flights import aircraft_of
+from pulsar_spark.demo.reminders import YEAR_SECONDS, departures
 
 DONE = {"msgOutCounter": 4, "ackedEntries": 4, "msgBacklog": 0}
 
@@ -97,6 +98,25 @@ def test_aircraft_in_order_with_several_consumers_are_no_defect():
 )
 def test_an_aircraft_out_of_order_is_named(found, defect):
     assert found == [defect]
+
+
+def reminded(*parts, delivered=4):
+    """The account of four reminders, due at 0, 10, 20, 30."""
+    stats, due = {**DONE, "msgOutCounter": delivered}, np.arange(4) * 10
+    return make_account("s", "Shared", 4, stats, list(parts), {}, due=due).defects
+
+
+def test_a_reminder_comes_once_and_not_before_its_departure():
+    assert reminded(notes(0, 1, time=10), notes(2, 3, time=31)) == []
+    assert reminded(notes(0, 1, time=9), notes(3, time=29), notes(2, time=20)) == ["2 messages were received early"]
+    assert reminded(notes(0, 1, 2, 3, time=30), notes(2, time=40), delivered=5) == ["1 messages came again"]
+
+
+def test_departures_are_spread_over_the_accelerated_clock():
+    hours = ["2013-01-01 05:00:00", "2013-07-02 16:00:00", "2013-12-31 23:00:00"]
+    flights = pa.table({"id": [0, 1, 2], "time_hour": hours, "minute": [0, 30, 0]})
+    first, middle, last = departures(flights)
+    assert (first, last) == (0, YEAR_SECONDS) and abs(middle - YEAR_SECONDS / 2) < 0.1
 
 
 def test_the_aircraft_of_a_flight_is_a_number_and_none_where_it_is_not_known():

@@ -62,7 +62,9 @@ class Duel:
             same(
                 f"{where}, subscriptions of {topic}", self.engine.subscriptions(topic), self.model.subscriptions(topic)
             )
-        for place in self.model.cursors:
+        for place, cursor in self.model.cursors.items():
+            if cursor.due is not None and not self.engine.waits_by_deliver_time(*place):
+                cursor.end_waiting()
             state, expected = self.engine.state(*place), self.model.state(*place)
             for name in expected:
                 same(f"{where}, {name} of {place}", state[name], expected[name])

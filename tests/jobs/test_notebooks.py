@@ -51,9 +51,26 @@ def test_key_shared(spark, tmp_path, monkeypatch):
     assert Path(notebook["picture"]).stat().st_size > 10_000
 
 
+def test_delayed_delivery(spark, tmp_path, monkeypatch):
+    """Nothing comes early, or twice; what was cancelled does not come; the pictures show all of it."""
+    monkeypatch.setenv("PULSAR_SPARK_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("PULSAR_SPARK_NOTEBOOK_MESSAGES", "2000")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    notebook = runpy.run_path(str(NOTEBOOKS / "delayed_delivery.py"))
+    dues, cancelled = notebook["dues"], notebook["cancelled"]
+    assert 0 < cancelled < 100 and len(dues) == 2000 - cancelled and notebook["delays"].min() >= 0
+    assert dues.max() < notebook["begin"] + 0.99 * notebook["SECONDS"]
+    arrivals, lateness, _, memory = notebook["panels"].flat
+    assert [line.get_label() for line in arrivals.lines] == ["due", "delivered"]
+    assert sum(bar.get_height() for bar in lateness.patches) == len(dues)
+    assert len(memory.lines[0].get_xdata()) == len(notebook["looks"]) >= 2
+    assert Path(notebook["picture"]).stat().st_size > 10_000
+
+
 def test_every_notebook_is_tested():
     assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == [
         "dead_letters.py",
+        "delayed_delivery.py",
         "key_shared.py",
         "quickstart.py",
     ]

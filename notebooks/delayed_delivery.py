@@ -1,0 +1,164 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Delayed delivery: a million appointments
+# MAGIC Messages with a deliver time wait in an index on disk until they are due; subscriptions of type Shared and
+# MAGIC Key_Shared get each when its time has come, never before. Here a million of them are scheduled, and pictures
+# MAGIC show when they came, and what their waiting cost. It needs matplotlib, an extra:
+# MAGIC `pip install 'pulsar_spark[plots]'`.
+
+# COMMAND ----------
+
+import os
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+
+import matplotlib.pyplot as plt
+import numpy as np
+from pyspark.sql import functions as F
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.broker.runner import Broker
+from pulsar_spark.frames import consume, publish
+from pulsar_spark.storage.delay_index import read_buckets
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.views import create_views
+
+MESSAGES = int(os.environ.get("PULSAR_SPARK_NOTEBOOK_MESSAGES", 1_000_000))
+SECONDS = 4 + MESSAGES / 20_000  # over which they are due
+TOPIC, SUBSCRIPTION = "appointments", "reminders"
+
+root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
+spark = spark_session()
+broker = Broker(spark_session(for_rounds=True), root)
+broker.start()
+admin = Admin(f"delta:{root}")
+admin.create_topic(TOPIC)
+admin.create_subscription(TOPIC, SUBSCRIPTION, "earliest")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## A look now and then
+# MAGIC While all this runs, a thread notes the memory of this process, in which the broker is, and the buckets of the
+# MAGIC index: sealed files of entries, sorted by deliver time.
+
+# COMMAND ----------
+
+looks, is_over = [], threading.Event()
+
+
+def look():
+    pages = int(open("/proc/self/statm").read().split()[1]) if os.path.exists("/proc/self/statm") else 0
+    buckets = read_buckets(admin.layout)
+    looks.append((time.time(), pages * os.sysconf("SC_PAGE_SIZE"), len(buckets), sum(each.entries for each in buckets)))
+
+
+def watch():
+    while not is_over.wait(0.5):
+        look()
+
+
+look()
+watcher = threading.Thread(target=watch, daemon=True)
+watcher.start()
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Scheduled in any order
+# MAGIC A column says when each message is due. Where one lies in the topic says nothing of its time: the first may be
+# MAGIC the last to come. Spark makes the index; small publishes by a client need no Spark.
+
+# COMMAND ----------
+
+begin = time.time() + 15
+due = (F.lit(begin * 1000) + F.rand(seed=13) * SECONDS * 1000).cast("bigint")
+appointments = spark.range(MESSAGES).select(F.col("id").cast("string").alias("payload"), due.alias("deliver_at"))
+published = publish(appointments, root, TOPIC)
+print(published.messages, "scheduled")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## What is scheduled
+# MAGIC `scheduled` is a view; on the command line there is `pulsar-spark delayed list`, and `delayed cancel` and
+# MAGIC `delayed reschedule` to take messages out of it or move them. Here the last hundredth of the time is cancelled.
+
+# COMMAND ----------
+
+while admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]["msgBacklog"] < MESSAGES:  # until the broker has met them
+    time.sleep(0.1)
+create_views(spark, root)
+spark.sql("""
+    SELECT count(*) AS wait, min(due_time) AS first, max(due_time) AS last FROM scheduled""").show(truncate=False)
+end = datetime.fromtimestamp(begin + 0.99 * SECONDS, UTC)
+cancelled = admin.cancel_scheduled(TOPIC, SUBSCRIPTION, since=end, reason="after hours")["done"][SUBSCRIPTION]
+print(cancelled, "cancelled")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Delivered when they are due
+# MAGIC The consumer's function notes when it was called and which deliver times its messages have. It is called with
+# MAGIC what came due meanwhile, so the more come due the larger its deliveries are.
+
+# COMMAND ----------
+
+delivered = []
+
+
+def note(messages, delivery):
+    now = time.time()
+    times = messages.select(F.unix_micros("deliver_at_time").alias("due")).toArrow()["due"].to_numpy()
+    delivered.append((now, times / 1e6))
+
+
+with consume(spark, root, TOPIC, SUBSCRIPTION, note, subscription_type="Shared") as consumption:
+    while consumption.is_active and sum(len(times) for _, times in delivered) < MESSAGES - cancelled:
+        time.sleep(0.2)
+is_over.set()
+watcher.join()
+look()
+
+# COMMAND ----------
+
+dues = np.concatenate([times for _, times in delivered])
+received = np.concatenate([np.full(len(times), now) for now, times in delivered])
+delays = received - dues
+print(f"{len(dues)} delivered, the earliest {delays.min() * 1000:.0f} ms behind its time, half within", end=" ")
+print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Pictures
+# MAGIC Above: what was due and what was delivered by then, so the delivered never lead; and how late each came. Below:
+# MAGIC the index, whose buckets are merged to a few as entries come due and are let go of; and the memory of this
+# MAGIC process, which does not grow with what waits.
+
+# COMMAND ----------
+
+figure, panels = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
+(arrivals, lateness), (buckets, memory) = panels
+for label, instants in {"due": dues, "delivered": received}.items():
+    arrivals.plot(np.sort(instants) - begin, np.arange(1, len(dues) + 1), label=label)
+arrivals.set(title="due and delivered", xlabel="seconds", ylabel="messages")
+arrivals.legend()
+lateness.hist(delays, bins=50)
+lateness.set(title="how late", xlabel="seconds behind the deliver time", ylabel="messages")
+seconds, sizes, numbers, entries = (np.array(column) for column in zip(*looks))
+buckets.step(seconds - begin, numbers, where="post")
+buckets.set(title="buckets of the index", xlabel="seconds", ylim=(0, None))
+memory.plot(seconds - begin, sizes / 2**20)
+memory.set(title="memory of the broker's process", xlabel="seconds", ylabel="MiB", ylim=(0, None))
+picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "delayed_delivery.png")
+figure.savefig(picture, dpi=100)
+print(picture)
+
+# COMMAND ----------
+
+stats = admin.stats(TOPIC)["subscriptions"][SUBSCRIPTION]
+broker.stop()
+broker.wait()

@@ -1,0 +1,131 @@
+"""Which of the messages that wait for their deliver time are meant, and what they say."""
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.client.arguments import check_properties, check_type_or_none
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.scheduled import EVER, micros
+from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.views.scheduled import Scheduled, Window, places_of
+
+KEYS = ("partition_key", "properties")
+_MOST_ROWS = 1000
+"""Messages whose columns are read in one go."""
+
+
+class Selection(NamedTuple):
+    """Which messages are meant: due at *since* or later and before *until*, with one of *keys*, with these
+    *properties*, with one of *ids*, as far as these are given."""
+
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+    keys: tuple[str, ...] = ()
+    properties: Mapping[str, str] = {}
+    ids: tuple[MessageId, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        return not any(self)
+
+    def window(self, now: int) -> Window:
+        since = now if self.since is None else max(now, micros(aware(self.since)) - 1)
+        return Window(since, EVER if self.until is None else micros(aware(self.until)) - 1)
+
+    def fits(self, rows: pa.Table) -> np.ndarray:
+        """Which messages have one of the keys and the properties."""
+        fits = np.ones(rows.num_rows, bool)
+        if self.keys:
+            fits &= pc.is_in(rows["partition_key"], pa.array(self.keys)).to_numpy()
+        if self.properties:
+            given = [dict(each or ()) for each in rows["properties"].to_pylist()]
+            fits &= np.array([self.properties.items() <= each.items() for each in given], bool)
+        return fits
+
+
+def aware(time: datetime.datetime) -> datetime.datetime:
+    """*time*, in this machine's zone where it names none."""
+    return time if time.tzinfo else time.astimezone()
+
+
+def selection(
+    since: datetime.datetime | None = None,
+    until: datetime.datetime | None = None,
+    keys: Iterable[str] = (),
+    properties: Mapping[str, str] | None = None,
+    ids: Iterable[MessageId] = (),
+) -> Selection:
+    """The same from what a caller gives; ValueError for what is none of that."""
+    for name, time in {"since": since, "until": until}.items():
+        check_type_or_none(datetime.datetime, time, name)
+    check_properties(properties)
+    return Selection(since, until, tuple(keys), properties or {}, tuple(ids))
+
+
+class Found:
+    """Entries that wait, and what their messages say."""
+
+    def __init__(self, index: LedgerIndex, reader: EntryReader, topic: Topic, scheduled: Scheduled):
+        self._index, self._reader, self.topic, self.scheduled = index, reader, topic, scheduled
+
+    def that_fit(self, chosen: Selection) -> "Found":
+        """Those of them that have the keys and properties that are chosen."""
+        fits = chosen.fits(self._messages(KEYS))
+        return Found(self._index, self._reader, self.topic, self.scheduled.part(fits))
+
+    def rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
+        """What is known of each, with these columns of its first message."""
+        found = self.scheduled
+        for at in range(0, len(found), _MOST_ROWS):
+            part = Found(self._index, self._reader, self.topic, found.part(slice(at, at + _MOST_ROWS)))
+            yield from part._few_rows(columns)
+
+    def _few_rows(self, columns: tuple[str, ...]) -> Iterator[dict]:
+        found = self.scheduled
+        places = places_of(self._index, self.topic, found.partition, found.positions)
+        messages = self._messages(columns).to_pylist()
+        for at, (position, time, message) in enumerate(zip(found.positions.tolist(), found.times.tolist(), messages)):
+            place = MessageId(found.partition, int(places.ledger_ids[at]), int(places.entry_ids[at]))
+            row = {
+                "messageId": str(place),
+                "topic": str(self.topic.name.partition(found.partition)),
+                "position": position,
+                "dueTime": shown_time(time),
+                "key": message["partition_key"],
+                "properties": dict(message["properties"] or ()),
+                "subscriptions": [name for name, flags in found.waits.items() if flags[at]],
+            }
+            yield row | ({"payload": message["payload"]} if "payload" in columns else {})
+
+    def _messages(self, columns: tuple[str, ...]) -> pa.Table:
+        """Some columns of the first message of each entry, in their order; null of one that is gone."""
+        positions, topic = self.scheduled.positions, self.topic
+        ascending = np.unique(positions)
+        blocks = []
+        for run, spans in self._index.spans_of(topic.topic_id, self.scheduled.partition, ranges_of(ascending)):
+            read = self._reader.read(topic.path, run, spans, columns)
+            blocks += [rows.select(["position", *columns]) for rows in read if not isinstance(rows, Missing)]
+        if not blocks:
+            fields = [MESSAGES.schema.field(name) for name in columns]
+            return pa.table([pa.nulls(len(positions), field.type) for field in fields], pa.schema(fields))
+        rows = pa.concat_tables(blocks)
+        there = rows["position"].to_numpy()
+        at = np.searchsorted(there, positions)
+        is_there = np.append(there, -1)[at] == positions
+        return rows.take(pa.array(at, mask=~is_there)).select(columns)
+
+
+def shown_time(micros_: int) -> str:
+    """An instant, in microseconds since 1970, in ISO 8601, also beyond the year 9999."""
+    text = str(np.datetime64(micros_, "us"))
+    return f"{text.removesuffix('.000000')}+00:00"

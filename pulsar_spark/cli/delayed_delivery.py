@@ -1,0 +1,92 @@
+"""``set-``, ``get-`` and ``remove-delayed-delivery`` of ``pulsar-spark namespaces`` and ``pulsar-spark topics``, as
+``pulsar-admin`` has them."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from pulsar_spark.cli.common import ASKS_BROKER, Json, Root, TimeoutSeconds, admin, print_json, shows_work
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.protocol.topic_name import parse_topic_name
+
+namespaces = typer.Typer(no_args_is_help=True)
+Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
+Enable = Annotated[
+    bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are waited for.")
+]
+Tick = Annotated[str, typer.Option("--time", "-t", help="How early Pulsar may deliver; nothing comes early here.")]
+MaxDelay = Annotated[str, typer.Option("--max-delay", help="Only 0: delays are not limited.")]
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def milliseconds(option: str, text: str) -> int:
+    """A duration as ``pulsar-admin`` writes it, in seconds without a unit.
+
+    >>> [milliseconds("--time", text) for text in ("1s", "2m", "500ms", "3")]
+    [1000, 120000, 500, 3000]
+    """
+    found = re.fullmatch(r"(\d+)(ms|[smhdw])?", text.strip())
+    if not found:
+        raise InvalidConfiguration(f"{option} {text!r}: give a duration such as 1s, 500ms or 2m")
+    return int(found[1]) * _UNITS[found[2] or "s"]
+
+
+def _set(scope: str, root: str, enable: bool | None, tick: str, max_delay: str, timeout: float) -> None:
+    if enable is None:
+        raise InvalidConfiguration("is it on or off? Give --enable or --disable")
+    limits = milliseconds("--time", tick), milliseconds("--max-delay", max_delay)
+    admin(root, timeout).set_delayed_delivery(scope, enable, *limits)
+    typer.echo("set delayed-delivery")
+
+
+def _get(scope: str, root: str, as_json: bool) -> None:
+    found = admin(root).get_delayed_delivery(scope)
+    if as_json:
+        print_json(found)
+    elif found is None:
+        typer.echo("not set")
+    else:
+        typer.echo(f"{'on' if found['active'] else 'off'}, tick {found['tickTime']} ms")
+
+
+def _remove(scope: str, root: str, timeout: float) -> None:
+    admin(root, timeout).remove_delayed_delivery(scope)
+    typer.echo("removed delayed-delivery")
+
+
+def add_commands(app: typer.Typer, of: type, full: Callable[[str], str]) -> None:
+    """Add the three commands to *app*; their argument is of the type *of*, and *full* makes a scope of it."""
+
+    @app.command("set-delayed-delivery")
+    @shows_work(ASKS_BROKER)
+    def set_delayed_delivery(
+        scope: of,
+        root: Root,
+        enable: Enable = None,
+        tick: Tick = "1s",
+        max_delay: MaxDelay = "0",
+        timeout: TimeoutSeconds = 30,
+    ):
+        """Set whether Shared and Key_Shared subscriptions wait for deliver times."""
+        _set(full(scope), root, enable, tick, max_delay, timeout)
+
+    @app.command("get-delayed-delivery")
+    def get_delayed_delivery(scope: of, root: Root, as_json: Json = False):
+        """Show what was set of it."""
+        _get(full(scope), root, as_json)
+
+    @app.command("remove-delayed-delivery")
+    @shows_work(ASKS_BROKER)
+    def remove_delayed_delivery(scope: of, root: Root, timeout: TimeoutSeconds = 30):
+        """Remove it, so that the namespace's or the default, which is on, applies again."""
+        _remove(full(scope), root, timeout)
+
+
+def full_name(topic: str) -> str:
+    """A topic's name, however it is spelled, as policies know it."""
+    return str(parse_topic_name(topic))
+
+
+add_commands(namespaces, Namespace, str)

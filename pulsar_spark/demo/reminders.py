@@ -1,0 +1,42 @@
+"""The demo's boarding reminders: one for each flight, delayed to its departure on a clock on which the year takes some
+seconds.
+
+``boarding`` is a Shared subscription whose consumers must get every reminder once and none early. Reminders of flights
+that departed before the publish was through come at once.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pulsar_spark.frames import publish
+
+SUBSCRIPTION = "boarding"
+YEAR_SECONDS = 30
+LEAD_SECONDS = 10
+"""How long before the first departure the reminders are sent: that is about how long the publish takes."""
+
+
+def departures(flights: pa.Table) -> np.ndarray:
+    """The scheduled departure of each flight by its ``id``, in seconds of the accelerated clock: 0 to
+    :data:`YEAR_SECONDS`."""
+    rows = flights.select(["time_hour", "minute"]).to_pandas()
+    minutes = pd.to_timedelta(rows["minute"].astype("int64"), unit="min")
+    instants = (pd.to_datetime(rows["time_hour"], utc=True) + minutes).astype("int64").to_numpy()
+    return (instants - instants.min()) / max(int(np.ptp(instants)), 1) * YEAR_SECONDS
+
+
+def send(spark: SparkSession, root: Path, topic: str, flights: pa.Table, work: Path) -> np.ndarray:
+    """Publish a reminder for each flight; when each is due, in nanoseconds by the clock of the consumers' notes."""
+    deliver_at = int((time.time() + LEAD_SECONDS) * 1000) + (departures(flights) * 1000).astype("int64")
+    path = work / "reminders.parquet"
+    pq.write_table(pa.table({"id": flights["id"], "deliver_at": deliver_at}), path)
+    rows = spark.read.parquet(str(path))
+    publish(rows.select(F.to_json(F.struct("id")).alias("payload"), "deliver_at"), root, topic)
+    return deliver_at * 1_000_000 - (time.time_ns() - time.monotonic_ns())
