@@ -78,7 +78,7 @@ class Indexed:
         return [bucket.number for bucket in self.index.buckets.buckets]
 
     def seal(self) -> None:
-        self.upkeep.commits.seal(is_forced=True)
+        self.upkeep.seal(is_forced=True)
 
     def check(self, *bounds: int) -> None:
         """The index says what it must of all intervals between *bounds*, and so does who looks from outside."""
@@ -232,7 +232,7 @@ def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     indexed.publish([3, 6])
     other = DelayIndex(indexed.engine.layout)
     other.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
-    assert DelayUpkeep(other).commits.seal(is_forced=True)
+    assert DelayUpkeep(other).seal(is_forced=True)
     indexed.publish([1])
     with pytest.raises(BrokerFenced, match="changed by somebody else"):
         indexed.seal()
