@@ -5,8 +5,9 @@ from itertools import groupby
 
 import numpy as np
 
-from pulsar_spark.broker.facts import PageRows, lane_row
+from pulsar_spark.broker.facts import lane_row
 from pulsar_spark.broker.lane_form import page_of
+from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import SLOTS, OwnedRange

@@ -38,7 +38,7 @@ would cost time and change nothing.
 | whose each entry is | 2.23, 2.31 | keyed.owners_of | hash_ranges.Owners |
 | which hashes wait | 2.41, 0.22 | keyed.Keyed._what_waits | draining.DrainingHashes |
 | how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
-| up to where mark-delete runs | 3.17 | state.Cursor._pass_acknowledged | cursor.take_acknowledged |
+| up to where mark-delete runs | 3.17 | paged_ranges.PagedRanges._pass_acknowledged | cursor.take_acknowledged |
 | below what waits people see mark-delete | 5.20 | due_lane.DueLane.settle | delays.visible_mark_delete |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |

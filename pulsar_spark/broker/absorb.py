@@ -8,7 +8,6 @@ from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.facts import (
-    PageRows,
     cursor_row,
     dead_letter_rows,
     lane_row,
@@ -21,6 +20,7 @@ from pulsar_spark.broker.key_shared import with_other_ranges
 from pulsar_spark.broker.keyed_lanes import LaneWork
 from pulsar_spark.broker.lane_form import Lane, page_of
 from pulsar_spark.broker.pages import Page
+from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work

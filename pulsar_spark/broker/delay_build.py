@@ -8,6 +8,7 @@ A session of its own takes the settings: nobody else's are changed.
 """
 
 import os
+import uuid
 from functools import cached_property
 
 import numpy as np
@@ -16,8 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.data_files import removing
+from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
-from pulsar_spark.storage.delay_table import DelayTable, NewBucket
+from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.topics import Topic
@@ -34,8 +37,13 @@ _WRITTEN = {
     "parquet.page.write-checksum.enabled": "true",
 }
 """As storage.delay_segments writes them: numbers as differences, so many entries a row group."""
-_READ = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
-"""What is lost waits for nothing: whoever is sent it finds out."""
+_SETTINGS = {
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+}
+"""What is lost waits for nothing: whoever is sent it finds out. The session of a broker may not generate code."""
 _LEAST_FILE_ENTRIES = 1 << 19
 
 
@@ -44,11 +52,12 @@ class SparkBuild:
 
     def __init__(self, spark: SparkSession, table: DelayTable, places: Places):
         self._application, self._table, self._places = spark, table, places
+        self._group = f"delay-index-{uuid.uuid4()}"
 
     @cached_property
     def _spark(self) -> SparkSession:
         session = self._application.newSession()
-        for name, value in _READ.items():
+        for name, value in _SETTINGS.items():
             session.conf.set(name, value)
         catalog = "spark.sql.catalog.spark_catalog"
         session.conf.set(catalog, self._application.conf.get(catalog))
@@ -56,6 +65,7 @@ class SparkBuild:
 
     def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
         """A bucket with the delayed entries of *runs* of the topic, by partition."""
+        self._spark.sparkContext.setJobGroup(self._group, f"delay index of {topic.name}", interruptOnCancel=True)
         entries = delayed_entries(self._messages(topic, runs), self._delayed_after(runs))
         total = sum(run.entries for of in runs.values() for run in of)
         tasks = self._spark.sparkContext.defaultParallelism
@@ -75,6 +85,11 @@ class SparkBuild:
                 place = self._places.number(topic.topic_id, partition)
                 found.append(_statistics(SegmentFile(folder / names[-1]), len(found), place))
         return NewBucket(number, folder, names, Statistics.joined(found))
+
+    def cancel(self) -> None:
+        """End the job that runs, if one does, with an error."""
+        if is_running(self._application):
+            self._application.sparkContext.cancelJobGroup(self._group)
 
     def _messages(self, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
         there = self._spark.read.format("delta").load(str(topic.path)).columns

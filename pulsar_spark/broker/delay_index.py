@@ -10,16 +10,18 @@ Safe for threads. What asks the disk is short: a segment of a bucket.
 import errno
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pulsar_spark.broker.delay_head import Head
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.delay_buckets import EVER, Bucket, BucketLost, Buckets, Segments
+from pulsar_spark.storage.delay_notes import NOT_INDEXED, Indexed
 from pulsar_spark.storage.delay_segments import Places
-from pulsar_spark.storage.delay_table import NOT_INDEXED, DelayTable, Indexed, Loaded
+from pulsar_spark.storage.delay_table import DelayTable, Loaded
 from pulsar_spark.storage.delayed import Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic
@@ -91,7 +93,7 @@ class DelayIndex:
             self.replace_buckets(loaded.buckets, loaded.indexed)
             for place, known in self.known.items():
                 known.pending = []
-                self._look_up(place, self.indexed[place].stretches if place in self.indexed else [])
+                self._look_up(place, self.indexed.get(place, NOT_INDEXED).positions)
             for lost in loaded.lost:
                 log.error("delay index: bucket %d is lost (%s): it is made again", lost.number, lost.why)
                 self.unindex(lost.places)
@@ -211,10 +213,10 @@ class DelayIndex:
         self.is_dropping = True
         self.is_wanted.set()
 
-    def _look_up(self, place: int, indexed: Collection[tuple[int, int]]) -> None:
+    def _look_up(self, place: int, indexed: Iterable[tuple[int, int]]) -> None:
         """What was added of a topic partition and is nowhere, is pending."""
         known = self.known[place]
-        missing = gaps([*indexed, *self.held(place)], known.end)
+        missing = Positions([*indexed, *self.held(place)]).gaps(0, known.end - 1)
         known.pending[:0] = [Pending(first, last, None, LEAST + 1) for first, last in missing]
 
     def held(self, place: int) -> list[tuple[int, int]]:
@@ -237,12 +239,11 @@ class DelayIndex:
     def indexed_with(self, place: int, done: Collection[Pending], since: int | None) -> Indexed:
         """What can be said of a topic partition once the head that is being sealed, and what is *done*, is in a bucket;
         *since* is the bucket from which on it counts, None where that stays."""
-        before = self.indexed.get(place, Indexed(self.table.version + 1, []))
-        held = [
-            stretch for stretch in self._held(place, [self.head]) if stretch not in {(e.first, e.last) for e in done}
-        ]
-        stretches = joined([*before.stretches, *gaps(held, self.known[place].end)])
-        return Indexed(before.since if since is None else since, stretches)
+        before = self.indexed.get(place, Indexed(self.table.version + 1, Positions()))
+        is_done = {(each.first, each.last) for each in done}
+        held = Positions(stretch for stretch in self._held(place, [self.head]) if stretch not in is_done)
+        positions = Positions([*before.positions, *held.gaps(0, self.known[place].end - 1)])
+        return Indexed(before.since if since is None else since, positions)
 
     def done(self, place: int, pending: Collection[Pending]) -> None:
         """That is in the index now."""
@@ -279,32 +280,3 @@ class DelayIndex:
                 f"delay index: {self.places.known[place]} is being indexed, and ready up to {ready} us; "
                 "it is tried again"
             ) from OSError(errno.EAGAIN, "not indexed yet")
-
-
-def gaps(stretches: Collection[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """Positions below *end* that are in none of *stretches*.
-
-    >>> gaps([(7, 9), (2, 3)], 12), gaps([], 0), gaps([(0, 4)], 5)
-    ([(0, 1), (4, 6), (10, 11)], [], [])
-    """
-    found, behind = [], 0
-    for first, last in [*sorted(stretches), (end, end)]:
-        if behind < min(first, end):
-            found.append((behind, min(first, end) - 1))
-        behind = max(behind, last + 1)
-    return found
-
-
-def joined(stretches: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
-    """*stretches*, in order, those that touch or overlap as one.
-
-    >>> joined([(5, 6), (0, 2), (3, 3), (6, 9)])
-    [(0, 3), (5, 9)]
-    """
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(stretches):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(last, found[-1][1])
-        else:
-            found.append((first, last))
-    return found

@@ -1,5 +1,5 @@
-"""What is done for the delay index in the background of a broker: runs that are pending are indexed, the head becomes a
-bucket when it has grown, buckets that nobody needs go, and where there are too many of them some become one.
+"""What is done for the delay index in the background of a broker: runs that are pending are indexed, what was asked for
+is made anew, and what there is to commit is committed (see delay_commits).
 
 One thread does one thing at a time, so whatever is committed to the table follows from what it knows. Publishes of
 :data:`BULK` entries and more are indexed by a job of Spark's, where the broker has a session.
@@ -7,23 +7,22 @@ One thread does one thing at a time, so whatever is committed to the table follo
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from pulsar_spark.broker.delay_head import Head
-from pulsar_spark.broker.delay_index import LEAST, DelayIndex, Pending
+from pulsar_spark.broker.delay_commits import DelayCommits
+from pulsar_spark.broker.delay_index import DelayIndex, Pending
 from pulsar_spark.errors import BrokerFenced
-from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS, buckets_to_merge
+from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
-from pulsar_spark.storage.delay_buckets import EVER, Bucket, BucketLost
-from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
+from pulsar_spark.storage.delay_buckets import EVER, BucketLost
+from pulsar_spark.storage.delay_merge import write_entries
+from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import NO_ENTRIES, Entries, together
-from pulsar_spark.storage.delay_table import NewBucket
 from pulsar_spark.storage.delayed import has_delayed, read_delayed
 from pulsar_spark.storage.file_statistics import file_bounds
 from pulsar_spark.storage.ledgers import ledgers_of_topic
@@ -31,50 +30,59 @@ from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 from pulsar_spark.storage.topics import Topic
 
 BULK = 100_000
-HEAD_ENTRIES, HEAD_RUNS = 1 << 17, 2_000
-"""A head of so many entries, or of so many publishes, becomes a bucket: both are read again at a start."""
-GRACE_SECONDS = 600.0
-"""How long a file that left the table stays for those who are reading it."""
+LOOK_SECONDS = 60.0
+"""So often it looks whether something has to be removed."""
 PAUSES = MultiplierRedeliveryBackoff(min_delay_ms=1_000, max_delay_ms=60_000)
 log = logging.getLogger(__name__)
 
-Build = Callable[[Topic, dict[int, list[Run]]], NewBucket]
-"""Writes a bucket with the delayed entries of runs of a topic, by partition."""
+
+class Build(Protocol):
+    """Writes a bucket with the delayed entries of runs of a topic, by partition; from another thread it can be ended
+    with an error."""
+
+    def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket: ...
+
+    def cancel(self) -> None: ...
 
 
 class DelayUpkeep:
     """The background of one index. *build* is Spark's way to a bucket, None without a session."""
 
     def __init__(self, index: DelayIndex, build: Build | None = None, max_num_buckets: int = MAX_NUM_BUCKETS):
-        self.index, self._build, self._most = index, build, max_num_buckets
+        self.index, self._build = index, build
+        self.commits = DelayCommits(index, max_num_buckets)
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._gone: list[tuple[float, Path]] = []
 
     def start(self) -> None:
         """Begin to work by itself."""
         self.index.is_attended = True
         self.index.table.remove_staged()
-        self._gone = [(time.monotonic() + GRACE_SECONDS, path) for path in self.index.table.unnamed()]
+        self.commits.retire(self.index.table.unnamed())
         self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End when what is under way is done."""
+        """End when what is under way is done, or given up: a job of Spark's, which begins anew with the next broker."""
         self._stopping.set()
         self.index.is_wanted.set()
         if self._thread is not None:
-            self._thread.join()
+            while self._thread.is_alive():
+                if self._build is not None:
+                    self._build.cancel()
+                self._thread.join(1.0)
 
     def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            self.index.is_wanted.wait(GRACE_SECONDS)
+            self.index.is_wanted.wait(LOOK_SECONDS)
             self.index.is_wanted.clear()
             try:
                 self.work()
                 failures = 0
             except Exception as failure:  # whatever it is: what is indexed serves, and the rest is tried again
+                if self._stopping.is_set():
+                    return
                 (log.warning if failures else log.exception)("the delay index waits, and tries again: %s", failure)
                 self.index.is_wanted.set()
                 self._stopping.wait(PAUSES.delay_ms(failures) / 1000)
@@ -94,15 +102,9 @@ class DelayUpkeep:
                 self.index.lose(lost)
 
     def _steps(self) -> Sequence[Callable[[], bool]]:
-        return (
-            self._look_up,
-            self._index_pending,
-            self.seal,
-            self._rebuild_next,
-            self._drop,
-            self._merge,
-            self._remove,
-        )
+        commits = self.commits
+        pending = self._look_up, self._index_pending
+        return *pending, commits.seal, self._rebuild_next, commits.drop, commits.merge, commits.remove
 
     # What is pending
 
@@ -142,7 +144,7 @@ class DelayUpkeep:
                 self.index.places.known[place].partition: [run for each in of_place for run in each.runs]
                 for place, of_place in chosen.items()
             }
-            self._commit(self._build(topic, runs), chosen)
+            self.commits.commit(self._build(topic, runs), chosen)
         else:
             for place, of_place in chosen.items():
                 for each in of_place:
@@ -158,63 +160,11 @@ class DelayUpkeep:
                     return
                 self.index.head.add(place, run.first_position, run.last_position, due)
                 each.first = run.last_position + 1
-            self.seal()
+            self.commits.seal()
         with self.index.lock:
             self.index.done(place, [each])
 
-    # Commits
-
-    def seal(self, *, is_forced: bool = False) -> bool:
-        """Make a bucket of the head, if it has grown; False where it has not."""
-        index = self.index
-        with index.lock:
-            head = index.head
-            is_due = head.entries >= HEAD_ENTRIES or head.runs >= HEAD_RUNS
-            if not head or not (is_due or is_forced):
-                return False
-            index.sealing, index.head = head, Head()
-        try:
-            new = write_entries(index.table, head.everything(index.places.ranks()), index.places)
-            self._commit(new, dict.fromkeys(head.stretches, ()), is_sealing=True)
-        finally:
-            with index.lock:
-                if index.sealing is head:  # it is in no bucket: it is sealed another time
-                    index.head.take(head)
-                    index.sealing = None
-        return True
-
-    def _commit(
-        self,
-        new: NewBucket | None,
-        done: dict[int, Sequence[Pending]],
-        *,
-        gone: Sequence[Bucket] = (),
-        since: int | None = None,
-        is_sealing: bool = False,
-    ) -> None:
-        """Commit *new*, which holds what was pending and is *done* of topic partitions, without the buckets that are
-        *gone*. With *since* only buckets from that one on count for them."""
-        index = self.index
-        with index.lock:
-            index.unindexed, doomed = set(), set(index.doomed)
-            done = {place: pending for place, pending in done.items() if place in index.known}
-            indexed = index.indexed | {
-                place: index.indexed_with(place, pending, since) for place, pending in done.items()
-            }
-            retired = index.table.paths_of([*(old.number for old in gone), *doomed])
-        bucket = index.table.commit(new, [*(old.number for old in gone), *doomed], indexed, index.places)
-        with index.lock:
-            left = [old for old in index.buckets.buckets if all(old is not each for each in gone)]
-            again = index.unindexed & indexed.keys()
-            index.replace_buckets(left + ([bucket] if bucket else []), indexed)
-            for place, pending in done.items():
-                index.done(place, pending)
-            if is_sealing:
-                index.sealing = None
-            index.unindex(again)
-            index.doomed -= doomed
-            index.is_dropping = index.is_dropping or since is not None
-        self._gone += [(time.monotonic() + GRACE_SECONDS, path) for path in retired]
+    # What is asked for
 
     def _rebuild_next(self) -> bool:
         """Make the entries of one topic anew, if that was asked for."""
@@ -239,7 +189,7 @@ class DelayUpkeep:
                 if index.places.known[place].partition in found
             }
             new = self._bucket_of(topic, runs)
-            self._commit(new, dict.fromkeys(held, ()), since=new.number)
+            self.commits.commit(new, dict.fromkeys(held, ()), since=new.number)
         with index.lock:
             index.rebuilding = [each for each in index.rebuilding if each != topic_id]
         return True
@@ -253,52 +203,6 @@ class DelayUpkeep:
             due = read_delayed(topic.path, of)
             parts.append(Entries(due, np.full(len(due), places.number(topic.topic_id, partition), np.int32)))
         return write_entries(self.index.table, together(parts, places.ranks()), places)
-
-    def _drop(self) -> bool:
-        """Let go of the buckets that nobody needs any more."""
-        index = self.index
-        with index.lock:
-            if not index.is_dropping or index.table.version < 0:
-                return False
-            index.is_dropping = False
-            needed = self._needed()
-            gone = [bucket for bucket in index.buckets.buckets if not needed(bucket, bucket.places, bucket.lasts).any()]
-        if gone or index.doomed:
-            self._commit(None, {}, gone=gone)
-        return bool(gone)
-
-    def _merge(self) -> bool:
-        """Where there are too many buckets, make one of some of them."""
-        index = self.index
-        with index.lock:
-            buckets, needed = index.buckets.buckets, self._needed()
-        if len(buckets) <= self._most:
-            return False
-        chosen = buckets_to_merge([each.entries for each in buckets], [int(each.firsts.min()) for each in buckets])
-        if chosen is None:
-            return False
-        gone = buckets[chosen[0] : chosen[1] + 1]
-        new = merge_buckets(
-            index.table, gone, index.places, lambda bucket, found: needed(bucket, found.places, found.due.times)
-        )
-        self._commit(new, {}, gone=gone)
-        return True
-
-    def _needed(self) -> Callable[[Bucket, np.ndarray, np.ndarray], np.ndarray]:
-        """Whether anybody needs entries of a bucket, given by place and deliver time."""
-        index, numbers = self.index, range(len(self.index.places))
-        since = np.array([index.buckets.since.get(place, EVER) for place in numbers], np.int64)
-        dropped = np.array([index.dropped.get(place, LEAST) for place in numbers], np.int64)
-        return lambda bucket, places, times: (bucket.number >= since[places]) & (times > dropped[places])
-
-    def _remove(self) -> bool:
-        """Remove files that left the table some time ago."""
-        now = time.monotonic()
-        for _, path in (stale for stale in self._gone if stale[0] <= now):
-            with suppress(FileNotFoundError):
-                path.unlink()
-        self._gone = [stale for stale in self._gone if stale[0] > now]
-        return False
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:

@@ -11,7 +11,8 @@ part, and those that are rescheduled. They are kept *apart*, by position, and th
 
 **Its own** are the delayed entries due behind ``since``, at ``floor`` or behind it. All others are to this cursor
 entries like any other: those that had come due before it met the first delayed entry. Requests name positions, and are
-brought onto the axes here; what leaves the broker names positions again. Rules: semantics 5 with 0.21 and 0.24.
+brought onto the axes (see due_requests); what leaves the broker names positions again. Rules: semantics 5 with 0.21 and
+0.24.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_spark.broker.deliver_times import delayed_at, delayed_between
+from pulsar_spark.broker.deliver_times import delayed_between
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.promotion import Promotion
@@ -29,7 +30,7 @@ from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual, visible_mark_delete
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
+from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.ledgers import PartitionLedgers
 
 LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
@@ -37,10 +38,6 @@ LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 
 WINDOW = 1 << 20
 """Positions whose deliver times are read in one go."""
-
-ONE_BY_ONE = 1 << 16
-"""Positions up to which an acknowledged stretch is looked into for the entries that wait; of a longer one all of it is
-kept apart."""
 
 _LAST = np.iinfo(np.int64).max
 
@@ -145,7 +142,7 @@ class DueLane:
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries that were not looked at, nor kept apart."""
-        return self._unlooked(*self._own_between(first, last))
+        return self.unlooked(*self._own_between(first, last))
 
     def unfinished_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries that are not done: they wait, or are in motion."""
@@ -157,7 +154,7 @@ class DueLane:
             for held in self.cursor.ranges_between(APART_BASE + first, APART_BASE + last + 1)
             if held.status != ACKNOWLEDGED
         )
-        waiting = self._unlooked(positions, times)
+        waiting = self.unlooked(positions, times)
         is_unfinished = np.isin(positions, waiting) | np.isin(positions, self.motion.positions)
         return positions[is_unfinished | inside(positions, apart)]
 
@@ -166,8 +163,10 @@ class DueLane:
         is_own = self.is_own(positions, times)
         return positions[is_own], times[is_own]
 
-    def _unlooked(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Those of its own entries at *positions* that were neither looked at nor kept apart."""
+    def unlooked(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """The positions of its own among entries that were neither looked at nor kept apart."""
+        is_own = self.is_own(positions, times)
+        positions, times = positions[is_own], times[is_own]
         if not len(positions):
             return positions
         time, position = self.promotion.key_of(self.read)
@@ -211,63 +210,6 @@ class DueLane:
         if self.cursor.find(APART_BASE + position) or len(self.waiting_between(position, position)):
             return APART_BASE + position
         return position
-
-    # Requests, brought onto the axes
-
-    def bring_onto_axes(self, asked: CursorDraft) -> None:
-        """What is asked of positions, as what is asked of places on the axes."""
-        returns = []
-        for first, last, consumer_id, due in asked.returns:
-            returns.append((first, last, consumer_id, due))
-            returns += [(a, b, consumer_id, due) for a, b in self._spans_in_motion([(first, last)])]
-        asked.returns = returns
-        asked.ack_sets = {self.place(position): left for position, left in asked.ack_sets.items()}
-        spans = list(asked.acks)
-        acks = [*spans, *self._spans_in_motion(spans)]
-        for first, last in self._met_too_early(spans):
-            acks.append((APART_BASE + first, APART_BASE + last))
-        asked.acks = Positions(sorted([*acks, *asked.axis_acks]))
-        asked.axis_acks = Positions()
-
-    def find_delivered(self, asked: CursorDraft, of_delivery: dict[tuple[str, int], list[tuple[int, int]]]) -> None:
-        """Acknowledge the entries of the lane that these deliveries held."""
-        for held in self.cursor.ranges_between(DUE_BASE, _LAST):
-            spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
-            if spans:
-                places = np.arange(held.first, held.last + 1)
-                for first, last in ranges_of(places[inside(self.real(places), spans)]):
-                    asked.acks.add(first, last)
-
-    def _spans_in_motion(self, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Where on the axes the entries in motion are that lie in *spans* of positions."""
-        motion = self.motion
-        numbers = np.sort(motion.numbers[inside(motion.positions, spans)])
-        apart = [
-            np.arange(held.first, held.last + 1)
-            for held in self.cursor.ranges_between(APART_BASE, _LAST)
-            if held.status != ACKNOWLEDGED
-        ]
-        places = np.concatenate([np.empty(0, np.int64), *apart])
-        places = places[inside(places - APART_BASE, spans)]
-        return ranges_of(np.concatenate((numbers + DUE_BASE, places)))
-
-    def _met_too_early(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """What is acknowledged of entries that were not looked at: stretches of positions to keep apart."""
-        end = self.ledgers.last_delayed_position
-        clipped = [(max(first, self.floor), min(last, end)) for first, last in spans if last >= self.floor]
-        clipped = [(first, last) for first, last in clipped if first <= last]
-        long = [(first, last) for first, last in clipped if last - first >= ONE_BY_ONE]
-        yield from long
-        short = [(first, last) for first, last in clipped if last - first < ONE_BY_ONE]
-        if not short:
-            return
-        positions = expanded(*as_array(short))
-        in_main = [(held.first, held.last) for held in self.cursor.ranges() if held.status != ACKNOWLEDGED]
-        positions = positions[~inside(positions, in_main)]
-        positions = positions[~np.isin(positions, self.motion.positions)]
-        times = delayed_at(self.topic, self.cursor.key.partition, positions)
-        is_own = self.is_own(positions, times)
-        yield from ranges_of(self._unlooked(positions[is_own], times[is_own]))
 
     # What comes due
 

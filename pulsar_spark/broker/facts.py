@@ -1,19 +1,12 @@
 """Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
 
-A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once. Entries come
-as :class:`PageRows`, a row a range, because there may be millions of them. table_specs.CURSOR_LEDGER says what each
-column means; storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of
-those in force.
+A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once (see
+round_rows, where ranges become rows too). table_specs.CURSOR_LEDGER says what each column means; storage.cursor_ledger
+says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from itertools import chain, groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -25,27 +18,13 @@ from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLa
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
 from pulsar_spark.storage.set_aside import SetAside
-from pulsar_spark.table_specs import CURSOR_LEDGER
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.drafts import Request
     from pulsar_spark.broker.promotion import Checkpoint, Promotion
     from pulsar_spark.broker.topics import TopicState
 
-_BLOCK_ROWS = 65_536
 _TEXT = 2000
-
-
-class PageRows(NamedTuple):
-    """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first."""
-
-    key: CursorKey
-    topic: str
-    page: int
-    ranges: Sequence[Range]
-    lane: str | None = None
-    positions: Mapping[int, bytes] | None = None
 
 
 def round_row(*, wall: int, now: int, requests_version: int, epoch: int, broker_id: str, is_snapshot: bool) -> dict:
@@ -269,68 +248,9 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
-def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*. The letters among the
-    facts, of which there may be many, stand behind the others, so that they need not be asked for columns they lack."""
-    letters, others = [], []
-    for fact in facts:
-        (letters if fact["kind"] == "letter" else others).append(fact)
-    table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in (others, letters) if same)
-    at = table.schema.get_field_index("round")
-    table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
-    pages = [page for page in pages if page.ranges]
-    if not pages:
-        return table
-    ranges = dict(zip(Range._fields, zip(*(zip(*page.ranges) for page in pages))))
-    counts = [len(page.ranges) for page in pages]
-    of_pages = {
-        "topic": [page.topic for page in pages],
-        **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
-    }
-    of_pages["lane"] = [page.lane for page in pages]
-    same = {"round": round_number, "kind": "range"}
-    has_positions = any(page.positions for page in pages)
-
-    def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in ranges:
-            return pa.array(list(chain.from_iterable(ranges[field.name])), field.type)
-        if field.name == "positions" and has_positions:
-            packed = [(page.positions or {}).get(held.first) for page in pages for held in page.ranges]
-            return pa.array(packed, field.type)
-        if field.name == "page":
-            return pa.array(np.repeat([page.page for page in pages], counts), field.type)
-        if field.name in of_pages:
-            return _repeated(of_pages[field.name], counts, field.type)
-        return _repeated([same.get(field.name)], [sum(counts)], field.type)
-
-    return pa.concat_tables(
-        [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
-    )
-
-
 def _hash_ranges(cursor: Cursor, consumer: Consumer) -> list[dict]:
     return [{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
 
 
 def _of(cursor: Cursor, kind: str) -> dict:
     return dict(kind=kind, topic=cursor.topic, **cursor.key._asdict())
-
-
-def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
-    """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
-    memory."""
-    slices = []
-    for value, same in groupby(zip(values, counts), key=itemgetter(0)):
-        left = sum(count for _, count in same)
-        block = _nulls(kind) if value is None else pa.repeat(pa.scalar(value, kind), min(left, _BLOCK_ROWS))
-        while left:
-            slices.append(block.slice(0, min(left, _BLOCK_ROWS)))
-            left -= len(slices[-1])
-    return pa.chunked_array(slices, kind)
-
-
-@cache
-def _nulls(kind: pa.DataType) -> pa.Array:
-    """A block of nulls: most columns of a range are, in every round, and making them again takes as long as the
-    rest."""
-    return pa.nulls(_BLOCK_ROWS, kind)

@@ -11,6 +11,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import stop_waiting
+from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
@@ -72,7 +73,7 @@ class _Gathering:
             self._add_by_lane(asked, takers)
             return
         if cursor.due:
-            cursor.due.bring_onto_axes(asked)
+            bring_onto_axes(asked)
         _find_delivered(asked)
         if cursor.is_key_shared:
             self._add_keyed(asked, takers)
@@ -207,7 +208,6 @@ class _Gathering:
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
         """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
-        due = due if due is not None and due > self.draft.wall else None
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(
@@ -254,7 +254,7 @@ def _find_delivered(asked: CursorDraft) -> None:
     for first, last, consumer_id, round_number in asked.delivered_acks:
         of_delivery[consumer_id, round_number].append((first, last))
     if asked.cursor.due:
-        asked.cursor.due.find_delivered(asked, of_delivery)
+        acknowledge_delivered(asked, of_delivery)
     for held in asked.cursor.ranges():
         if held.status == PENDING:
             for first, last in of_delivery.get((held.consumer_id, held.delivery_round), ()):

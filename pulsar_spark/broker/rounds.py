@@ -26,15 +26,7 @@ from pulsar_spark.broker.candidates import has_work, next_dues
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
-from pulsar_spark.broker.facts import (
-    cursor_row,
-    policy_row,
-    promotion_rows,
-    round_row,
-    rows_of_round,
-    set_aside_row,
-    topic_rows,
-)
+from pulsar_spark.broker.facts import cursor_row, policy_row, promotion_rows, round_row, set_aside_row, topic_rows
 from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -42,6 +34,7 @@ from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.projections.behind_rounds import write_missing_projections, write_projections
 from pulsar_spark.broker.recovery import Recovery
 from pulsar_spark.broker.requests import Intake
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.broker.set_aside import set_aside
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work

@@ -4,26 +4,21 @@ It is the state it committed itself, so it needs no reading back; a broker that 
 cursor's ranges lie in pages (see pages), or, of a Key_Shared cursor that has very many, by lane (see lane_form).
 """
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
-from pulsar_spark.broker.pages import Page, chunks
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range, take_acknowledged
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.broker.paged_ranges import PagedRanges
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.hash_ranges import OwnedRange
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
 from pulsar_spark.storage.cursor_ledger import CursorKey
-
-if TYPE_CHECKING:
-    from pulsar_spark.broker.due_lane import DueLane
 
 
 @dataclass
@@ -46,7 +41,7 @@ class Consumer:
         return self.properties.get("max_unacked_messages") != "0"
 
 
-class Cursor:
+class Cursor(PagedRanges):
     """A subscription on one partition.
 
     On Key_Shared, while consumers are connected, ``key_shared`` are the rules the first of them fixed, ``selector``
@@ -56,8 +51,8 @@ class Cursor:
     def __init__(
         self, key: CursorKey, topic: str, mark_delete: int, read_position: int, subscription_type: str | None = None
     ):
+        super().__init__(mark_delete, read_position)
         self.key, self.topic, self.subscription_type = key, topic, subscription_type
-        self.mark_delete, self.read_position = mark_delete, read_position
         self.consumers: dict[str, Consumer] = {}
         self.active_id: str | None = None
         self.reads_after = 0
@@ -69,14 +64,6 @@ class Cursor:
         self.recently_joined: dict[str, int] = {}
         self.selector: Selector | None = None
         self.msg_out_counter = self.msg_redeliver_counter = 0
-        self.unacked = Counter()
-        self.pages: list[Page] = []
-        self.lanes: LaneForm | None = None
-        """Its ranges where they are kept by lane; then there are no pages."""
-        self.due: DueLane | None = None
-        """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
-        self.changes = 0
-        """Counts up with each change of its ranges."""
         self.looked_in_vain: tuple | None = None
         """How things stood when a Key_Shared round found nothing to hand out (see candidates)."""
 
@@ -145,13 +132,6 @@ class Cursor:
             yield from self.lanes.ranges()
         yield from self.ranges_between(0, DUE_BASE)
 
-    def ranges_between(self, first: int, end: int) -> Iterator[Range]:
-        """Ranges of pages that overlap *first*..*end* - 1, virtual positions or not, in order."""
-        for page in self.pages[max(self.page_index(first), 0) :]:
-            if page.first >= end:
-                return
-            yield from (held for held in page.ranges if held.last >= first and held.first < end)
-
     def acknowledged(self) -> Iterator[tuple[int, int]]:
         """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
         if self.due:
@@ -175,20 +155,9 @@ class Cursor:
         """The first position behind everything that was handed out or acknowledged, whatever was passed over."""
         if self.lanes:
             return max(self.read_position, self.lanes.end)
-        pages = self.pages[: self._place_of_page(DUE_BASE)]
+        pages = self.pages[: self.place_of_page(DUE_BASE)]
         last = next((page.ranges[-1].last for page in reversed(pages) if page.ranges), -1)
         return max(self.read_position, last + 1)
-
-    @property
-    def edges(self) -> set[int]:
-        """Indexes of the first page and the last one; with a due lane, of each axis."""
-        if not self.pages:
-            return set()
-        edges = {0, len(self.pages) - 1}
-        for base in (DUE_BASE, APART_BASE) if self.due else ():
-            index = self._place_of_page(base)
-            edges |= {index - 1, index} & set(range(len(self.pages)))
-        return edges
 
     def place(self, position: int) -> int:
         """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
@@ -198,24 +167,6 @@ class Cursor:
         """Is the entry acknowledged whose state is kept at *place*?"""
         held = self.find(place)
         return place <= self.mark_delete or (held is not None and held.status == ACKNOWLEDGED)
-
-    def find(self, position: int) -> Range | None:
-        """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
-        if self.lanes:
-            return self.lanes.find(position)
-        index = self.page_index(position)
-        page = self.pages[index] if 0 <= index < len(self.pages) else None
-        at = bisect_right(page.ranges, position, key=lambda held: held.first) - 1 if page else -1
-        return page.ranges[at] if at >= 0 and page.ranges[at].last >= position else None
-
-    def page_index(self, position: int) -> int:
-        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
-        pages."""
-        return max(bisect_right(self.pages, position, key=lambda page: page.first) - 1, 0) if self.pages else -1
-
-    def load_page(self, first: int, ranges: list[Range]) -> None:
-        """Add a page read from the table."""
-        self._insert([Page(first, sorted(ranges))])
 
     def clear(self) -> list[int]:
         """Drop all ranges; the pages dropped."""
@@ -269,90 +220,6 @@ class Cursor:
             dues = (due for due in self.replays_at() if due > wall)
         return min((due for due in dues if due is not None), default=None)
 
-    def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
-        """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
-
-        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
-        gone.
-        """
-        self.changes += 1
-        before = [self.pages[index] for index in sorted(touched)]
-        kept = [page for index, page in enumerate(self.pages) if index not in touched]
-        for page in before:
-            self.unacked.subtract(page.unacked)
-        self.pages = kept
-        unchanged = {page.ranges[0].first: page for page in before}
-        made, reached = [], -1
-        borders = [page.first for page in kept]
-        if self.due:
-            borders = sorted([*borders, DUE_BASE, APART_BASE])
-        for chunk in chunks(ranges, borders):
-            page = unchanged.get(chunk[0].first)
-            # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
-            is_kept = page and page.ranges == chunk and page.first > reached
-            made.append(page if is_kept else Page(chunk[0].first, chunk))
-            reached = chunk[-1].last
-        self._insert(made)
-        passed = self._advance_mark_delete()
-        self.unacked += Counter()
-        changed = {
-            page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)
-        }
-        gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
-        return list(changed.values()), sorted(gone)
-
-    def _insert(self, pages: list[Page]) -> None:
-        self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
-        for page in pages:
-            self.unacked.update(page.unacked)
-
-    def _advance_mark_delete(self) -> list[Page]:
-        """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,
-        emptied ones included."""
-        self.mark_delete, passed = self._pass_acknowledged(0, self.mark_delete)
-        self.read_position = max(self.read_position, self.mark_delete + 1)
-        if self.due:
-            index = self._place_of_page(DUE_BASE)
-            self.due.mark_delete, of_due = self._pass_acknowledged(index, self.due.mark_delete)
-            passed += of_due
-        return passed
-
-    def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
-        """Where a mark-delete comes to that passes what is acknowledged behind it, from the page at *index* on."""
-        passed = []
-        while index < len(self.pages):
-            page = self.pages[index]
-            mark_delete, taken = take_acknowledged(mark_delete, page.ranges)
-            if not taken:
-                break
-            del page.ranges[:taken]
-            passed.append(page)
-            if page.ranges:
-                break
-            self.pages.pop(index)
-        return mark_delete, passed
-
-    def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
-        """Forget what is kept apart of positions up to *until*, all of which are done: the pages that changed, and the
-        keys of those that are gone."""
-        index = self._place_of_page(APART_BASE)
-        changed, gone = [], []
-        while index < len(self.pages) and self.pages[index].ranges[0].first <= APART_BASE + until:
-            page = self.pages.pop(index)
-            left = [held for held in page.ranges if held.last > APART_BASE + until]
-            left[:1] = [held._replace(first=max(held.first, APART_BASE + until + 1)) for held in left[:1]]
-            gone.append(page.first)
-            self.changes += 1
-            if left:
-                self.pages.insert(index, Page(left[0].first, left))
-                changed.append(self.pages[index])
-                break
-        return changed, gone
-
-    def _place_of_page(self, first: int) -> int:
-        """The index of the first page that begins at *first* or behind it."""
-        return bisect_left(self.pages, first, key=lambda page: page.first)
-
     def advance_read_position(self) -> None:
         """Move the read position to the first entry of which nothing is known."""
         if self.lanes:
@@ -360,9 +227,3 @@ class Cursor:
             self.read_position = self.lanes.first_unread(self.lanes.base)
             return
         self.read_position = self.first_unknown(self.read_position)
-
-    def first_unknown(self, place: int) -> int:
-        """The first place from *place* on that no range names."""
-        while held := self.find(place):
-            place = held.last + 1
-        return place

@@ -10,6 +10,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.due_moves import begin
+from pulsar_spark.broker.due_requests import bring_onto_axes
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun, delayed_unread, honours_delays
 from pulsar_spark.protocol.cursor import skip_unacked
@@ -52,7 +53,7 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
     times = delayed_at(topic, cursor.key.partition, positions)
     if cursor.due is None and times.any():
         begin(bundle, asked, wall)
-        cursor.due.bring_onto_axes(asked)
+        bring_onto_axes(asked)
     return np.zeros(len(positions), bool) if cursor.due is None else cursor.due.is_own(positions, times)
 
 

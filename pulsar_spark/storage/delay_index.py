@@ -1,14 +1,60 @@
-"""The delay index of a bundle: which entries wait for their deliver time, in order of it, on disk.
+"""The delay index of a bundle: which entries wait for their deliver time, in order of it, on disk, for all
+subscriptions (semantics 5, decisions 0.21 and 0.24; design 10).
 
-TODO
+What is in it is a function of the topics and of ``ledgers``: of each run the entries whose deliver time lies behind the
+run's ``delayed_after``. It is asked for what came due between two instants, and when the next entry is due, and says
+the same however its entries lie: in memory, in one bucket or in twenty. So what promotion counts by its intervals of
+time stays what it was when buckets are merged, lost, or made anew.
+
+**What became of Pulsar's parts** (BucketDelayedDeliveryTracker; semantics 5.7 to 5.19)
+
+- The *shared in-memory head* and the *open bucket* are one (broker.delay_head): entries of small publishes, of all
+  topics. There is no queue of the segments that are due next, because nobody pops entries: subscriptions read intervals
+  of time, each at its own pace, and a segment that was read last is still in memory for the others.
+- A *bucket* is a set of sealed files in order of (deliver time, topic, partition, position). It covers no range of
+  ledgers (5.8): which positions are in buckets is said once for all of them, so a head is sealed when it is large, and
+  a publish of any size is a bucket of its own, written by Spark.
+- A *segment* is a row group, of so many entries (5.9). Its time step is left out: an interval that has few entries
+  costs a row group's decoding, 3 ms, whatever time it spans.
+- The *snapshot* of a bucket is the table: files once written are never changed, and one commit says which there are.
+  Its metadata, the first and the last deliver time and the count of each topic partition in each segment, is a file
+  beside the entries; with it in memory, 28 bytes for 32,768 entries of one topic partition, the next deliver time is
+  known without a look at the disk, and what is read for an interval are the segments that it meets.
+- *Merge*, to ``delayedDeliveryMaxNumBuckets``: the rule of 5.14 (protocol.delays), on buckets in the order in which
+  they were written. They are read and written a segment at a time, so merging 10^8 entries takes no more memory than
+  10^5. What nobody needs any more, or what belongs to topics that are gone, is left out; a bucket of which nothing is
+  needed goes with one commit (5.10). 5.15's defects have nothing to be in.
+- Pulsar's bitmaps of what is still in a bucket (5.11) have no counterpart: what was promoted, and what is acknowledged,
+  cursors know.
+
+**The table** (delay_table) holds entries, what is in segments, and what is indexed. **What a crash leaves:**
+
+- While a head is sealed, buckets are merged or the index is made anew: files that no commit names. The next start
+  removes them, and reads the runs of the head again, as they are in no bucket.
+- While Spark writes a bucket: a folder of staged files, perhaps files that no commit names. The next start removes
+  both; the runs are pending, and indexed again.
+- Behind the commit: the new bucket counts, what it replaces does not. The next start removes what left the table.
+- A file, the notes on a bucket or the log, lost by whomever: the rest, or a table that contradicts itself. The next
+  start takes what was lost for never indexed, all of it where nobody can tell what it was.
+
+What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
+ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
+
+**Measured** on two cores shared with seven others' work (load 10 to 14), deliver times at random in a year, in
+milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds 6.2 (10.2). Entries of
+10^6 take 0.9 s of a core to index without Spark. 1,000 that are due of 10^7: 20 to 50 ms for the first, as each
+bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1 ms. 100,000 of 10^7: 80 ms. The next deliver
+time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one bucket, 270 ms for 10^7 in ten. In memory of 10^7
+are 11 kB of statistics and at most 64 MB of segments that were read.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_spark.storage.delay_buckets import BucketLost, Buckets, Segments
+from pulsar_spark.storage.delay_notes import NOT_INDEXED
 from pulsar_spark.storage.delay_segments import Places
-from pulsar_spark.storage.delay_table import NOT_INDEXED, DelayTable
+from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_of_topic

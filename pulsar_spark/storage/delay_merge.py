@@ -8,6 +8,7 @@ import numpy as np
 
 from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_buckets import Bucket, BucketLost
+from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import (
     FILE_ENTRIES,
     NO_ENTRIES,
@@ -20,7 +21,7 @@ from pulsar_spark.storage.delay_segments import (
     together,
     write_segments,
 )
-from pulsar_spark.storage.delay_table import DelayTable, NewBucket
+from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 

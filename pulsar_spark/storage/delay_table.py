@@ -13,24 +13,34 @@ leaves are files that no commit names. A commit is made directly behind the one 
 import os
 import shutil
 import uuid
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import DeltaError
 
 from pulsar_spark.errors import BrokerFenced, NotAllowedError
-from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.commits import commit
 from pulsar_spark.storage.data_files import conform, file_add, partition_values, removing, staging_folder
 from pulsar_spark.storage.delay_buckets import Bucket
-from pulsar_spark.storage.delay_segments import Places, Statistics
+from pulsar_spark.storage.delay_notes import (
+    ENTRY,
+    INDEXED,
+    NO_BUCKET,
+    SEGMENT,
+    Indexed,
+    NewBucket,
+    indexed_from,
+    indexed_rows,
+    schema_of,
+    segment_rows,
+    statistics_from,
+)
+from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
@@ -39,26 +49,7 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.tables import append_lock, create_table
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
-from pulsar_spark.table_specs import DELAY_INDEX, TIME
-
-ENTRY, SEGMENT, INDEXED = "entry", "segment", "indexed"
-NO_BUCKET = -1
-
-
-class Indexed(NamedTuple):
-    """What is said of a topic partition: the stretches of positions, in order, whose delayed entries are in buckets
-    from number ``since`` on."""
-
-    since: int
-    stretches: list[tuple[int, int]]
-
-    def holds(self, first: int, last: int) -> bool:
-        """Are all positions *first*..*last* indexed?"""
-        at = bisect_right(self.stretches, (first, MAX_LONG)) - 1
-        return at >= 0 and self.stretches[at][1] >= last
-
-
-NOT_INDEXED = Indexed(0, [])
+from pulsar_spark.table_specs import DELAY_INDEX
 
 
 class LostBucket(NamedTuple):
@@ -75,15 +66,6 @@ class Loaded(NamedTuple):
     buckets: list[Bucket]
     indexed: dict[int, Indexed]
     lost: list[LostBucket]
-
-
-class NewBucket(NamedTuple):
-    """A bucket that is written and that no commit names yet."""
-
-    number: int
-    folder: Path
-    files: list[str]
-    statistics: Statistics
 
 
 class DelayTable:
@@ -162,49 +144,33 @@ class DelayTable:
 
     def _indexed(self, places: Places) -> tuple[dict[int, Indexed], set[int], list[LostBucket]]:
         """What is indexed, the numbers of the buckets that it is in, and what is lost."""
-        indexed, files = {}, list(self._live.get((NO_BUCKET, INDEXED), {}))
-        if self.version > 0 and len(files) != 1:
+        files = list(self._live.get((NO_BUCKET, INDEXED), {}))
+        if not self.version:
+            return {}, set(), []
+        if len(files) != 1:
             return {}, set(), [LostBucket(NO_BUCKET, None, f"it has {len(files)} files that say what is indexed")]
         try:
-            rows = [row for name in files for row in self._notes(NO_BUCKET, INDEXED, name).to_pylist()]
+            return *indexed_from(self._notes(NO_BUCKET, INDEXED, files[0]), places), []
         except READ_ERRORS as error:
             raise_unless_damage(error)
             return {}, set(), [LostBucket(NO_BUCKET, None, str(error))]
-        expected = {row["since_bucket"] for row in rows if row["topic_id"] is None}
-        for row in rows:
-            if row["topic_id"] is None:
-                continue
-            place = places.number(row["topic_id"], row["partition"])
-            known = indexed.setdefault(place, Indexed(row["since_bucket"], []))
-            if row["position"] is not None:
-                known.stretches.append((row["position"], row["last_position"]))
-        return indexed, expected, []
 
     def _bucket(self, number: int, places: Places) -> Bucket | LostBucket:
         sizes, folder = dict(sorted(self._live.get((number, ENTRY), {}).items())), self.folder(number)
         try:
             notes = [self._notes(number, SEGMENT, name) for name in self._live.get((number, SEGMENT), {})]
-            rows = pa.concat_tables([_schema(SEGMENT).empty_table(), *notes])
+            rows = pa.concat_tables([schema_of(SEGMENT).empty_table(), *notes])
         except READ_ERRORS as error:
             raise_unless_damage(error)
             return LostBucket(number, None, str(error))
-        of = [places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())]
         for name in sorted(sizes.keys() | set(rows["path"].to_pylist())):
             if name not in sizes or not _has_size(folder / name, sizes[name]):
-                return LostBucket(number, set(of), f"{str(folder / name)!r} is gone, or is not what was written")
-        numbers = {name: at for at, name in enumerate(sizes)}
-        times = (rows[name].cast(pa.int64()).to_numpy() for name in ("due_time", "last_due_time"))
-        found = Statistics(
-            np.array(of, np.int32),
-            np.array([numbers[name] for name in rows["path"].to_pylist()], np.int32),
-            rows["segment"].to_numpy(),
-            *times,
-            rows["entries"].to_numpy(),
-        )
-        return Bucket(number, folder, sizes, found)
+                of = {places.number(*of) for of in zip(rows["topic_id"].to_pylist(), rows["partition"].to_pylist())}
+                return LostBucket(number, of, f"{str(folder / name)!r} is gone, or is not what was written")
+        return Bucket(number, folder, sizes, statistics_from(rows, {name: at for at, name in enumerate(sizes)}, places))
 
     def _notes(self, bucket: int, kind: str, name: str) -> pa.Table:
-        return conform(pq.ParquetFile(self.folder(bucket, kind) / name).read(), _schema(kind))
+        return conform(pq.ParquetFile(self.folder(bucket, kind) / name).read(), schema_of(kind))
 
     def commit(
         self, new: NewBucket | None, gone: Iterable[int], indexed: dict[int, Indexed], places: Places
@@ -219,8 +185,8 @@ class DelayTable:
         files.append(self._new_file(NO_BUCKET, INDEXED))
         with removing(self.path, [{"path": path} for path in files]):
             if not is_empty:
-                self._write(files[-2], _segment_rows(new, places))
-            self._write(files[-1], _indexed_rows(indexed, there, places))
+                self._write(files[-2], segment_rows(new, places))
+            self._write(files[-1], indexed_rows(indexed, there, places))
             adds = [file_add(self.path, path) for path in files]
             self._sync(files)
         doomed = [(NO_BUCKET, INDEXED), *((number, kind) for number in gone for kind in (ENTRY, SEGMENT))]
@@ -278,43 +244,6 @@ def _has_size(path: Path, size: int) -> bool:
         return path.stat().st_size == size
     except FileNotFoundError:
         return False
-
-
-def _segment_rows(new: NewBucket, places: Places) -> pa.Table:
-    found = new.statistics
-    here = [places.known[number] for number in found.places.tolist()]
-    return pa.Table.from_arrays(
-        [
-            pa.array([place.topic_id for place in here], pa.string()),
-            pa.array([place.partition for place in here], pa.int32()),
-            pa.array(found.firsts).cast(TIME),
-            pa.array(found.lasts).cast(TIME),
-            pa.array(found.entries),
-            pa.array([new.files[file] for file in found.files.tolist()], pa.string()),
-            pa.array(found.segments),
-        ],
-        schema=_schema(SEGMENT),
-    )
-
-
-def _indexed_rows(indexed: dict[int, Indexed], buckets: Iterable[int], places: Places) -> pa.Table:
-    rows = [
-        (*places.known[number], first, last, said.since)
-        for number, said in indexed.items()
-        for first, last in said.stretches or [(None, None)]
-    ]
-    rows += [(None, None, None, None, number) for number in buckets]
-    columns = zip(*rows) if rows else [()] * 5
-    schema = _schema(INDEXED)
-    return pa.Table.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema)], schema=schema)
-
-
-def _schema(kind: str) -> pa.Schema:
-    names = {
-        SEGMENT: ("topic_id", "partition", "due_time", "last_due_time", "entries", "path", "segment"),
-        INDEXED: ("topic_id", "partition", "position", "last_position", "since_bucket"),
-    }
-    return pa.schema([DELAY_INDEX.schema.field(name) for name in names[kind]])
 
 
 def remove_index(layout: Layout) -> None:

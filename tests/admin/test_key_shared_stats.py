@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.facts import PageRows
+from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.cli import app, subscriptions
 from pulsar_spark.errors import SubscriptionNotFound
 from pulsar_spark.protocol.cursor import Range

@@ -32,7 +32,7 @@ def topic(spark, root):
             "cast(id as string) payload",
             "cast(id % 2 as int) partition",
             "timestamp_micros(case id when 7 then 9223372036854775807 when 8 then -9223372036854775808 "
-            "when 9 then 253402300800000000 else (hash(id) * 1000) end) deliver_at_time",
+            "when 9 then 253402300800000000 else hash(id) * 1000L end) deliver_at_time",
             *(["concat('k', id % 97) partition_key"] if keyed else []),
         )
         publish(rows, root, "t", hashing_scheme=HashingScheme.Murmur3_32Hash)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_upkeep
+from pulsar_spark.broker import delay_commits
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, DelayIndexNotReady
@@ -78,7 +78,7 @@ class Indexed:
         return [bucket.number for bucket in self.index.buckets.buckets]
 
     def seal(self) -> None:
-        self.upkeep.seal(is_forced=True)
+        self.upkeep.commits.seal(is_forced=True)
 
     def check(self, *bounds: int) -> None:
         """The index says what it must of all intervals between *bounds*, and so does who looks from outside."""
@@ -172,8 +172,7 @@ def test_hashes_are_those_of_the_first_messages_keys(indexed):
 def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     """Publishes, seals, merges, starts, rebuilds and lost files in any order, with segments of a few entries."""
     chance = random.Random(seed)
-    for module in (delay_upkeep,):
-        monkeypatch.setattr(module, "HEAD_ENTRIES", 12)
+    monkeypatch.setattr(delay_commits, "HEAD_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
         monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
     monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
@@ -233,7 +232,7 @@ def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     indexed.publish([3, 6])
     other = DelayIndex(indexed.engine.layout)
     other.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
-    assert DelayUpkeep(other).seal(is_forced=True)
+    assert DelayUpkeep(other).commits.seal(is_forced=True)
     indexed.publish([1])
     with pytest.raises(BrokerFenced, match="changed by somebody else"):
         indexed.seal()

@@ -8,6 +8,7 @@ from pulsar_spark.storage.cursor_ledger import KEYS, OF_ONE_ROUND
 
 PACKAGE = Path(pulsar_spark.__file__).parent
 HOME = PACKAGE / "broker" / "facts.py"
+RANGES = PACKAGE / "broker" / "round_rows.py"
 KINDS = {*KEYS, *OF_ONE_ROUND}
 OTHER_TABLES = {"storage/reprocessing.py": "rows of reprocessing", "storage/examination.py": "findings"}
 """Modules whose rows of other tables have kinds of the same names."""
@@ -33,7 +34,7 @@ def test_no_other_module_builds_rows_of_a_round():
     builders = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if path != HOME and name not in OTHER_TABLES and (kinds := kinds_built(path) & KINDS):
+        if path not in (HOME, RANGES) and name not in OTHER_TABLES and (kinds := kinds_built(path) & KINDS):
             builders[name] = kinds
     assert not {name: kinds for name, kinds in builders.items() if not name.startswith("admin/")}, "use broker/facts.py"
     assert builders in ({}, {"admin/policies.py": {"policy"}}), "requests have a kind of that name, and only there"
@@ -49,6 +50,11 @@ def test_a_row_that_is_built_elsewhere_is_seen(tmp_path):
 
 
 def test_every_kind_has_its_function():
-    source = ast.parse(HOME.read_text(encoding="utf-8"))
-    said = {node.value for node in ast.walk(source) if isinstance(node, ast.Constant) and node.value in KINDS}
+    sources = [ast.parse(path.read_text(encoding="utf-8")) for path in (HOME, RANGES)]
+    said = {
+        node.value
+        for source in sources
+        for node in ast.walk(source)
+        if isinstance(node, ast.Constant) and node.value in KINDS
+    }
     assert said == KINDS

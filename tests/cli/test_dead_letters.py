@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.storage.log import TableLog

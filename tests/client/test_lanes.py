@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.link.inbox import COLUMNS
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.hash_ranges import OwnedRange

@@ -7,7 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.errors import (
     InvalidConfiguration,
     InvalidMessage,

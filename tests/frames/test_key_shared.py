@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration, SubscriptionBusy
 from pulsar_spark.frames import call, consume
 from pulsar_spark.frames.delivery import Acknowledged, Answer

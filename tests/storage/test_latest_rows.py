@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pulsar_spark.broker.facts import rows_of_round
+from pulsar_spark.broker.round_rows import rows_of_round
 from pulsar_spark.storage.cursor_ledger import HANGS_ON, KEYS, OF_ONE_ROUND, CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import CURSOR_LEDGER
@@ -18,6 +18,7 @@ HELD_BY = {
     "consumer": ["consumers"],
     "page": ["pages"],
     "range": ["pages"],
+    "promotion": ["promotions"],
     "policy": ["policies", "owners"],
     "letter": ["letters"],
     "letterless": ["letterless"],
@@ -40,7 +41,7 @@ def layout(tmp_path):
     engine.create_topic(OTHER)
     one, two, other = On(TOPIC), On(TOPIC, subscription="s2"), On(OTHER)
     engine.publish(TOPIC, -1, [1] * 20)
-    engine.publish(OTHER, -1, [1] * 5)
+    engine.publish(OTHER, -1, [1] * 5, deliver_at_ms=[2, None, 2, None, 9])
     engine.round([on.subscribe("A") for on in (one, two, other)] + [one.policy("message_ttl_seconds", 60)], 0)
     engine.round([on.flow("A", 10) for on in (one, two, other)] + [one.policy("backlog_quota_bytes", 5)], 1)
     engine.round(

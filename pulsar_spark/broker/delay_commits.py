@@ -1,0 +1,131 @@
+"""What is committed to the delay index: the head becomes a bucket when it has grown, buckets that nobody needs go, and
+where there are too many of them some become one. From one thread at a time."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from pulsar_spark.broker.delay_head import Head
+from pulsar_spark.broker.delay_index import LEAST, DelayIndex, Pending
+from pulsar_spark.protocol.delays import buckets_to_merge
+from pulsar_spark.storage.delay_buckets import EVER, Bucket
+from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
+from pulsar_spark.storage.delay_notes import NewBucket
+
+HEAD_ENTRIES, HEAD_RUNS = 1 << 17, 2_000
+"""A head of so many entries, or of so many publishes, becomes a bucket: both are read again at a start."""
+GRACE_SECONDS = 600.0
+"""How long a file that left the table stays for those who are reading it."""
+
+
+class DelayCommits:
+    """The commits of one index."""
+
+    def __init__(self, index: DelayIndex, max_num_buckets: int):
+        self.index, self._most = index, max_num_buckets
+        self._gone: list[tuple[float, Path]] = []
+
+    def retire(self, files: Sequence[Path]) -> None:
+        """Remove files that are not the table's, some time from now."""
+        self._gone += [(time.monotonic() + GRACE_SECONDS, path) for path in files]
+
+    def seal(self, *, is_forced: bool = False) -> bool:
+        """Make a bucket of the head, if it has grown; False where it has not."""
+        index = self.index
+        with index.lock:
+            head = index.head
+            is_due = head.entries >= HEAD_ENTRIES or head.runs >= HEAD_RUNS
+            if not head or not (is_due or is_forced):
+                return False
+            index.sealing, index.head = head, Head()
+        try:
+            new = write_entries(index.table, head.everything(index.places.ranks()), index.places)
+            self.commit(new, dict.fromkeys(head.stretches, ()), is_sealing=True)
+        finally:
+            with index.lock:
+                if index.sealing is head:  # it is in no bucket: it is sealed another time
+                    index.head.take(head)
+                    index.sealing = None
+        return True
+
+    def commit(
+        self,
+        new: NewBucket | None,
+        done: dict[int, Sequence[Pending]],
+        *,
+        gone: Sequence[Bucket] = (),
+        since: int | None = None,
+        is_sealing: bool = False,
+    ) -> None:
+        """Commit *new*, which holds what was pending and is *done* of topic partitions, without the buckets that are
+        *gone*. With *since* only buckets from that one on count for them."""
+        index = self.index
+        with index.lock:
+            index.unindexed, doomed = set(), set(index.doomed)
+            done = {place: pending for place, pending in done.items() if place in index.known}
+            indexed = index.indexed | {
+                place: index.indexed_with(place, pending, since) for place, pending in done.items()
+            }
+            retired = index.table.paths_of([*(old.number for old in gone), *doomed])
+        bucket = index.table.commit(new, [*(old.number for old in gone), *doomed], indexed, index.places)
+        with index.lock:
+            left = [old for old in index.buckets.buckets if all(old is not each for each in gone)]
+            again = index.unindexed & indexed.keys()
+            index.replace_buckets(left + ([bucket] if bucket else []), indexed)
+            for place, pending in done.items():
+                index.done(place, pending)
+            if is_sealing:
+                index.sealing = None
+            index.unindex(again)
+            index.doomed -= doomed
+            index.is_dropping = index.is_dropping or since is not None
+        self.retire(retired)
+
+    def drop(self) -> bool:
+        """Let go of the buckets that nobody needs any more."""
+        index = self.index
+        with index.lock:
+            if not index.is_dropping or index.table.version < 0:
+                return False
+            index.is_dropping = False
+            needed = self._needed()
+            gone = [bucket for bucket in index.buckets.buckets if not needed(bucket, bucket.places, bucket.lasts).any()]
+        if gone or index.doomed:
+            self.commit(None, {}, gone=gone)
+        return bool(gone)
+
+    def merge(self) -> bool:
+        """Where there are too many buckets, make one of some of them."""
+        index = self.index
+        with index.lock:
+            buckets, needed = index.buckets.buckets, self._needed()
+        if len(buckets) <= self._most:
+            return False
+        chosen = buckets_to_merge([each.entries for each in buckets], [int(each.firsts.min()) for each in buckets])
+        if chosen is None:
+            return False
+        gone = buckets[chosen[0] : chosen[1] + 1]
+        new = merge_buckets(
+            index.table, gone, index.places, lambda bucket, found: needed(bucket, found.places, found.due.times)
+        )
+        self.commit(new, {}, gone=gone)
+        return True
+
+    def _needed(self) -> Callable[[Bucket, np.ndarray, np.ndarray], np.ndarray]:
+        """Whether anybody needs entries of a bucket, given by place and deliver time."""
+        index, numbers = self.index, range(len(self.index.places))
+        since = np.array([index.buckets.since.get(place, EVER) for place in numbers], np.int64)
+        dropped = np.array([index.dropped.get(place, LEAST) for place in numbers], np.int64)
+        return lambda bucket, places, times: (bucket.number >= since[places]) & (times > dropped[places])
+
+    def remove(self) -> bool:
+        """Remove files that left the table some time ago."""
+        now = time.monotonic()
+        for _, path in (stale for stale in self._gone if stale[0] <= now):
+            with suppress(FileNotFoundError):
+                path.unlink()
+        self._gone = [stale for stale in self._gone if stale[0] > now]
+        return False

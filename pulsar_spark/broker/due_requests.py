@@ -1,0 +1,89 @@
+"""Requests about entries of a cursor with a due lane, brought from positions onto the axes its states are kept on.
+
+An entry that was looked at is named by its number; one that is acknowledged before that is kept apart from then on.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from pulsar_spark.broker.deliver_times import delayed_at
+from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.due_lane import DueLane
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
+
+ONE_BY_ONE = 1 << 22
+"""Acknowledged positions up to which it is looked which of them wait; of more of them whole stretches are kept apart,
+which says nothing of the other entries in them."""
+
+
+def bring_onto_axes(asked: CursorDraft) -> None:
+    """What is asked of positions, as what is asked of places on the axes. Once a round."""
+    due = asked.cursor.due
+    asked.returns = _returns(due, asked.returns)
+    asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items()}
+    spans = list(asked.acks)
+    apart = [(APART_BASE + first, APART_BASE + last) for first, last in _met_too_early(due, spans)]
+    asked.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *asked.axis_acks]))
+    asked.axis_acks = Positions()
+
+
+def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
+    """Acknowledge what these deliveries, (consumer, round), held of the due lane at spans of positions."""
+    cursor = asked.cursor
+    for held in cursor.ranges_between(DUE_BASE, 1 << 62):
+        spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
+        if spans:
+            places = np.arange(held.first, held.last + 1)
+            for first, last in ranges_of(places[inside(cursor.due.real(places), spans)]):
+                asked.acks.add(first, last)
+
+
+def _returns(due: DueLane, returns: list[tuple[int, int, str, int]]) -> list[tuple[int, int, str, int]]:
+    """Each with what it means on the axes behind it: of several of one entry the last one counts."""
+    if not returns:
+        return returns
+    motion, apart, found = due.motion, _apart(due), []
+    firsts, lasts = as_array(each[:2] for each in returns)
+    begins, ends = np.searchsorted(motion.positions, firsts), np.searchsorted(motion.positions, lasts, "right")
+    for (first, last, *others), begin, end in zip(returns, begins.tolist(), ends.tolist()):
+        found.append((first, last, *others))
+        if begin < end:
+            numbers = np.sort(motion.numbers[begin:end])
+            found += [(DUE_BASE + begins, DUE_BASE + until, *others) for begins, until in ranges_of(numbers)]
+        for begins, until in apart:
+            if begins <= APART_BASE + last and until >= APART_BASE + first:
+                found.append((max(begins, APART_BASE + first), min(until, APART_BASE + last), *others))
+    return found
+
+
+def _in_motion(due: DueLane, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where on the axes the entries in motion are that lie in *spans* of positions."""
+    motion = due.motion
+    numbers = np.sort(motion.numbers[inside(motion.positions, spans)]) + DUE_BASE
+    places = expanded(*as_array(_apart(due)))
+    return ranges_of(np.concatenate((numbers, places[inside(places - APART_BASE, spans)])))
+
+
+def _apart(due: DueLane) -> list[tuple[int, int]]:
+    held = due.cursor.ranges_between(APART_BASE, 1 << 62)
+    return [(each.first, each.last) for each in held if each.status != ACKNOWLEDGED]
+
+
+def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is acknowledged of entries that were not looked at: stretches of positions to keep apart."""
+    end = due.ledgers.last_delayed_position
+    clipped = [(max(first, due.floor), min(last, end)) for first, last in spans if last >= due.floor]
+    clipped = [(first, last) for first, last in clipped if first <= last]
+    if sum(last - first + 1 for first, last in clipped) > ONE_BY_ONE:
+        return clipped
+    positions = expanded(*as_array(clipped))
+    positions = positions[~np.isin(positions, due.motion.positions)]
+    if not len(positions):
+        return []
+    in_main = ((held.first, held.last) for held in due.cursor.ranges() if held.status != ACKNOWLEDGED)
+    positions = positions[~inside(positions, in_main)]
+    times = delayed_at(due.topic, due.cursor.key.partition, positions)
+    return ranges_of(due.unlooked(positions, times))

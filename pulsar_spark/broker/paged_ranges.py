@@ -1,0 +1,156 @@
+"""A cursor's exact ranges, page by page, on up to three axes: positions, the numbers of what came due, and positions
+again of what is kept apart of that (protocol.delays). Each of the first two has a mark-delete."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pulsar_spark.broker.lane_form import LaneForm
+from pulsar_spark.broker.pages import Page, chunks
+from pulsar_spark.protocol.cursor import Range, take_acknowledged
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+
+if TYPE_CHECKING:
+    from pulsar_spark.broker.due_lane import DueLane
+
+
+class PagedRanges:
+    """The ranges of a cursor (state.Cursor)."""
+
+    def __init__(self, mark_delete: int, read_position: int):
+        self.mark_delete, self.read_position = mark_delete, read_position
+        self.unacked = Counter()
+        self.pages: list[Page] = []
+        self.lanes: LaneForm | None = None
+        """Its ranges where they are kept by lane; then there are no pages."""
+        self.due: DueLane | None = None
+        """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
+        self.changes = 0
+        """Counts up with each change of its ranges."""
+
+    def ranges_between(self, first: int, end: int) -> Iterator[Range]:
+        """Ranges of pages that overlap *first*..*end* - 1, virtual positions or not, in order."""
+        for page in self.pages[max(self.page_index(first), 0) :]:
+            if page.first >= end:
+                return
+            yield from (held for held in page.ranges if held.last >= first and held.first < end)
+
+    @property
+    def edges(self) -> set[int]:
+        """Indexes of the first page and the last one; with a due lane, of each axis."""
+        if not self.pages:
+            return set()
+        edges = {0, len(self.pages) - 1}
+        for base in (DUE_BASE, APART_BASE) if self.due else ():
+            index = self.place_of_page(base)
+            edges |= {index - 1, index} & set(range(len(self.pages)))
+        return edges
+
+    def find(self, position: int) -> Range | None:
+        """The range that holds *position*; None below mark-delete, and for an entry never delivered or acknowledged."""
+        if self.lanes:
+            return self.lanes.find(position)
+        index = self.page_index(position)
+        page = self.pages[index] if 0 <= index < len(self.pages) else None
+        at = bisect_right(page.ranges, position, key=lambda held: held.first) - 1 if page else -1
+        return page.ranges[at] if at >= 0 and page.ranges[at].last >= position else None
+
+    def page_index(self, position: int) -> int:
+        """Index of the page *position* belongs to; the first page's where it lies before all of them, -1 without
+        pages."""
+        return max(bisect_right(self.pages, position, key=lambda page: page.first) - 1, 0) if self.pages else -1
+
+    def load_page(self, first: int, ranges: list[Range]) -> None:
+        """Add a page read from the table."""
+        self._insert([Page(first, sorted(ranges))])
+
+    def replace(self, touched: set[int], ranges: list[Range]) -> tuple[list[Page], list[int]]:
+        """Put *ranges* (by position) in the place of the pages at the indexes *touched*, then let mark-delete run on.
+
+        *touched* holds the last page, if there is one. Gives the pages that changed and the keys of those that are
+        gone.
+        """
+        self.changes += 1
+        before = [self.pages[index] for index in sorted(touched)]
+        kept = [page for index, page in enumerate(self.pages) if index not in touched]
+        for page in before:
+            self.unacked.subtract(page.unacked)
+        self.pages = kept
+        unchanged = {page.ranges[0].first: page for page in before}
+        made, reached = [], -1
+        borders = [page.first for page in kept]
+        if self.due:
+            borders = sorted([*borders, DUE_BASE, APART_BASE])
+        for chunk in chunks(ranges, borders):
+            page = unchanged.get(chunk[0].first)
+            # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
+            is_kept = page and page.ranges == chunk and page.first > reached
+            made.append(page if is_kept else Page(chunk[0].first, chunk))
+            reached = chunk[-1].last
+        self._insert(made)
+        passed = self._advance_mark_delete()
+        self.unacked += Counter()
+        changed = {
+            page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)
+        }
+        gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
+        return list(changed.values()), sorted(gone)
+
+    def _insert(self, pages: list[Page]) -> None:
+        self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
+        for page in pages:
+            self.unacked.update(page.unacked)
+
+    def _advance_mark_delete(self) -> list[Page]:
+        """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,
+        emptied ones included."""
+        self.mark_delete, passed = self._pass_acknowledged(0, self.mark_delete)
+        self.read_position = max(self.read_position, self.mark_delete + 1)
+        if self.due:
+            index = self.place_of_page(DUE_BASE)
+            self.due.mark_delete, of_due = self._pass_acknowledged(index, self.due.mark_delete)
+            passed += of_due
+        return passed
+
+    def _pass_acknowledged(self, index: int, mark_delete: int) -> tuple[int, list[Page]]:
+        """Where a mark-delete comes to that passes what is acknowledged behind it, from the page at *index* on."""
+        passed = []
+        while index < len(self.pages):
+            page = self.pages[index]
+            mark_delete, taken = take_acknowledged(mark_delete, page.ranges)
+            if not taken:
+                break
+            del page.ranges[:taken]
+            passed.append(page)
+            if page.ranges:
+                break
+            self.pages.pop(index)
+        return mark_delete, passed
+
+    def drop_apart(self, until: int) -> tuple[list[Page], list[int]]:
+        """Forget what is kept apart of positions up to *until*, all of which are done: the pages that changed, and the
+        keys of those that are gone."""
+        index = self.place_of_page(APART_BASE)
+        changed, gone = [], []
+        while index < len(self.pages) and self.pages[index].ranges[0].first <= APART_BASE + until:
+            page = self.pages.pop(index)
+            left = [held for held in page.ranges if held.last > APART_BASE + until]
+            left[:1] = [held._replace(first=max(held.first, APART_BASE + until + 1)) for held in left[:1]]
+            gone.append(page.first)
+            self.changes += 1
+            if left:
+                self.pages.insert(index, Page(left[0].first, left))
+                changed.append(self.pages[index])
+                break
+        return changed, gone
+
+    def place_of_page(self, first: int) -> int:
+        """The index of the first page that begins at *first* or behind it."""
+        return bisect_left(self.pages, first, key=lambda page: page.first)
+
+    def first_unknown(self, place: int) -> int:
+        """The first place from *place* on that no range names."""
+        while held := self.find(place):
+            place = held.last + 1
+        return place
