@@ -8,6 +8,7 @@ into the states of entries, and these into the ranges of lanes.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +83,9 @@ class KeyedByLane(Keyed):
             skipped = form.base
         self._base = skipped
         """All before it is acknowledged: but for what was before, only where this round acknowledges all there is."""
-        self._codes = form.codes[skipped - form.base :]
+        end = max([*(last for _, last in asked.acks), *asked.ack_sets], default=-1) + 1
+        self._codes = _padded(form.codes[skipped - form.base :], end - skipped, UNREAD)
+        """Entries of which anything is known or asked."""
         states = form.states
         self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
         self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
@@ -94,18 +97,16 @@ class KeyedByLane(Keyed):
         offered = self._offered_again()
         positions, owners = self._new_entries()
         self.found_nothing = not len(offered) and not len(positions)
-        self._extend([*(last for _, last in asked.acks), *asked.ack_sets, *positions[-1:].tolist()])
+        self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
         codes = self._codes
-        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
-        self._owner_of = self._owners.of(hashes)
-        parts = self._form.parts_of(hashes, self._cursor.selector)
+        parts = self._form.parts_of(self._hash_of, self._cursor.selector)
         known = by_number(parts)
         self._place = np.empty(len(codes), np.int64)
         self._place[known] = np.arange(len(codes))
         new = np.lexsort((positions, owners))
         self.new = self._new_rows(positions, new, owners)
-        self._acked, self._back = self._asked_for()
-        is_asked = self._acked | (self._back != NEVER)
+        acked, back = self._asked_for
+        is_asked = acked | (back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
         returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
@@ -134,7 +135,7 @@ class KeyedByLane(Keyed):
 
     def acks(self) -> list[tuple[int, int]]:
         """Places first..last that are acknowledged."""
-        return ranges_of(np.sort(self._place[np.flatnonzero(self._acked)]))
+        return ranges_of(np.sort(self._place[np.flatnonzero(self._asked_for[0])]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """The place, twice, and what is left of batches acknowledged in part."""
@@ -150,11 +151,12 @@ class KeyedByLane(Keyed):
 
     def returns(self) -> list[tuple[int, int, str, int]]:
         """(first, last, consumer, due time) of places that their holder gave back."""
-        places = np.sort(self._place[np.flatnonzero(self._back != NEVER)])
+        back = self._asked_for[1]
+        places = np.sort(self._place[np.flatnonzero(back != NEVER)])
         at = np.empty(len(self._codes), np.int64)
         at[self._place] = np.arange(len(self._codes))
         entries = at[places]
-        holders, dues = self._holders[self._codes[entries]], self._back[entries]
+        holders, dues = self._holders[self._codes[entries]], back[entries]
         starts = np.flatnonzero(
             (np.diff(places, prepend=-2) != 1)
             | (np.diff(dues, prepend=-1) != 0)
@@ -169,12 +171,26 @@ class KeyedByLane(Keyed):
     def _left_of_batches(self) -> list[int]:
         return sorted(position for position in self._asked.ack_sets if position >= self._base)
 
-    def _extend(self, lasts: list[int]) -> None:
-        """Let the entries that are looked at reach to the last of these positions."""
-        missing = max(lasts, default=-1) + 1 - self._base - len(self._codes)
-        if missing > 0:
-            self._codes = np.append(self._codes, np.full(missing, UNREAD, np.int32))
+    def _extend(self, entries: int) -> None:
+        """Let so many entries at least be looked at; of those behind nothing is known or asked."""
+        (acked, back), end = self._asked_for, self._base + len(self._codes)
+        hashes = self._hashes.between(end, self._base + entries - 1)
+        self._owner_of = np.append(self._owner_of, self._owners.of(hashes))
+        self._hash_of = np.append(self._hash_of, hashes)
+        self._asked_for = _padded(acked, entries, False), _padded(back, entries, NEVER)
+        self._codes = _padded(self._codes, entries, UNREAD)
 
+    @cached_property
+    def _hash_of(self) -> np.ndarray:
+        """The hash of each entry."""
+        return self._hashes.between(self._base, self._base + len(self._codes) - 1)
+
+    @cached_property
+    def _owner_of(self) -> np.ndarray:
+        """The number of each entry's owner."""
+        return self._owners.of(self._hash_of)
+
+    @cached_property
     def _asked_for(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each entry whether it is acknowledged in this round, and when it is to come back if its holder gave it
         back; of several requests the one made last counts (4.16, 4.21)."""
@@ -200,9 +216,7 @@ class KeyedByLane(Keyed):
         """Ranges of the *planned* entries by place, each with its line and whether it is held."""
         entries = known[planned[known]]
         places, codes, owners = self._place[entries], self._codes[entries], self._owner_of[entries]
-        held = (owners < 0) | self._waits.held(
-            self._base + entries, self._hashes.between(self._base, self._base + len(planned) - 1)[entries], owners
-        )
+        held = (owners < 0) | self._waits.held(self._base + entries, self._hash_of[entries], owners)
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0
@@ -238,23 +252,21 @@ class KeyedByLane(Keyed):
         """Positions of what is to be delivered again now, as many as permits allow."""
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
-        acked, _ = self._asked_for()
-        places = np.flatnonzero(is_ripe[self._codes] & ~acked)
+        places = np.flatnonzero(is_ripe[self._codes] & ~self._asked_for[0])
         if not len(places) or not self._permits:
             return places[:0]
         return self._base + places[self._offered(self._base + places, dues[self._codes[places]])]
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        acked, back = self._asked_for()
         codes = self._codes
-        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
+        acked, back = self._asked_for
         numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)
-        elsewhere = numbers[codes] != self._owners.of(hashes)
+        elsewhere = numbers[codes] != self._owner_of
         dues = np.where(back == NEVER, self._dues[codes], back)
         is_gone = np.isin(self._holders, [*asked.left, *asked.redelivered])[codes] | acked | (dues <= now)
         places = np.flatnonzero(self._is_pending[codes] & ~is_gone & (elsewhere | (dues != NEVER)))
-        return Out(hashes[places], self._base + places, elsewhere[places])
+        return Out(self._hash_of[places], self._base + places, elsewhere[places])
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
         unknown = np.ones(last + 1 - first, bool)
@@ -282,3 +294,9 @@ class KeyedByLane(Keyed):
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit()
+
+
+def _padded(values: np.ndarray, entries: int, value: int) -> np.ndarray:
+    """*values*, of so many entries at least: *value* of those that are missing."""
+    missing = entries - len(values)
+    return np.pad(values, (0, missing), constant_values=value) if missing > 0 else values
