@@ -189,12 +189,12 @@ CURSOR_LEDGER = TableSpec(
                 "first",
                 pa.int64(),
                 "page, range, letter, waiting_letter: first position; topic: the first one that was not "
-                "trimmed; set_aside: row of the request within its commit, null = the whole commit",
+                "trimmed; promotion: first number; set_aside: row of the request within its commit, null = the whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; "
+                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: last number; "
                 "set_aside: the last version of several that are gone",
             ),
             (
@@ -250,7 +250,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "is_removed",
                 pa.bool_(),
-                "topic, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
+                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
             ),
             ("consumer_name", pa.string(), "consumer: its name"),
             ("client_id", pa.string(), "consumer: the client it belongs to"),

@@ -42,21 +42,20 @@ def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, in
 
 
 def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
-    """Each with what it means on the axes behind it: of several of one entry the last one counts."""
+    """Each with what it means on the other axes behind it: of several of one entry the last one counts."""
     if not returns:
         return returns
     motion, apart, found = due.motion, _apart(due), []
-    firsts, lasts = as_array((each.first, each.last) for each in returns)
+    firsts, lasts = as_array(each[:2] for each in returns)
     begins, ends = np.searchsorted(motion.positions, firsts), np.searchsorted(motion.positions, lasts, "right")
     for each, begin, end in zip(returns, begins.tolist(), ends.tolist()):
         found.append(each)
-        if begin < end:
-            numbers = ranges_of(np.sort(motion.numbers[begin:end]))
-            found += [each._replace(first=DUE_BASE + first, last=DUE_BASE + last) for first, last in numbers]
-        wanted = APART_BASE + each.first, APART_BASE + each.last
+        numbers = ranges_of(np.sort(motion.numbers[begin:end])) if begin < end else ()
+        found += [each._replace(first=DUE_BASE + first, last=DUE_BASE + last) for first, last in numbers]
         for first, last in apart:
-            if first <= wanted[1] and last >= wanted[0]:
-                found.append(each._replace(first=max(first, wanted[0]), last=min(last, wanted[1])))
+            if first <= APART_BASE + each.last and last >= APART_BASE + each.first:
+                first, last = max(first, APART_BASE + each.first), min(last, APART_BASE + each.last)
+                found.append(each._replace(first=first, last=last))
     return found
 
 
