@@ -40,12 +40,13 @@ time stays what it was when buckets are merged, lost, or made anew.
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
 ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
 
-**Measured** on two cores shared with seven others' work (load 10 to 14), deliver times at random in a year, in
-milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds 6.2 (10.2). Entries of
-10^6 take 0.9 s of a core to index without Spark; Spark takes a third of the time that their publish took. 1,000 that are due of 10^7: 20 to 50 ms for the first, as each
-bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1 ms. 100,000 of 10^7: 80 ms. The next deliver
-time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one bucket, 270 ms for 10^7 in ten. In memory of 10^7
-are 11 kB of statistics and at most 64 MB of segments that were read.
+**Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year, in
+milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds, and as Spark writes
+them, 6.2 (10.3). To index 10^6 entries takes 0.9 s of a core without Spark; a job of Spark's 7 s, the first one 21 s,
+as long as their publish took; one of 10^7, cold, 118 s where the publish took 40. 1,000 that are due of 10^7 in ten
+buckets: 20 to 170 ms for the first, as each bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1
+ms. 100,000 of 10^7: 80 ms. The next deliver time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one
+bucket, 270 ms for 10^7 in ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments that were read.
 """
 
 from collections.abc import Iterator
