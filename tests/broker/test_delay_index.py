@@ -11,7 +11,7 @@ from pulsar_spark.admin import Admin
 from pulsar_spark.broker import delay_commits
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.errors import BrokerFenced, DelayIndexNotReady
+from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
@@ -218,11 +218,15 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
     indexed.seal()
     for path in indexed.index.table.path.glob("bucket=*/kind=entry/*"):
         path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(CorruptState, match="bucket 1 cannot be read .*repair delay-index"):
+        list(scheduled(indexed.engine.layout, indexed.state.topic, -1, 0))
     with pytest.raises(DelayIndexNotReady, match="is tried again"):
         indexed.due(0, 5 * MS)
     assert indexed.index.ready_until(indexed.topic_id, -1) < 0 and indexed.next_due(4 * MS) is not None
     indexed.upkeep.work()
     assert indexed.index.ready_until(indexed.topic_id, -1) == EVER
+    indexed.seal()
+    assert len(indexed.numbers) == 1 and indexed.numbers != [1]
     indexed.check(4 * MS, 5 * MS)
 
 
