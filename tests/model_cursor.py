@@ -394,8 +394,9 @@ class Cursor:
         permits = sum(consumer.permits for consumer in readers)
         met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
         if readers and self.due is not None:
-            to_come_back_to = met[-1:] or unknown[:1] if self.keys else met[permits - 1 :]
-            self.due.passed |= {position for position in own if not to_come_back_to or position < to_come_back_to[0]}
+            left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
+            behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
+            self.due.passed |= {position for position in own if position < behind}
         early = [
             position
             for position in met

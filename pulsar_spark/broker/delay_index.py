@@ -230,7 +230,7 @@ class DelayIndex:
     def lose(self, lost: BucketLost) -> None:
         """A bucket cannot be read any more: what it has entries of is indexed again."""
         with self.lock:
-            log.error("%s: it is made again from its topics", lost)
+            log.error("%s", lost)
             self.doomed.add(lost.bucket.number)
             left = [bucket for bucket in self.buckets.buckets if bucket is not lost.bucket]
             self.unindex(lost.bucket.places.tolist())

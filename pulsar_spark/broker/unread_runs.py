@@ -52,8 +52,13 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
     if cursor.due is None and times.any():
+        partly = list(asked.ack_sets)
         begin(bundle, asked, wall)
         bring_onto_axes(asked)
+        # What is left of them is kept apart: who looked at *positions* took them for known.
+        note_passed(
+            asked, np.array(sorted(position for position in partly if position not in asked.ack_sets), np.int64)
+        )
     return np.zeros(len(positions), bool) if cursor.due is None else cursor.due.is_own(positions, times)
 
 

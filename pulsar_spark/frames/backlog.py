@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_virtual
+from pulsar_spark.protocol.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
@@ -116,8 +116,7 @@ class Backlog:
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
             came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
-            is_numbered = np.array([each.first < APART_BASE for each in due.ranges] + [False])[found]
-            for at, position in zip(found[is_numbered].tolist(), part.positions[is_numbered].tolist()):
+            for at, position in zip(found[found >= 0].tolist(), part.positions[found >= 0].tolist()):
                 held.append(due.ranges[at]._replace(first=position, last=position))
         return held, came_due
 

@@ -72,9 +72,8 @@ class DelayedDuel(Duel):
         upkeep.work()
 
     def _rebuild(self) -> None:
-        upkeep = self._upkeep()
-        upkeep.rebuild()
-        upkeep.work()
+        self.engine.rounds.bundle.delay_index.rebuild()
+        self._upkeep().work()
 
     def _lose(self) -> None:
         """The files are gone, and the broker starts."""

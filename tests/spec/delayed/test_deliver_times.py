@@ -190,6 +190,20 @@ CASES = [
     """,
     ),
     Case(
+        "partly acknowledged in the round that reads it",
+        source="0.21, 0.23",
+        says="""
+        Nor does one that comes together with the first permits, whatever it leaves.""",
+        table="""
+        | s | publish       | requests                                       | delivered | waits   | permits |
+        | 0 | 1@9 2@8 1@1 1 |                                                |           |         |         |
+        | 1 |               | A subscribe Shared; A ack 0 left 0; A ack 1 left 1; A flow 3 | A 2-3 | 0@9 1@8 | A 1 |
+        | 2 |               | A flow 9                                       |           | 0@9 1@8 | A 10    |
+        | 8 |               |                                                | A 1{1}    | 0@9     | A 9     |
+        | 9 |               |                                                | A 0{0}    | none    | A 8     |
+    """,
+    ),
+    Case(
         "permits are for what is due",
         source="0.21, 4.9",
         says="""
