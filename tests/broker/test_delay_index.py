@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_commits
+from pulsar_spark.broker import delay_head
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
@@ -172,7 +172,7 @@ def test_hashes_are_those_of_the_first_messages_keys(indexed):
 def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     """Publishes, seals, merges, starts, rebuilds and lost files in any order, with segments of a few entries."""
     chance = random.Random(seed)
-    monkeypatch.setattr(delay_commits, "HEAD_ENTRIES", 12)
+    monkeypatch.setattr(delay_head, "MOST_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
         monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
     monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
