@@ -68,13 +68,12 @@ class DelayedDuel(Duel):
 
     def _seal(self) -> None:
         upkeep = self._upkeep()
-        upkeep.seal(is_forced=True)
+        upkeep.commits.seal(is_forced=True)
         upkeep.work()
 
     def _rebuild(self) -> None:
-        upkeep = self._upkeep()
-        upkeep.rebuild()
-        upkeep.work()
+        self.engine.rounds.bundle.delay_index.rebuild()
+        self._upkeep().work()
 
     def _lose(self) -> None:
         """The files are gone, and the broker starts."""
@@ -92,7 +91,7 @@ class DelayedDuel(Duel):
         with pytest.MonkeyPatch.context() as dying:
             dying.setattr(self.engine.rounds.bundle.delay_index.table, "commit", die)
             with pytest.raises(Crash):
-                self._upkeep().seal(is_forced=True)
+                self._upkeep().commits.seal(is_forced=True)
                 raise Crash
         self._restart()
 
