@@ -278,7 +278,7 @@ class Cursor:
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int], now_ms: int) -> None:
+    def apply_acks(self, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
         of one that was never delivered waits as replay; on Shared for its deliver time."""
         for first, last, left, is_cumulative in self.acks:
@@ -294,9 +294,7 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending and position not in self.replay:
-                    due_ms = self.delays.deliver_ms[position]
-                    is_early = self.knows_delays() and due_ms is not None and due_ms > now_ms
-                    self._wait_until(position, due_ms if is_early else None)
+                    self._wait_until(position, self.delays.deliver_ms[position] if self.knows_delays() else None)
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
