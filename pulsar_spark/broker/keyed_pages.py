@@ -193,15 +193,14 @@ class KeyedByPage(Keyed):
         return unknown[~is_own]
 
     def _note_passed(self, taken: np.ndarray) -> None:
-        """Entries of the due lane that were met are passed over up to the last one that is *taken*; where none is, up
-        to the first that is to be read again. Behind that they would cut the ranges."""
-        behind = int(taken[-1]) if len(taken) else NEVER
+        """Entries of the due lane that were met are passed over up to the last one that is *taken*; where permits are
+        left, up to the first that is to be read again. Behind that they would cut the ranges."""
+        behind = int(taken[-1]) if len(taken) else -1
+        if len(taken) < sum(self._permits.values()):
+            again = (unknown[~is_own & ~np.isin(unknown, taken)] for unknown, is_own in self._met)
+            behind = max(behind, next((int(found[0]) for found in again if len(found)), NEVER))
         for unknown, is_own in self._met:
-            if not len(taken):
-                behind = next(iter(unknown[~is_own].tolist()), NEVER)
             note_passed(self._asked, unknown[is_own & (unknown < behind)])
-            if behind != NEVER and not len(taken):
-                break
         self._met = []
 
 
