@@ -188,15 +188,14 @@ CURSOR_LEDGER = TableSpec(
             (
                 "first",
                 pa.int64(),
-                "page, range, letter, waiting_letter: first position; topic: the first one that was not "
-                "trimmed; promotion: first number; set_aside: row of the request within its commit, null = the "
-                "whole commit",
+                "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
+                "promotion: first number; set_aside: row of the request within its commit, null = the whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: "
-                "last number; set_aside: the last version of several that are gone",
+                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: last "
+                "number; set_aside: the last version of several that are gone",
             ),
             (
                 "status",
