@@ -21,9 +21,12 @@ def unacked_messages(ack_set: Column, batch_size: Column) -> Column:
     return F.coalesce(bits, batch_size).cast("bigint")
 
 
-def sticky_key_hash(partition_key: Column, ordering_key: Column, is_base64: Column) -> Column:
+def sticky_key_hash(
+    partition_key: Column, ordering_key: Column, is_base64: Column, is_ordering_key_base64: Column | None = None
+) -> Column:
     """The 31-bit hash that Key_Shared goes by (semantics 2.21, 0.1): of the ordering key if there is one, else of the
-    partition key, decoded where *is_base64* says so, else of ``NONE_KEY``. Never null. The keys are texts or bytes.
+    partition key, each decoded where it is said to be base64, else of ``NONE_KEY``. Never null. The keys are texts or
+    bytes.
 
     Where no key is in base64, transforms.key_hashes does the same without a Python worker.
 
@@ -31,11 +34,18 @@ def sticky_key_hash(partition_key: Column, ordering_key: Column, is_base64: Colu
     >>> keys.select(sticky_key_hash(F.col("k"), F.col("o"), F.col("b")).alias("h")).first().h  # doctest: +SKIP
     964695987
     """
-    return _sticky_key_hash(partition_key.cast("binary"), ordering_key.cast("binary"), is_base64.cast("boolean"))
+    keys = (partition_key.cast("binary"), ordering_key.cast("binary"))
+    is_ordered = F.lit(False) if is_ordering_key_base64 is None else is_ordering_key_base64
+    return _sticky_key_hash(*keys, is_base64.cast("boolean"), is_ordered.cast("boolean"))
 
 
 @arrow_udf(IntegerType())
-def _sticky_key_hash(partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array) -> pa.Array:
-    rows = zip(partition_keys.to_pylist(), ordering_keys.to_pylist(), is_base64.to_pylist(), strict=True)
-    hashes = [hash_of(sticky_key(key, ordering_key=ordering, is_base64=coded)) for key, ordering, coded in rows]
+def _sticky_key_hash(
+    partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array, is_ordering_key_base64: pa.Array
+) -> pa.Array:
+    columns = (partition_keys, ordering_keys, is_base64, is_ordering_key_base64)
+    hashes = [
+        hash_of(sticky_key(key, ordering_key=ordering, is_base64=is_coded, is_ordering_key_base64=is_ordering_coded))
+        for key, ordering, is_coded, is_ordering_coded in zip(*(column.to_pylist() for column in columns), strict=True)
+    ]
     return pa.array(hashes, pa.int32())

@@ -7,6 +7,7 @@ names are Pulsar's wire names in snake case; instants end in ``_time`` and are U
 
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 LAYOUT_VERSION = 2
@@ -17,6 +18,9 @@ TIME = pa.timestamp("us", tz="UTC")
 PROPERTIES = pa.map_(pa.string(), pa.string())
 ENCRYPTION_KEYS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary(), "metadata": PROPERTIES}))
 HASH_RANGES = pa.list_(pa.struct({name: pa.int32() for name in ("start", "end", "modulus", "remainder")}))
+
+
+_MANY = 1000
 
 
 class Column(NamedTuple):
@@ -49,7 +53,7 @@ class TableSpec(NamedTuple):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
         return pa.Table.from_arrays(
             [
-                pa.array([row.get(field.name) for row in rows], field.type)
+                _array([row.get(field.name) for row in rows], field.type)
                 if field.name in known
                 else pa.nulls(len(rows), field.type)
                 for field in schema
@@ -57,6 +61,16 @@ class TableSpec(NamedTuple):
             schema=schema,
         )
 
+
+def _array(values: list, kind: pa.DataType) -> pa.Array:
+    """*values* as Arrow; many that are all the same, as most columns of letters are, of one of them."""
+    if len(values) > _MANY and values.count(values[0]) == len(values):
+        return pa.array(values[:1], kind).take(pa.array(np.zeros(len(values), np.int32)))
+    return pa.array(values, kind)
+
+
+KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
+"""Columns of messages that say whether a key is base64 of bytes."""
 
 MESSAGES = TableSpec(
     "messages",
@@ -96,6 +110,7 @@ MESSAGES = TableSpec(
                 2,
             ),
             ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
+            ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text", 2),
             ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
             ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
             ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),
@@ -174,13 +189,14 @@ CURSOR_LEDGER = TableSpec(
                 "first",
                 pa.int64(),
                 "page, range, letter, waiting_letter: first position; topic: the first one that was not "
-                "trimmed; set_aside: row of the request within its commit, null = the whole commit",
+                "trimmed; promotion: first number; set_aside: row of the request within its commit, null = the "
+                "whole commit",
             ),
             (
                 "last",
                 pa.int64(),
-                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; "
-                "set_aside: the last version of several that are gone",
+                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: "
+                "last number; set_aside: the last version of several that are gone",
             ),
             (
                 "status",
@@ -235,7 +251,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "is_removed",
                 pa.bool_(),
-                "topic, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
+                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
             ),
             ("consumer_name", pa.string(), "consumer: its name"),
             ("client_id", pa.string(), "consumer: the client it belongs to"),

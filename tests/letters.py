@@ -17,10 +17,16 @@ EVENT = datetime(2024, 4, 1, tzinfo=timezone.utc)
 
 
 def write_letters(
-    layout: Layout, numbers: range, *, topic: str = LETTERS, more: dict | None = None, payload: bytes | None = None
+    layout: Layout,
+    numbers: range,
+    *,
+    topic: str = LETTERS,
+    more: dict | None = None,
+    payload: bytes | None = None,
+    **columns,
 ) -> None:
     """Write letters in one commit: even ones redelivered, odd ones reconsumed, of keys k0, k1 and k2 in turn, with the
-    properties *more*.
+    properties *more*, and *columns* instead of these.
 
     The payload is the number unless one is given for all.
     """
@@ -49,6 +55,7 @@ def write_letters(
                 "event_time": EVENT,
                 "properties": properties,
                 "publish_time": WRITTEN + timedelta(minutes=number),
+                **columns,
             }
         )
     AppendTable(read_topic(layout, topic).path).append(MESSAGES.rows(rows))

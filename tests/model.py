@@ -451,7 +451,8 @@ class Model:
     def _negative_ack(self, request: dict, properties: dict) -> None:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         self._connected(request)
-        cursor.negative_acks.append((first, last, request["consumer_id"], request.get("delay_ms") or 0))
+        delay_ms, is_unseen = request.get("delay_ms") or 0, properties.get("is_unseen") == "true"
+        cursor.negative_acks.append((first, last, request["consumer_id"], delay_ms, is_unseen))
 
     def _redeliver_all(self, request: dict, properties: dict) -> None:
         self._cursor(request).redeliver_all.add(self._connected(request).consumer_id)

@@ -104,7 +104,8 @@ class Cursor:
     ignored_delays: bool = False
     keys: KeyShared | None = None
     acks: list[tuple[int, int, tuple[int, ...] | None, bool]] = field(default_factory=list)
-    negative_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
+    negative_acks: list[tuple[int, int, str, int, bool]] = field(default_factory=list)
+    """First and last position, consumer, delay in ms, and whether the application was shown none of them."""
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     is_asked: bool = False
@@ -324,23 +325,25 @@ class Cursor:
         return (
             self.redeliver_all
             | due
-            | {consumer_id for _, _, consumer_id, delay_ms in self.negative_acks if delay_ms <= 0}
+            | {consumer_id for _, _, consumer_id, delay_ms, _ in self.negative_acks if delay_ms <= 0}
         )
 
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
-        """Entries that come back become replay, or die (4.21, 4.26)."""
-        for first, last, consumer_id, delay_ms in self.negative_acks:
+        """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
+        unseen = set()
+        for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
                     held.due_ms = now_ms + delay_ms
-        counted = {
+                    unseen = unseen | {position} if is_unseen else unseen - {position}
+        asked_for = {position for position, held in self.pending.items() if held.consumer_id in self.redeliver_all}
+        due = {position for position, held in self.pending.items() if held.due_ms is not None and held.due_ms <= now_ms}
+        counted = asked_for | (due - unseen)
+        is_rewound = bool(asked_for | due) and self.is_single_active()
+        uncounted = {
             position
             for position, held in self.pending.items()
-            if held.consumer_id in self.redeliver_all or (held.due_ms is not None and held.due_ms <= now_ms)
-        }
-        is_rewound = bool(counted) and self.is_single_active()
-        uncounted = {
-            position for position, held in self.pending.items() if is_rewound or held.consumer_id in self.left
+            if position in due or is_rewound or held.consumer_id in self.left
         } - counted
         for position in counted | uncounted:
             back = Replay(self.pending.pop(position).redelivery_count + (position in counted))

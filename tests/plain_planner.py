@@ -104,23 +104,22 @@ def _acknowledge_batch(held: dict[int, Range], row: dict) -> None:
 
 
 def _give_back(held: dict[int, Range], rows: list[dict], limits: dict) -> None:
-    now, most = limits["now"], limits["max_redeliver_count"]
+    now, most, unseen = limits["now"], limits["max_redeliver_count"], set()
     for row in _of(rows, "return"):
         for position in range(row["first"], row["last"] + 1):
             entry = held.get(position)
             if entry and entry.status == PENDING and entry.consumer_id == row["consumer_id"]:
                 held[position] = entry._replace(due_time=row["due_time"])
+                unseen.update([position] if row.get("is_unseen") else [])
     pending = {position: entry for position, entry in held.items() if entry.status == PENDING}
-    counted = {
-        position
-        for position, entry in pending.items()
-        if entry.consumer_id in limits["redelivered"] or (entry.due_time is not None and entry.due_time <= now)
-    }
+    asked_for = {position for position, entry in pending.items() if entry.consumer_id in limits["redelivered"]}
+    due = {position for position, entry in pending.items() if entry.due_time is not None and entry.due_time <= now}
+    returned, counted = asked_for | due, asked_for | (due - unseen)
     for position, entry in pending.items():
         count = entry.redelivery_count + (position in counted)
         if position in counted and 0 < most < count:
             held[position] = entry._replace(status=DEAD, redelivery_count=count, due_time=None)
-        elif position in counted or entry.consumer_id in limits["left"] or (counted and limits["is_single_active"]):
+        elif position in returned or entry.consumer_id in limits["left"] or (returned and limits["is_single_active"]):
             held[position] = entry._replace(
                 status=REPLAY, redelivery_count=count, consumer_id=None, delivery_round=None, due_time=None
             )

@@ -105,8 +105,17 @@ class On:
             "cumulative_ack", consumer, last=last, ack_set=ack_set, properties={"receipt": "true"} if receipt else None
         )
 
-    def negative_ack(self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0) -> dict:
-        return self._ask("negative_ack", consumer, first=first, last=first if last is None else last, delay_ms=delay_ms)
+    def negative_ack(
+        self, consumer: str, first: int, last: int | None = None, *, delay_ms: int = 0, is_unseen: bool = False
+    ) -> dict:
+        return self._ask(
+            "negative_ack",
+            consumer,
+            first=first,
+            last=first if last is None else last,
+            delay_ms=delay_ms,
+            properties={"is_unseen": "true"} if is_unseen else None,
+        )
 
     def reconsume_later(
         self,

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 
 from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.desk import Desk, number_of
-from pulsar_spark.broker.drafts import CursorDraft, Request
+from pulsar_spark.broker.drafts import CursorDraft, Request, Return
 from pulsar_spark.broker.due_moves import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidMessage
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
@@ -22,9 +23,10 @@ from pulsar_spark.protocol.positions import ranges_of
 NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
 
-DELIVERY_ROUND = "delivery_round"
-"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
-are still with it: what is delivered by lane is known by that, and others' entries lie between."""
+
+IS_UNSEEN = "is_unseen"
+"""Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
+give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
 
 
 class Acknowledgements(Desk):
@@ -124,8 +126,19 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
-        due = self.draft.now + max(request.delay_ms or 0, 0) * 1000
-        self.draft.of(cursor).returns.append((request.first, request.last, consumer.consumer_id, due))
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), request.properties.get(IS_UNSEEN, "false")
+        if is_unseen not in ("true", "false"):
+            raise InvalidConfiguration(f"{IS_UNSEEN} {shown(is_unseen)}: give 'true' or 'false'")
+        if is_unseen == "true" and delay_ms:
+            raise InvalidConfiguration(
+                f"positions {request.first} to {request.last} are given back unseen, with delay_ms {delay_ms}: what "
+                "nobody was shown comes again at once: leave out one of the two"
+            )
+        self.draft.of(cursor).returns.append(
+            Return(
+                request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen == "true"
+            )
+        )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:
         """Note what is asked by requests *alike* one of :data:`NOTED` that was just *taken*: of the same kind, about
@@ -143,7 +156,7 @@ class Acknowledgements(Desk):
             elif is_ack:
                 draft.acks.add(first, last)
             else:
-                draft.returns.append((first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
+                draft.returns.append(Return(first, last, taken.consumer_id, now + max(delay_ms, 0) * 1000))
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)

@@ -9,7 +9,6 @@ Nothing is decided here: a range too many goes through the plan unchanged. So on
 everything back, all that is pending is planned as soon as anything may return.
 """
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, merge
@@ -17,10 +16,13 @@ from itertools import pairwise, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsar_spark.broker.drafts import CursorDraft
+import numpy as np
+
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
+from pulsar_spark.protocol.positions import expanded
 
 
 class Affected(NamedTuple):
@@ -44,83 +46,77 @@ def affected_ranges(
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
-    chosen: dict[int, set[int]] = {index: set() for index in asked.cursor.edges}
-    for index, numbers in _overlapping(pages, _spans(asked, unread)):
-        chosen.setdefault(index, set()).update(numbers)
-    returning = _returning(asked, now)
-    for index, page in enumerate(pages):
-        if returning & page.unacked.keys() or page.has_returns(now):
-            chosen.setdefault(index, set()).update(
-                number
-                for number, held in enumerate(page.ranges)
-                if held.status == PENDING and (held.consumer_id in returning or is_due(held, now))
-            )
-    for index, number in offered:
-        chosen.setdefault(index, set()).add(number)
-    ranges, planned = [], []
-    for index in sorted(chosen):
-        before = len(ranges)
+    returning, offered = _returning(asked, now), list(offered)
+    given_back = [i for i, page in enumerate(pages) if returning & page.unacked.keys() or page.has_returns(now)]
+    spans = np.array([*_spans(asked, unread)], np.int64).reshape(-1, 2).T
+    touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
+    ranges, begins = [], {}
+    for index in sorted(touched):
+        begins[index] = len(ranges)
         ranges += pages[index].ranges
-        planned += [before + number for number in sorted(chosen[index])]
-    return Affected(set(chosen), ranges, planned)
+    is_planned = _is_hit(ranges, *spans)
+    for index in given_back:
+        for number, held in enumerate(pages[index].ranges, begins[index]):
+            if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)):
+                is_planned[number] = True
+    for index, number in offered:
+        is_planned[begins[index] + number] = True
+    return Affected(touched, ranges, np.flatnonzero(is_planned).tolist())
 
 
-def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[tuple[int, int, str, int]]:
-    """(first, last, consumer, due time) of what was given back by whoever holds it, disjoint: of each entry the request
-    made last counts (4.16, 4.21)."""
-    requests: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for first, last, consumer_id, due in asked.returns:
-        requests[consumer_id].append((first, last, due))
+def effective_returns(asked: CursorDraft, planned: Iterable[Range]) -> list[Return]:
+    """What was given back by whoever holds it, disjoint: of each entry the request made last counts (4.16, 4.21)."""
+    requests: dict[str, list[Return]] = defaultdict(list)
+    for each in asked.returns:
+        requests[each.consumer_id].append(each)
     held: dict[str, list[Range]] = defaultdict(list)
     for each in planned if requests else ():
         if each.status == PENDING and each.consumer_id in requests:
             held[each.consumer_id].append(each)
     return [
-        (first, last, consumer_id, due)
-        for consumer_id, given_back in requests.items()
-        for first, last, due in _inside(_latest(given_back), held[consumer_id])
+        each for consumer_id, given_back in requests.items() for each in _inside(_latest(given_back), held[consumer_id])
     ]
 
 
-def _latest(requests: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """*requests* (first, last, due time) cut so that none overlaps another, by position: where several do, the last one
-    made counts."""
+def _latest(requests: list[Return]) -> Iterator[Return]:
+    """*requests* of one consumer cut so that none overlaps another, by position: where several do, the last one made
+    counts."""
     ordered = sorted(requests, key=itemgetter(0))
-    if all(before[1] < behind[0] for before, behind in pairwise(ordered)):
+    if all(before.last < behind.first for before, behind in pairwise(ordered)):
         yield from ordered
         return
     open_requests: list[int] = []
     at = 0
 
-    def cut(until: int | None) -> Iterator[tuple[int, int, int]]:
+    def cut(until: int | None) -> Iterator[Return]:
         nonlocal at
         while open_requests and (until is None or at < until):
-            _, last, due = requests[-open_requests[0]]
-            if last < at:
+            each = requests[-open_requests[0]]
+            if each.last < at:
                 heappop(open_requests)
                 continue
-            end = last if until is None else min(last, until - 1)
-            yield at, end, due
+            end = each.last if until is None else min(each.last, until - 1)
+            yield each._replace(first=at, last=end)
             at = end + 1
 
-    for number in sorted(range(len(requests)), key=lambda number: requests[number][0]):
-        first = requests[number][0]
+    for number in sorted(range(len(requests)), key=lambda number: requests[number].first):
+        first = requests[number].first
         yield from cut(first)
         at = first
         heappush(open_requests, -number)
     yield from cut(None)
 
 
-def _inside(stretches: Iterable[tuple[int, int, int]], held: list[Range]) -> Iterator[tuple[int, int, int]]:
-    """What of the *stretches* (first, last, ...) lies in ranges; both by position."""
-    at = 0
-    for first, last, due in stretches:
-        while at < len(held) and held[at].last < first:
-            at += 1
-        inside = at
-        while inside < len(held) and held[inside].first <= last:
-            yield max(first, held[inside].first), min(last, held[inside].last), due
-            inside += 1
+def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
+    """What of the *returns* lies in ranges; both by position."""
+    returns = list(returns)
+    firsts, lasts = np.array([each[:2] for each in returns], np.int64).reshape(-1, 2).T
+    held_firsts, held_lasts = np.array([each[:2] for each in held], np.int64).reshape(-1, 2).T
+    begins, ends = np.searchsorted(held_lasts, firsts), np.searchsorted(held_firsts, lasts, "right")
+    inside, of = expanded(begins, ends - 1), np.repeat(np.arange(len(returns)), ends - begins)
+    firsts, lasts = np.maximum(firsts[of], held_firsts[inside]), np.minimum(lasts[of], held_lasts[inside])
+    for first, last, number in zip(firsts.tolist(), lasts.tolist(), of.tolist()):
+        yield Return(first, last, *returns[number][2:])
 
 
 def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
@@ -161,22 +157,29 @@ def _spans(asked: CursorDraft, unread: Iterable[tuple[int, int]]) -> Iterator[tu
     yield from asked.acks
     yield from asked.passed
     yield from ((position, position) for position in asked.ack_sets)
-    yield from ((first, last) for first, last, _, _ in asked.returns)
+    yield from ((each.first, each.last) for each in asked.returns)
     yield from unread
 
 
-def _overlapping(pages: list[Page], spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, range]]:
-    """Page by page the numbers of the ranges that hold any position of the *spans*. Pages that hold none of them may
-    come, too."""
-    page_firsts, firsts_of = [page.first for page in pages], {}
-    for first, last in spans:
-        begin, end = (max(bisect_right(page_firsts, position) - 1, 0) for position in (first, last))
-        for index in range(begin, end + 1):
-            ranges = pages[index].ranges
-            if index not in firsts_of:
-                firsts_of[index] = [held.first for held in ranges]
-            low, high = bisect_right(firsts_of[index], first), bisect_right(firsts_of[index], last)
-            yield index, range(low - (low > 0 and ranges[low - 1].last >= first), high)
+def _overlapped(pages: list[Page], firsts: np.ndarray, lasts: np.ndarray) -> list[int]:
+    """Indexes of the pages that positions *firsts*..*lasts* belong to, whether ranges hold them or not, beside the
+    first page and the last."""
+    if len(pages) < 3:  # of small cursors there may be many
+        return []
+    page_firsts = np.array([page.first for page in pages], np.int64)
+    begins, ends = (np.maximum(np.searchsorted(page_firsts, ats, "right") - 1, 0) for ats in (firsts, lasts))
+    return np.unique(expanded(begins, ends)).tolist()
+
+
+def _is_hit(ranges: list[Range], firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+    """Of each of *ranges*, whether it holds any position of *firsts*..*lasts*."""
+    if not len(firsts) or not ranges:
+        return np.zeros(len(ranges), bool)
+    held_firsts, held_lasts = (np.array([*map(itemgetter(end), ranges)], np.int64) for end in (0, 1))
+    begun = np.zeros(len(ranges) + 1, np.int64)
+    np.add.at(begun, np.searchsorted(held_lasts, firsts), 1)
+    np.add.at(begun, np.searchsorted(held_firsts, lasts, "right"), -1)
+    return np.cumsum(begun[:-1]) > 0
 
 
 def _returning(asked: CursorDraft, now: int) -> set[str]:

@@ -3,7 +3,7 @@
 Everything here is a function of committed tables (see load_bundle), so losing it costs a reload and nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -104,9 +104,9 @@ class Bundle(Topics):
         found = self.promotions.get((topic_id, partition))
         return wall if found is None else max(wall, found.until)
 
-    def index_new(self) -> None:
-        """Tell the delay index what was numbered since the last time."""
-        for state in self.topics.values():
+    def index_new(self, states: Iterable[TopicState]) -> None:
+        """Tell the delay index what was numbered of these since the last time."""
+        for state in states:
             for partition, runs in groupby(state.newly_delayed, key=itemgetter(0)):
                 self.delay_index.add(state, partition, [run for _, run in runs])
                 self.promotion(state, partition)
@@ -125,21 +125,19 @@ class Bundle(Topics):
 
     def let_go_of_numbers(self) -> None:
         """Forget what numbers mean that no cursor needs any more."""
-        for promotion in self.promotions.values():
-            if promotion.is_changed:
-                promotion.let_go(self._needed_from(promotion))
+        changed = [promotion for promotion in self.promotions.values() if promotion.is_changed]
+        if changed:
+            needed: dict[Promotion, int] = {}
+            for lane in (cursor.due for cursor in self.cursors.values() if cursor.due):
+                first = lane.mark_delete + 1 - DUE_BASE
+                needed[lane.promotion] = min(needed.get(lane.promotion, first), first)
+            for promotion in changed:
+                promotion.let_go(needed.get(promotion, promotion.count))
 
     def drop_promoted(self) -> None:
         """Say to the delay index what nobody needs any more, behind the commit that lets go of it."""
         for promotion in self.promotions.values():
             promotion.drop_from_index()
-
-    def _needed_from(self, promotion: Promotion) -> int:
-        of_partition = (promotion.topic_id, promotion.partition)
-        lanes = [
-            cursor.due for key, cursor in self.cursors.items() if cursor.due is not None and key[:2] == of_partition
-        ]
-        return min((lane.mark_delete + 1 - DUE_BASE for lane in lanes), default=promotion.count)
 
     # What is set aside
 

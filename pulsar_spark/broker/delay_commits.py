@@ -15,8 +15,6 @@ from pulsar_spark.storage.delay_buckets import EVER, Bucket
 from pulsar_spark.storage.delay_merge import merge_buckets, write_entries
 from pulsar_spark.storage.delay_notes import NewBucket
 
-HEAD_ENTRIES, HEAD_RUNS = 1 << 17, 2_000
-"""A head of so many entries, or of so many publishes, becomes a bucket: both are read again at a start."""
 GRACE_SECONDS = 600.0
 """How long a file that left the table stays for those who are reading it."""
 
@@ -37,8 +35,7 @@ class DelayCommits:
         index = self.index
         with index.lock:
             head = index.head
-            is_due = head.entries >= HEAD_ENTRIES or head.runs >= HEAD_RUNS
-            if not head or not (is_due or is_forced):
+            if not head or not (head.is_full or is_forced):
                 return False
             index.sealing, index.head = head, Head()
         try:

@@ -11,6 +11,8 @@ import numpy as np
 from pulsar_spark.storage.delay_segments import Entries, together
 from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
 
+MOST_ENTRIES, MOST_RUNS = 1 << 17, 2_000
+"""A head of so many entries, or of so many publishes, is to become a bucket: both are read again at a start."""
 _LEAST = -(1 << 63)
 """An instant that nothing is due at: what is, is no delayed entry."""
 
@@ -25,6 +27,10 @@ class Head:
 
     def __bool__(self) -> bool:
         return self.runs > 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= MOST_ENTRIES or self.runs >= MOST_RUNS
 
     def add(self, place: int, first: int, last: int, due: Due) -> None:
         """Take in what waits of the run at positions *first*..*last*."""

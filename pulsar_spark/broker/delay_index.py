@@ -69,6 +69,8 @@ class DelayIndex:
         """Is there anything to do in the background?"""
         self.is_attended = False
         """Does somebody do in the background what takes long? Else everything is read at once."""
+        self._next: dict[int, tuple[int, int | None]] = {}
+        """Of topic partitions an instant, and the earliest deliver time behind it: it is asked for at every look."""
         self._segments = Segments(self.places)
         self.doomed: set[int] = set()
         """Numbers of buckets that the table has and of which nothing is to be had any more."""
@@ -88,7 +90,7 @@ class DelayIndex:
             self.table.remove()
             loaded = Loaded([], {}, [])
         with self.lock:
-            self.head, self.sealing = Head(), None
+            self.head, self.sealing, self._next = Head(), None, {}
             self.doomed = {lost.number for lost in loaded.lost}
             self.replace_buckets(loaded.buckets, loaded.indexed)
             for place, known in self.known.items():
@@ -110,6 +112,8 @@ class DelayIndex:
             wanted = [
                 run for run in fresh if has_delayed(run) and not indexed.holds(run.first_position, run.last_position)
             ]
+            if wanted:
+                self._next.pop(place, None)
             is_small = len(wanted) <= MOST_AT_ONCE and sum(run.entries for run in wanted) <= AT_ONCE
             if is_small or not self.is_attended:
                 for run in wanted:
@@ -120,7 +124,7 @@ class DelayIndex:
                 for run in wanted:
                     known.pending.append(Pending(run.first_position, run.last_position, [run], run.delayed_after + 1))
             known.end = max(known.end, fresh[-1].last_position + 1 if fresh else 0)
-            if wanted:
+            if known.pending or self.head.is_full:
                 self.is_wanted.set()
 
     def drop(self, topic_id: str, partition: int, until: int) -> None:
@@ -167,10 +171,17 @@ class DelayIndex:
             place = self.places.find(topic_id, partition)
             if place is None:
                 return None
-            pending = [max(each.earliest, after + 1) for each in self._pending(place)]
-            found = [self._asked(lambda: self.buckets.next_due(place, after))]
-            found += [head.next_due(place, after) for head in self._heads(place)]
-            return min([*pending, *(each for each in found if each is not None)], default=None)
+            since, found = self._next.get(place, (EVER, None))
+            if since <= after and (found is None or after < found):
+                return found
+            due = [max(each.earliest, after + 1) for each in self._pending(place)]
+            is_lasting = not due
+            due += [self._asked(lambda: self.buckets.next_due(place, after))]
+            due += [head.next_due(place, after) for head in self._heads(place)]
+            found = min((each for each in due if each is not None), default=None)
+            if is_lasting and not self._pending(place):
+                self._next[place] = after, found
+            return found
 
     def due(self, topic_id: str, partition: int, after: int, until: int) -> Due:
         """The entries with *after* < deliver time <= *until*, in order of (deliver time, position).
@@ -206,6 +217,7 @@ class DelayIndex:
         What was added since the start is pending again."""
         for place in list(places):
             self.unindexed.add(place)
+            self._next.pop(place, None)
             indexed = self.indexed.pop(place, None)
             self.buckets.since.pop(place, None)
             if indexed is not None and place in self.known:
@@ -230,7 +242,7 @@ class DelayIndex:
     def lose(self, lost: BucketLost) -> None:
         """A bucket cannot be read any more: what it has entries of is indexed again."""
         with self.lock:
-            log.error("%s: it is made again from its topics", lost)
+            log.error("%s", lost)
             self.doomed.add(lost.bucket.number)
             left = [bucket for bucket in self.buckets.buckets if bucket is not lost.bucket]
             self.unindex(lost.bucket.places.tolist())

@@ -45,12 +45,12 @@ class Build(Protocol):
     def cancel(self) -> None: ...
 
 
-class DelayUpkeep:
+class DelayUpkeep(DelayCommits):
     """The background of one index. *build* is Spark's way to a bucket, None without a session."""
 
     def __init__(self, index: DelayIndex, build: Build | None = None, max_num_buckets: int = MAX_NUM_BUCKETS):
-        self.index, self._build = index, build
-        self.commits = DelayCommits(index, max_num_buckets)
+        super().__init__(index, max_num_buckets)
+        self._build = build
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -58,7 +58,7 @@ class DelayUpkeep:
         """Begin to work by itself."""
         self.index.is_attended = True
         self.index.table.remove_staged()
-        self.commits.retire(self.index.table.unnamed())
+        self.retire(self.index.table.unnamed())
         self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
         self._thread.start()
 
@@ -102,9 +102,8 @@ class DelayUpkeep:
                 self.index.lose(lost)
 
     def _steps(self) -> Sequence[Callable[[], bool]]:
-        commits = self.commits
         pending = self._look_up, self._index_pending
-        return *pending, commits.seal, self._rebuild_next, commits.drop, commits.merge, commits.remove
+        return *pending, self.seal, self._rebuild_next, self.drop, self.merge, self.remove
 
     # What is pending
 
@@ -144,7 +143,7 @@ class DelayUpkeep:
                 self.index.places.known[place].partition: [run for each in of_place for run in each.runs]
                 for place, of_place in chosen.items()
             }
-            self.commits.commit(self._build(topic, runs), chosen)
+            self.commit(self._build(topic, runs), chosen)
         else:
             for place, of_place in chosen.items():
                 for each in of_place:
@@ -160,7 +159,7 @@ class DelayUpkeep:
                     return
                 self.index.head.add(place, run.first_position, run.last_position, due)
                 each.first = run.last_position + 1
-            self.commits.seal()
+            self.seal()
         with self.index.lock:
             self.index.done(place, [each])
 
@@ -189,7 +188,7 @@ class DelayUpkeep:
                 if index.places.known[place].partition in found
             }
             new = self._bucket_of(topic, runs)
-            self.commits.commit(new, dict.fromkeys(held, ()), since=new.number)
+            self.commit(new, dict.fromkeys(held, ()), since=new.number)
         with index.lock:
             index.rebuilding = [each for each in index.rebuilding if each != topic_id]
         return True

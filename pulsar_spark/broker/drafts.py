@@ -55,6 +55,17 @@ def _values(column: pa.ChunkedArray) -> list:
 assert set(_COLUMNS) <= set(REQUESTS.schema.names)
 
 
+class Return(NamedTuple):
+    """Entries that a consumer gives back, to come again at ``due_time``; counted, unless ``is_unseen`` says that the
+    application was shown none of them."""
+
+    first: int
+    last: int
+    consumer_id: str
+    due_time: int
+    is_unseen: bool = False
+
+
 class Removed(NamedTuple):
     """A consumer that is gone, and why, in a word."""
 
@@ -78,7 +89,7 @@ class CursorDraft:
     passed: Positions = field(default_factory=Positions)
     ack_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     delivered_acks: list[tuple[int, int, str, int]] = field(default_factory=list)
-    returns: list[tuple[int, int, str, int]] = field(default_factory=list)
+    returns: list[Return] = field(default_factory=list)
     left: set[str] = field(default_factory=set)
     redelivered: set[str] = field(default_factory=set)
     has_new_limits: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from pulsar_spark.broker.deliver_times import delayed_at
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
@@ -41,21 +41,21 @@ def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, in
                 asked.acks.add(first, last)
 
 
-def _returns(due: DueLane, returns: list[tuple[int, int, str, int]]) -> list[tuple[int, int, str, int]]:
-    """Each with what it means on the axes behind it: of several of one entry the last one counts."""
+def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
+    """Each with what it means on the other axes behind it: of several of one entry the last one counts."""
     if not returns:
         return returns
     motion, apart, found = due.motion, _apart(due), []
     firsts, lasts = as_array(each[:2] for each in returns)
     begins, ends = np.searchsorted(motion.positions, firsts), np.searchsorted(motion.positions, lasts, "right")
-    for (first, last, *others), begin, end in zip(returns, begins.tolist(), ends.tolist()):
-        found.append((first, last, *others))
-        if begin < end:
-            numbers = np.sort(motion.numbers[begin:end])
-            found += [(DUE_BASE + begins, DUE_BASE + until, *others) for begins, until in ranges_of(numbers)]
-        for begins, until in apart:
-            if begins <= APART_BASE + last and until >= APART_BASE + first:
-                found.append((max(begins, APART_BASE + first), min(until, APART_BASE + last), *others))
+    for each, begin, end in zip(returns, begins.tolist(), ends.tolist()):
+        found.append(each)
+        numbers = ranges_of(np.sort(motion.numbers[begin:end])) if begin < end else ()
+        found += [each._replace(first=DUE_BASE + first, last=DUE_BASE + last) for first, last in numbers]
+        for first, last in apart:
+            if first <= APART_BASE + each.last and last >= APART_BASE + each.first:
+                first, last = max(first, APART_BASE + each.first), min(last, APART_BASE + each.last)
+                found.append(each._replace(first=first, last=last))
     return found
 
 

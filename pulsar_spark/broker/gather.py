@@ -216,7 +216,7 @@ class _Gathering:
         """Everybody's turns, in line; behind them who may be given nothing. A consumer that asks for its messages again
         is unblocked by that (4.4)."""
         cursor, now = asked.cursor, self.draft.now
-        asks = asked.redelivered | {consumer_id for _, _, consumer_id, due in asked.returns if due <= now}
+        asks = asked.redelivered | {each.consumer_id for each in asked.returns if each.due_time <= now}
         asks |= {held.consumer_id for held in planned if held.status == PENDING and is_due(held, now)}
         in_line = {consumer.consumer_id for consumer in takers}
         others = [(each, 0, None) for each in cursor.consumers.values() if each.consumer_id not in in_line]

@@ -8,12 +8,13 @@ into the states of entries, and these into the ranges of lanes.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.lane_form import NEVER, UNREAD, LaneForm, Stored, by_number, exact_ranges
 from pulsar_spark.broker.state import Consumer
@@ -69,6 +70,15 @@ class LaneWork(NamedTuple):
         return self.form.store(self.base, codes, self.parts)
 
 
+class _Wanted(NamedTuple):
+    """What this round's requests are of each entry: whether it is acknowledged, when it is to come back if its holder
+    gave it back, and whether that was unseen."""
+
+    acked: np.ndarray
+    back: np.ndarray
+    unseen: np.ndarray
+
+
 class KeyedByLane(Keyed):
     """The same as :class:`Keyed` for a cursor kept by lane; its rows are on the axis of places."""
 
@@ -83,7 +93,9 @@ class KeyedByLane(Keyed):
             skipped = form.base
         self._base = skipped
         """All before it is acknowledged: but for what was before, only where this round acknowledges all there is."""
-        self._codes = form.codes[skipped - form.base :]
+        end = max([*(last for _, last in asked.acks), *asked.ack_sets], default=-1) + 1
+        self._codes = _padded(form.codes[skipped - form.base :], end - skipped, UNREAD)
+        """Entries of which anything is known or asked."""
         states = form.states
         self._is_pending, self._is_replay = states.are(PENDING), states.are(REPLAY)
         self._holders, self._dues, self._rounds = states.consumers(), states.due(), states.rounds()
@@ -95,18 +107,16 @@ class KeyedByLane(Keyed):
         offered = self._offered_again()
         positions, owners = self._new_entries()
         self.found_nothing = not len(offered) and not len(positions)
-        self._extend([*(last for _, last in asked.acks), *asked.ack_sets, *positions[-1:].tolist()])
+        self._extend(int(positions[-1]) + 1 - self._base if len(positions) else 0)
         codes = self._codes
-        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
-        self._owner_of = self._owners.of(hashes)
-        parts = self._form.parts_of(hashes, self._cursor.selector)
+        parts = self._form.parts_of(self._hash_of, self._cursor.selector)
         known = by_number(parts)
         self._place = np.empty(len(codes), np.int64)
         self._place[known] = np.arange(len(codes))
         new = np.lexsort((positions, owners))
         self.new = self._new_rows(positions, new, owners)
-        self._acked, self._back = self._asked_for()
-        is_asked = self._acked | (self._back != NEVER)
+        wanted = self._wanted
+        is_asked = wanted.acked | (wanted.back != NEVER)
         is_asked[[position - self._base for position in self._left_of_batches()]] = True
         is_asked[offered - self._base] = True
         returns = np.isin(self._holders, [*asked.left, *asked.redelivered]) | (self._dues <= now)
@@ -135,7 +145,7 @@ class KeyedByLane(Keyed):
 
     def acks(self) -> list[tuple[int, int]]:
         """Places first..last that are acknowledged."""
-        return ranges_of(np.sort(self._place[np.flatnonzero(self._acked)]))
+        return ranges_of(np.sort(self._place[np.flatnonzero(self._wanted.acked)]))
 
     def ack_sets(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """The place, twice, and what is left of batches acknowledged in part."""
@@ -149,38 +159,54 @@ class KeyedByLane(Keyed):
             if self._codes[position - self._base] == UNREAD:
                 yield position, int(self._place[position - self._base])
 
-    def returns(self) -> list[tuple[int, int, str, int]]:
-        """(first, last, consumer, due time) of places that their holder gave back."""
-        places = np.sort(self._place[np.flatnonzero(self._back != NEVER)])
+    def returns(self) -> list[Return]:
+        """The places that their holder gave back."""
+        back = self._wanted.back
+        places = np.sort(self._place[np.flatnonzero(back != NEVER)])
         at = np.empty(len(self._codes), np.int64)
         at[self._place] = np.arange(len(self._codes))
         entries = at[places]
-        holders, dues = self._holders[self._codes[entries]], self._back[entries]
+        holders, dues, unseen = self._holders[self._codes[entries]], back[entries], self._wanted.unseen[entries]
         starts = np.flatnonzero(
             (np.diff(places, prepend=-2) != 1)
             | (np.diff(dues, prepend=-1) != 0)
+            | (np.diff(unseen.astype(np.int8), prepend=-1) != 0)
             | np.append(True, holders[1:] != holders[:-1])[: len(places)]
         )
         stops = np.append(starts[1:], len(places))[: len(starts)]
         return [
-            (int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]))
+            Return(int(places[start]), int(places[stop - 1]), holders[start], int(dues[start]), bool(unseen[start]))
             for start, stop in zip(starts, stops)
         ]
 
     def _left_of_batches(self) -> list[int]:
         return sorted(position for position in self._asked.ack_sets if position >= self._base)
 
-    def _extend(self, lasts: list[int]) -> None:
-        """Let the entries that are looked at reach to the last of these positions."""
-        missing = max(lasts, default=-1) + 1 - self._base - len(self._codes)
-        if missing > 0:
-            self._codes = np.append(self._codes, np.full(missing, UNREAD, np.int32))
+    def _extend(self, entries: int) -> None:
+        """Let so many entries at least be looked at; of those behind nothing is known or asked."""
+        wanted, end = self._wanted, self._base + len(self._codes)
+        hashes = self._hashes.between(end, self._base + entries - 1)
+        self._owner_of = np.append(self._owner_of, self._owners.of(hashes))
+        self._hash_of = np.append(self._hash_of, hashes)
+        acked, unseen = (_padded(flags, entries, False) for flags in (wanted.acked, wanted.unseen))
+        self._wanted = _Wanted(acked, _padded(wanted.back, entries, NEVER), unseen)
+        self._codes = _padded(self._codes, entries, UNREAD)
 
-    def _asked_for(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each entry whether it is acknowledged in this round, and when it is to come back if its holder gave it
-        back; of several requests the one made last counts (4.16, 4.21)."""
+    @cached_property
+    def _hash_of(self) -> np.ndarray:
+        """The hash of each entry."""
+        return self._hashes.between(self._base, self._base + len(self._codes) - 1)
+
+    @cached_property
+    def _owner_of(self) -> np.ndarray:
+        """The number of each entry's owner."""
+        return self._owners.of(self._hash_of)
+
+    @cached_property
+    def _wanted(self) -> _Wanted:
+        """Of several requests for an entry the one made last counts (4.16, 4.21)."""
         codes, asked = self._codes, self._asked
-        acked, back = np.zeros(len(codes), bool), np.full(len(codes), NEVER)
+        acked, back, unseen = np.zeros(len(codes), bool), np.full(len(codes), NEVER), np.zeros(len(codes), bool)
         for position in self._left_of_batches():
             if position < self._base + len(codes) and ack_set.is_empty(asked.ack_sets[position]):
                 acked[position - self._base] = True
@@ -189,10 +215,11 @@ class KeyedByLane(Keyed):
         for first, last, consumer_id, round_number in asked.delivered_acks:
             of_delivery = self._is_pending & (self._holders == consumer_id) & (self._rounds == round_number)
             acked[self._slice(first, last)] |= of_delivery[codes[self._slice(first, last)]]
-        for first, last, consumer_id, due in asked.returns:
-            is_its = (self._is_pending & (self._holders == consumer_id))[codes[self._slice(first, last)]]
-            back[self._slice(first, last)][is_its] = due
-        return acked, back
+        for each in asked.returns:
+            places = self._slice(each.first, each.last)
+            is_its = (self._is_pending & (self._holders == each.consumer_id))[codes[places]]
+            back[places][is_its], unseen[places][is_its] = each.due_time, each.is_unseen
+        return _Wanted(acked, back, unseen)
 
     def _slice(self, first: int, last: int) -> slice:
         return slice(max(first - self._base, 0), max(last + 1 - self._base, 0))
@@ -201,9 +228,7 @@ class KeyedByLane(Keyed):
         """Ranges of the *planned* entries by place, each with its line and whether it is held."""
         entries = known[planned[known]]
         places, codes, owners = self._place[entries], self._codes[entries], self._owner_of[entries]
-        held = (owners < 0) | self._waits.held(
-            self._base + entries, self._hashes.between(self._base, self._base + len(planned) - 1)[entries], owners
-        )
+        held = (owners < 0) | self._waits.held(self._base + entries, self._hash_of[entries], owners)
         is_first = np.diff(places, prepend=-2) != 1
         for column in (codes, owners, held.astype(np.int8)):
             is_first |= np.diff(column, prepend=-2) != 0
@@ -239,23 +264,21 @@ class KeyedByLane(Keyed):
         """Positions of what is to be delivered again now, as many as permits allow."""
         dues = np.where(self._dues == NEVER, 0, self._dues)
         is_ripe = self._is_replay & (dues <= self._draft.wall)
-        acked, _ = self._asked_for()
-        places = np.flatnonzero(is_ripe[self._codes] & ~acked)
+        places = np.flatnonzero(is_ripe[self._codes] & ~self._wanted.acked)
         if not len(places) or not self._permits:
             return places[:0]
         return self._base + places[self._offered(self._base + places, dues[self._codes[places]])]
 
     def _out(self) -> Out:
         asked, now = self._asked, self._draft.now
-        acked, back = self._asked_for()
         codes = self._codes
-        hashes = self._hashes.between(self._base, self._base + len(codes) - 1)
+        acked, back, _ = self._wanted
         numbers = np.array([self._owners.number(consumer_id) for consumer_id in self._holders], np.int64)
-        elsewhere = numbers[codes] != self._owners.of(hashes)
+        elsewhere = numbers[codes] != self._owner_of
         dues = np.where(back == NEVER, self._dues[codes], back)
         is_gone = np.isin(self._holders, [*asked.left, *asked.redelivered])[codes] | acked | (dues <= now)
         places = np.flatnonzero(self._is_pending[codes] & ~is_gone & (elsewhere | (dues != NEVER)))
-        return Out(hashes[places], self._base + places, elsewhere[places])
+        return Out(self._hash_of[places], self._base + places, elsewhere[places])
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
         unknown = np.ones(last + 1 - first, bool)
@@ -283,3 +306,9 @@ class KeyedByLane(Keyed):
 
     def _look_ahead(self) -> int:
         return self._look_ahead_limit()
+
+
+def _padded(values: np.ndarray, entries: int, value: int) -> np.ndarray:
+    """*values*, of so many entries at least: *value* of those that are missing."""
+    missing = entries - len(values)
+    return np.pad(values, (0, missing), constant_values=value) if missing > 0 else values

@@ -10,7 +10,7 @@ import numpy as np
 
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
@@ -118,7 +118,8 @@ class KeyedByPage(Keyed):
         round."""
         asked, now = self._asked, self._draft.now
         firsts, lasts = as_array((held.first, held.last) for held in planned)
-        are_named = overlap(firsts, lasts, ((first, last) for first, last, _, due in asked.returns if due <= now))
+        back = ((each.first, each.last) for each in asked.returns if each.due_time <= now)
+        are_named = overlap(firsts, lasts, back)
         leaving = asked.left | asked.redelivered
         return {
             held.first
@@ -161,8 +162,8 @@ class KeyedByPage(Keyed):
         gone = self._is_acknowledged(positions) | (dues <= now)
         gone |= np.isin(holders, [*asked.left, *asked.redelivered])
         returns = self._returns()
-        gone |= inside(positions, ((first, last) for first, last, _, due in returns if due <= now))
-        back = expanded(*as_array((first, last) for first, last, _, due in returns if due > now))
+        gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
+        back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
         back = back[~self._is_acknowledged(back)]
         return Out(
             np.concatenate((hashes[~gone], self._hashes_at(back))),
@@ -170,7 +171,7 @@ class KeyedByPage(Keyed):
             np.concatenate((elsewhere[~gone], np.zeros(len(back), bool))),
         )
 
-    def _returns(self) -> list[tuple[int, int, str, int]]:
+    def _returns(self) -> list[Return]:
         """What of the returns that are asked for names entries their holders have: of several, the last one counts."""
         if not self._asked.returns:
             return []

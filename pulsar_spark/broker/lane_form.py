@@ -23,6 +23,7 @@ import numpy as np
 
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
+from pulsar_spark.protocol.hash_ranges import HashTable
 from pulsar_spark.protocol.lanes import LaneHashes, hashes_by_owner, joined, lane_numbers, split
 from pulsar_spark.protocol.selectors import Selector
 
@@ -104,6 +105,8 @@ class LaneForm:
         self._codes: np.ndarray | None = None
         self._selector: Selector | None = None
         self._parts = [Part(number, lane.hashes, None) for number, lane in lanes.items()]
+        self._table: HashTable | None = None
+        """The index in the parts of each hash, while they are these."""
         self._next = max(lanes, default=-1) + 1
 
     @classmethod
@@ -199,13 +202,15 @@ class LaneForm:
         which now."""
         if selector is not self._selector:
             self._split(selector)
-        return lane_numbers([part.hashes for part in self._parts]).of(hashes)
+        if self._table is None:
+            self._table = lane_numbers([part.hashes for part in self._parts])
+        return self._table.of(hashes)
 
     def _split(self, selector: Selector) -> None:
         """Let the lanes be those of the owners there are now."""
         found = split([part.hashes for part in self._parts], hashes_by_owner(selector.owned(), selector.axis))
         parts = Counter(index for index, _ in found)
-        before, self._parts, self._selector = self._parts, [], selector
+        before, self._parts, self._table, self._selector = self._parts, [], None, selector
         for (index, owner), hashes in found.items():
             is_whole = index >= 0 and parts[index] == 1
             self._parts.append(before[index]._replace(owner=owner) if is_whole else self._new(hashes, owner))
@@ -251,7 +256,9 @@ class LaneForm:
             else:
                 others.append((part, places, ranges))
         found = [(part, ranges) for others in of_owner.values() for part, _, ranges in others]
-        self._parts = [part for part, _ in found]
+        parts = [part for part, _ in found]
+        if parts != self._parts:
+            self._parts, self._table = parts, None
         return found
 
     def _ranges(self, places: np.ndarray) -> list[Range]:

@@ -71,7 +71,7 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
             found = Checkpoint(row["first"], row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
             bundle.promotion(by_id[topic_id], partition).checkpoints.append(found)
     bundle.delay_index.retain(by_id)
-    bundle.index_new()
+    bundle.index_new(bundle.topics.values())
     for key in latest.cursors:
         if key.topic_id in by_id:
             bundle.cursors[key] = _load_cursor(bundle, latest, key)

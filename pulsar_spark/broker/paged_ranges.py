@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.lane_form import LaneForm
-from pulsar_spark.broker.pages import Page, chunks
+from pulsar_spark.broker.pages import Page, chunks, most_ranges
 from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 
@@ -82,7 +82,7 @@ class PagedRanges:
         borders = [page.first for page in kept]
         if self.due:
             borders = sorted([*borders, DUE_BASE, APART_BASE])
-        for chunk in chunks(ranges, borders):
+        for chunk in chunks(ranges, borders, most_ranges(len(ranges) + sum(len(page.ranges) for page in kept))):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
@@ -91,9 +91,8 @@ class PagedRanges:
         self._insert(made)
         passed = self._advance_mark_delete()
         self.unacked += Counter()
-        changed = {
-            page.first: page for page in [*made, *passed] if page.ranges and (page in passed or page not in before)
-        }
+        same = set(before).difference(passed)
+        changed = {page.first: page for page in [*made, *passed] if page.ranges and page not in same}
         gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
         return list(changed.values()), sorted(gone)
 

@@ -1,8 +1,9 @@
 """Pages: a cursor's exact ranges in parts that are read and written together.
 
-A page has at most :data:`MAX_PAGE_RANGES` ranges, and a round reads and rewrites only the pages that its requests, due
-times and candidates touch. Of each page are known: who holds how many unacknowledged messages in it, and when its next
-entry falls due, so that limits and timers need no scan.
+A round reads and rewrites only the pages that its requests, due times and candidates touch. What it changes in random
+places costs it the pages around these, so pages are small; but each page costs something by itself, so those of a
+cursor with very many ranges are larger (:func:`most_ranges`). Of each page are known: who holds how many unacknowledged
+messages in it, and when its next entry falls due, so that limits and timers need no scan.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +16,18 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 
-MAX_PAGE_RANGES = 1000
+MIN_PAGE_RANGES, MAX_PAGE_RANGES = 32, 1000
+MANY_PAGES = 2000
+
+
+def most_ranges(ranges: int) -> int:
+    """How many ranges a page takes of a cursor that has so many: few, as long as that makes no more than
+    :data:`MANY_PAGES` full ones.
+
+    >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
+    [32, 50, 1000]
+    """
+    return min(max(ranges // MANY_PAGES, MIN_PAGE_RANGES), MAX_PAGE_RANGES)
 
 
 class Page:
@@ -23,20 +35,22 @@ class Page:
 
     def __init__(self, first: int, ranges: list[Range]):
         self.first, self.ranges = first, ranges
-        self.unacked = Counter()
         self.out: tuple | None = None
         """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
+        self.unacked, unacked = Counter(), {}
         for held in ranges:
-            if held.status == PENDING:
-                self.unacked[held.consumer_id] += held.unacked_messages
-                if held.due_time is not None:
-                    self.returns_at = held.due_time if self.returns_at is None else min(self.returns_at, held.due_time)
-            elif held.status == REPLAY:
-                self.replays_at = min(
-                    held.due_time or 0, self.replays_at if self.replays_at is not None else held.due_time or 0
-                )
+            first, last, status, consumer_id, _, _, due_time, ack_set, batch_size, entries = held
+            if status == PENDING:
+                is_plain = ack_set is None and entries is None  # nearly all are: half the time of asking the range
+                messages = (last - first + 1) * batch_size if is_plain else held.unacked_messages
+                unacked[consumer_id] = unacked.get(consumer_id, 0) + messages
+                if due_time is not None and (self.returns_at is None or due_time < self.returns_at):
+                    self.returns_at = due_time
+            elif status == REPLAY and (self.replays_at is None or (due_time or 0) < self.replays_at):
+                self.replays_at = due_time or 0
+        self.unacked.update(unacked)
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
@@ -65,12 +79,12 @@ class Page:
         return self.returns_at is not None and self.returns_at <= now
 
 
-def chunks(ranges: list[Range], borders: list[int]) -> Iterator[list[Range]]:
+def chunks(ranges: list[Range], borders: list[int], most: int) -> Iterator[list[Range]]:
     """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
-    size that fit a page."""
-    cuts = [bisect_left(ranges, border, key=lambda held: held.first) for border in borders]
+    size, of at most so many ranges."""
+    firsts = [held.first for held in ranges]
+    cuts = [bisect_left(firsts, border) for border in borders]
     for first, last in pairwise([0, *cuts, len(ranges)]):
-        region = ranges[first:last]
-        parts = -(-len(region) // MAX_PAGE_RANGES)
+        parts = -(-(last - first) // most)
         for part in range(parts):
-            yield region[part * len(region) // parts : (part + 1) * len(region) // parts]
+            yield ranges[first + part * (last - first) // parts : first + (part + 1) * (last - first) // parts]

@@ -29,12 +29,13 @@ class PageRows(NamedTuple):
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*. The letters among the
-    facts, of which there may be many, stand behind the others, so that they need not be asked for columns they lack."""
-    letters, others = [], []
+    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*. Pages and letters among
+    the facts, of which there may be many, stand behind the others, so that they need not be asked for columns they
+    lack."""
+    many: dict[str, list[dict]] = {"": [], "page": [], "letter": []}
     for fact in facts:
-        (letters if fact["kind"] == "letter" else others).append(fact)
-    table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in (others, letters) if same)
+        many.get(fact["kind"], many[""]).append(fact)
+    table = pa.concat_tables(CURSOR_LEDGER.rows(same) for same in many.values() if same)
     at = table.schema.get_field_index("round")
     table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
     pages = [page for page in pages if page.ranges]

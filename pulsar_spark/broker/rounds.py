@@ -156,7 +156,7 @@ class Rounds:
             return RoundResult(False)
         if ledger_rows:
             bundle.ledgers_version = self.ledgers.append_fenced(ledgers, bundle.ledgers_version)
-            bundle.index_new()
+            bundle.index_new(moved)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = consumed

@@ -33,6 +33,24 @@ Where = Annotated[
 ]
 
 
+JobId = Annotated[str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")
+]
+Keys = Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters with this key; repeatable.")]
+Destination = Annotated[
+    str,
+    typer.Option(
+        "--to", help="'subscription' (its retry letter topic), 'origin' (every subscription of it) or 'topic:<name>'."
+    ),
+]
+FixFunction = Annotated[
+    str | None,
+    typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send."),
+]
+MaxReplays = Annotated[int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")]
+
+
 @app.command("list")
 @shows_work("looking at letters")
 def list_(
@@ -133,31 +151,16 @@ def count(topic: DeadLetterTopic, root: Root, subscription: DiedOn = None, as_js
 def reprocess(
     topic: DeadLetterTopic,
     root: Root,
-    job_id: Annotated[
-        str, typer.Option("--job-id", help="Names the job: the same again goes on, and sends nothing twice.")
-    ],
+    job_id: JobId,
     subscription: DiedOn = None,
     where: Where = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Letters written at or after this time, such as 2026-01-31T12:00:00Z.")
-    ] = None,
+    since: Since = None,
     until: Annotated[str | None, typer.Option("--until", help="Letters written before this time.")] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Letters with this key; repeatable.")] = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help=("'subscription' (its retry letter topic), 'origin' (every subscription of it) or 'topic:<name>'."),
-        ),
-    ] = "subscription",
-    fix: Annotated[
-        str | None,
-        typer.Option("--fix", help="module:function that gets the letters as a DataFrame and returns those to send."),
-    ] = None,
+    key: Keys = None,
+    to: Destination = "subscription",
+    fix: FixFunction = None,
     rate: Annotated[float | None, typer.Option("--rate", "-r", help="Messages a second at most.")] = None,
-    max_replays: Annotated[
-        int, typer.Option("--max-replays", min=1, help="Leave letters that were sent back so often.")
-    ] = 3,
+    max_replays: MaxReplays = 3,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Letters to send at most.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")] = False,
     timeout: TimeoutSeconds = 30,

@@ -177,22 +177,25 @@ OutOfOrder = Annotated[
 Position = Annotated[str, typer.Option("--position", help="Where a new subscription starts: 'earliest' or 'latest'.")]
 
 
+Count = Annotated[int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")]
+Acknowledge = Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")]
+QuietSeconds = Annotated[
+    float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
+]
+
+
 def consume(
     topic: Topic,
     subscription: Subscription,
     root: Root,
-    count: Annotated[
-        int, typer.Option("--num-messages", "-n", min=0, help="Messages to receive; 0 = until interrupted.")
-    ] = 1,
+    count: Count = 1,
     subscription_type: SubscriptionType = "Exclusive",
     consumer_name: ConsumerName = None,
     sticky_ranges: StickyRanges = None,
     out_of_order: OutOfOrder = False,
     position: Position = "latest",
-    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was received.")] = True,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Stop when nothing came for so many seconds.")
-    ] = None,
+    ack: Acknowledge = True,
+    timeout: QuietSeconds = None,
     output: Output = None,
     as_json: Json = False,
     log_level: LogLevelOption = None,
@@ -206,23 +209,20 @@ def consume(
     """
     set_up_logging(log_level, log_format)
     consumer_type = _member(pulsar_spark.ConsumerType, "--subscription-type", subscription_type, SUBSCRIPTION_TYPES)
-    key_shared_policy = _key_shared_policy(consumer_type, sticky_ranges, out_of_order)
-    initial_position = _member(pulsar_spark.InitialPosition, "--position", position)
+    options = {
+        "consumer_type": consumer_type,
+        "consumer_name": consumer_name,
+        "key_shared_policy": _key_shared_policy(consumer_type, sticky_ranges, out_of_order),
+        "initial_position": _member(pulsar_spark.InitialPosition, "--position", position),
+        "receiver_queue_size": min(count, 1000) or 1000,
+    }
     require_root(Layout(root))
     received = size = 0
     with ExitStack() as stack:
         payloads = stack.enter_context(open_payloads(output))
         client = pulsar_spark.Client(service_url(root))
         stack.callback(client.close)
-        consumer = client.subscribe(
-            topic,
-            subscription,
-            consumer_type=consumer_type,
-            consumer_name=consumer_name,
-            key_shared_policy=key_shared_policy,
-            initial_position=initial_position,
-            receiver_queue_size=min(count, 1000) or 1000,
-        )
+        consumer = client.subscribe(topic, subscription, **options)
         with told_to_end(lambda: None) as signals:
             for message in itertools.islice(_receive(consumer, timeout, signals), count or None):
                 show_message(message, payloads, as_json, redeliveryCount=message.redelivery_count())
@@ -230,10 +230,9 @@ def consume(
                     consumer.acknowledge(message)
                 received, size = received + 1, size + len(message.data())
             consumer.close()
-    progress_console.print(
-        f"{received} messages, {size} bytes of payload" + ("" if ack else ", none acknowledged"), highlight=False
-    )
-    if signals and count and received < count:
+    but = "" if ack else ", none acknowledged"
+    progress_console.print(f"{received} messages, {size} bytes of payload{but}", highlight=False)
+    if signals and received < count:
         raise typer.Exit(exit_code(signals[0]))
 
 

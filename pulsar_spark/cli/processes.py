@@ -21,6 +21,34 @@ NO_BROKER = 3
 broker_app = typer.Typer(invoke_without_command=True)
 
 
+AvailableNow = Annotated[
+    bool,
+    typer.Option(
+        "--available-now",
+        help="End when nothing is left to do and nobody is connected: a broker that a scheduler runs.",
+    ),
+]
+MaxUnacked = Annotated[
+    int,
+    typer.Option(
+        "--max-unacked-messages-per-broker",
+        min=0,
+        help=(
+            "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
+            "new; 0 = no limit."
+        ),
+    ),
+]
+MaxNumBuckets = Annotated[
+    int,
+    typer.Option(
+        "--delayed-delivery-max-num-buckets",
+        min=1,
+        help="So many buckets of the delay index at most: where there are more, some become one.",
+    ),
+]
+
+
 @broker_app.callback()
 def broker(
     context: typer.Context,
@@ -28,32 +56,9 @@ def broker(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log a line for each round.")] = False,
-    available_now: Annotated[
-        bool,
-        typer.Option(
-            "--available-now",
-            help=("End when nothing is left to do and nobody is connected: a broker that a scheduler runs."),
-        ),
-    ] = False,
-    max_unacked: Annotated[
-        int,
-        typer.Option(
-            "--max-unacked-messages-per-broker",
-            min=0,
-            help=(
-                "At so many unacknowledged messages on Shared subscriptions those that hold most of them get nothing "
-                "new; 0 = no limit."
-            ),
-        ),
-    ] = 0,
-    max_num_buckets: Annotated[
-        int,
-        typer.Option(
-            "--delayed-delivery-max-num-buckets",
-            min=1,
-            help="So many buckets of the delay index at most: where there are more, some become one.",
-        ),
-    ] = MAX_NUM_BUCKETS,
+    available_now: AvailableNow = False,
+    max_unacked: MaxUnacked = 0,
+    max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
 ):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
 

@@ -2,10 +2,11 @@
 acknowledgements, gathered and sent.
 
 Rule: PersistentAcknowledgmentsGroupingTracker, NegativeAcksTracker (semantics 3.1-3.8, 4.15, 4.16). Acknowledgements
-wait for the group time, or until the group is full. They go at once with a group time of 0, with properties of their
-own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names an entry; the broker
-keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines down so that many
-share one (4.20), because here they are rows, in exact milliseconds.
+wait for the group time, or until the group is full; even then a moment, because a flow is near that they can go with,
+and what goes alone costs the broker a round in which the flow waits. They go at once with a group time of 0, with
+properties of their own, and where somebody waits for a receipt. A negative acknowledgement goes at once and names an
+entry; the broker keeps its deadline, and a second one replaces it. Left out: the grid to which 4.x rounds deadlines
+down so that many share one (4.20), because here they are rows, in exact milliseconds.
 """
 
 import threading
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement, ranges
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.errors import PulsarSparkError
-from pulsar_spark.link.channel import Channel
+from pulsar_spark.link.channel import SPACING, Channel
 from pulsar_spark.protocol.letters import ReconsumeLater
 
 
@@ -91,7 +92,7 @@ class AcknowledgementTracker:
             earlier = self._take() if properties else []
             result = acknowledge()
             waiting = len(self.group)
-            receipt = self._open_receipt() if waiting else None
+            receipt = self._open_receipt() if self._grouping.has_receipts and waiting else None
             rows = earlier + self._take(properties) if properties else []
             is_first = waiting > 0 and not self._is_gathering and not properties
             self._is_gathering |= is_first
@@ -99,15 +100,14 @@ class AcknowledgementTracker:
             self._channel.submit(rows, is_urgent=True)
         is_full = waiting == self._grouping.max_group_size
         if is_first or is_full:
+            delay = self._grouping.group_time_ms / 1000
             self._channel.gather(
-                self.take_rows,
-                0 if is_full else self._grouping.group_time_ms / 1000,
-                is_urgent=self._grouping.is_immediate,
+                self.take_rows, min(delay, SPACING) if is_full else delay, is_urgent=self._grouping.is_immediate
             )
         return result, receipt
 
     def _open_receipt(self) -> Receipt | None:
-        if self._grouping.has_receipts and self._receipt is None:
+        if self._receipt is None:
             self._receipt = Receipt()
         return self._receipt
 

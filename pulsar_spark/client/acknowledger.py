@@ -43,15 +43,20 @@ class Acknowledger:
     def acknowledge(self, message: Message | MessageId | list, properties: dict[str, str] | None) -> None:
         """Acknowledge a message, or each of a list; nothing when one of them cannot be."""
         check_properties(properties)
-        receipts = []
-        for place in [self._places.find(one) for one in (message if isinstance(message, list) else [message])]:
-            is_done, receipt = place.subscription.tracker.acknowledge(
-                place.position, place.batch_index, place.bits, properties
-            )
-            if is_done and self._unacked is not None:
-                self._unacked.remove(place.subscription, place.position)
-            receipts.append(receipt)
-        self._wait(receipts)
+        if isinstance(message, list):
+            places = [self._places.find(one) for one in message]
+            self._wait([self._acknowledge(place, properties) for place in places])
+        else:
+            receipt = self._acknowledge(self._places.find(message), properties)
+            if receipt is not None:
+                receipt.wait(self._timeout)
+
+    def _acknowledge(self, place: Place, properties: dict[str, str] | None) -> Receipt | None:
+        subscription, position, batch_index, bits = place
+        is_done, receipt = subscription.tracker.acknowledge(position, batch_index, bits, properties)
+        if is_done and self._unacked is not None:
+            self._unacked.remove(subscription, position)
+        return receipt
 
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
         """Acknowledge everything of the message's partition up to and including it."""

@@ -38,8 +38,10 @@ def check_type_or_none(wanted: type | tuple[type, ...], value: object, name: str
 
 def check_properties(properties: object) -> None:
     """ValueError unless *properties* is None or maps texts to texts."""
-    check_type_or_none(dict, properties, "properties")
-    for name, value in (properties or {}).items():
+    if properties is None:
+        return
+    check_type(dict, properties, "properties")
+    for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise ValueError(f"argument properties: {name!r} = {value!r} is not a text for a text")
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.sticky_key import bytes_of
 from pulsar_spark.schema import Schema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -72,12 +73,16 @@ class Message:
         return dict(self._field("properties") or ())
 
     def partition_key(self) -> str:
-        """The key, empty where there is none."""
+        """The key, empty where there is none; of one of bytes the base64, as with Pulsar."""
         return self._field("partition_key") or ""
 
     def ordering_key(self) -> str:
-        """The ordering key, empty where there is none."""
-        return self._field("ordering_key") or ""
+        """The ordering key, empty where there is none. Of one of bytes that are no text in UTF-8, the bytes that are
+        none stand as surrogates: ``encode("utf-8", "surrogateescape")`` gives the bytes back."""
+        key = self._field("ordering_key") or ""
+        if key and self._field("ordering_key_b64_encoded"):
+            return bytes_of(key.encode()).decode("utf-8", "surrogateescape")
+        return key
 
     def publish_timestamp(self) -> int:
         """When it was published, ms since 1970."""

@@ -10,7 +10,7 @@ some megabytes are read together, row group by row group, so that each is decode
 each. Where they lie scattered over a topic that is much larger, a long receiver queue makes few reads of many.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
@@ -25,20 +25,22 @@ DUE_BYTES = 32 << 20
 """So many entries that came due, and so many bytes of their files, are in memory at once."""
 
 
-def read_messages(subscription, delivery: Delivery) -> Iterator[Message | MessagesLost]:
-    """The delivery's messages in order, without those whose batch index is acknowledged already, and errors. None of a
-    dead one, which is given back."""
+def read_messages(subscription, delivery: Delivery) -> Generator[Message | MessagesLost, None, int]:
+    """The delivery's messages in order, without those whose batch index is acknowledged already, and errors; in the end
+    the number of messages. None of a dead one, which is given back."""
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
     if delivery.is_dead:
         subscription.tracker.give_back(set(positions.tolist()), 0)
-    elif in_order is None:
-        yield from _read(subscription, delivery, positions)
+        return 0
+    if in_order is None:
+        messages = yield from _read(subscription, delivery, positions)
         if len(positions) < delivery.entries:
             yield from _pass_over_unknown(subscription, delivery)
-    else:
-        size = _entries_at_once(subscription, delivery)
-        for at in range(0, len(in_order), size):
-            yield from _read_in_order(subscription, delivery, in_order[at : at + size])
+        return messages
+    messages, size = 0, _entries_at_once(subscription, delivery)
+    for at in range(0, len(in_order), size):
+        messages += yield from _read_in_order(subscription, delivery, in_order[at : at + size])
+    return messages
 
 
 def _entries_at_once(subscription, delivery: Delivery) -> int:
@@ -48,23 +50,30 @@ def _entries_at_once(subscription, delivery: Delivery) -> int:
     return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
-def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Iterator[Message | MessagesLost]:
-    """The messages of entries in the order given; errors behind them."""
+def _read_in_order(
+    subscription, delivery: Delivery, in_order: np.ndarray
+) -> Generator[Message | MessagesLost, None, int]:
+    """The messages of entries in the order given; errors behind them, and in the end the number of messages."""
     found: dict[int, list[Message]] = {}
-    lost = []
+    lost, messages = [], 0
     for message in _read(subscription, delivery, np.sort(in_order)):
         if isinstance(message, Message):
             found.setdefault(message._position, []).append(message)
+            messages += 1
         else:
             lost.append(message)
     for position in in_order.tolist():
         yield from found.pop(position, ())
     yield from lost
+    return messages
 
 
-def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Message | MessagesLost]:
-    """The messages of entries by position, and errors."""
+def _read(
+    subscription, delivery: Delivery, positions: range | np.ndarray
+) -> Generator[Message | MessagesLost, None, int]:
+    """The messages of entries by position, and errors; in the end the number of messages."""
     topic, bits = subscription.topic, delivery.bits
+    messages = 0
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
             if isinstance(rows, Missing):
@@ -73,7 +82,9 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> It
             block = Block(rows, subscription.topic_name, subscription.partition, run.ledger_id)
             for index, position in enumerate(block.column("position")):
                 if bits is None or bits >> block.column("batch_index")[index] & 1:
+                    messages += 1
                     yield Message(block, index, subscription.schema, position, delivery)
+    return messages
 
 
 def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:

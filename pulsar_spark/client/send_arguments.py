@@ -33,13 +33,7 @@ def outgoing_fields(
 ) -> list:
     """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError,
     :class:`MessageTooBig` or :class:`InvalidMessage`."""
-    payload = None if content is None else schema.encode(content)
-    if payload is not None:
-        check_type(bytes, payload, "content")
-        if len(payload) > MAX_MESSAGE_SIZE:
-            raise MessageTooBig(
-                f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it"
-            )
+    payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
     if partition_key is not None:
@@ -68,6 +62,14 @@ def outgoing_fields(
         time.monotonic() + timeout,
         done,
     ]
+
+
+def _encoded(schema: Schema, content: object) -> bytes:
+    payload = schema.encode(content)
+    check_type(bytes, payload, "content")
+    if len(payload) > MAX_MESSAGE_SIZE:
+        raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
+    return payload
 
 
 def deliver_at_ms(deliver_at: object, deliver_after: object, now_ms: int) -> int | None:

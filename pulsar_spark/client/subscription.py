@@ -101,8 +101,10 @@ class PartitionSubscription:
         self._flow(permits)
 
     def _flow(self, permits: int) -> None:
+        """Ask for so many messages more, at once: while the broker does not know, the queue runs empty. There are two
+        a round at most, because each is for half a queue that a round filled."""
         if permits > 0:
-            self._channel.submit([self.row("flow", permits=permits)])
+            self._channel.submit([self.row("flow", permits=permits)], is_urgent=True)
 
     def seek_row(self, properties: dict[str, str], start_after: tuple[int, int] | None) -> dict:
         """The request that moves the cursor; of the entry at ``start_after[0]`` the indexes below ``start_after[1]``
@@ -238,10 +240,7 @@ class PartitionSubscription:
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
                 self._newest_of_lanes.remove(delivery)
-        messages = 0
-        for message in read_messages(self, delivery):
-            messages += isinstance(message, Message)
-            yield message
+        messages = yield from read_messages(self, delivery)
         if not delivery.is_dead:
             self._pass_over(delivery, delivery.messages - messages)
 
@@ -272,12 +271,14 @@ class PartitionSubscription:
             if delivery.generation != self.generation:
                 return False
             self._queued -= 1
-            is_newest = self._newest.get(position, delivery) is delivery and not comes_again
+            newest = self._newest.get(position)
+            is_newest = (newest is None or newest is delivery) and not comes_again
             is_shown = is_newest and self._is_to_be_shown(delivery, position, batch_index)
-            if self._newest.get(position) is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
+            if newest is delivery and batch_index in (-1, delivery.unacked_bits.bit_length() - 1):
                 del self._newest[position]
             permits = self._permits.hand_out(is_shown=is_shown)
-        self._flow(permits)
+        if permits:
+            self._flow(permits)
         return is_shown
 
     def _comes_again_in_a_lane(self, position: int) -> bool:

@@ -63,21 +63,25 @@ def run_demo(*, rows: int, root: Path | None = None, keep: bool = False, console
     console = console or Console()
     flights = read_flights(rows)
     work = Path(tempfile.mkdtemp(prefix="pulsar_spark_demo_"))
-    has_failed = False
-    try:
+    accounts: list[Account] = []
+
+    def clean_up(kind: type[BaseException] | None, *_) -> None:
+        has_failed = _has_defects(accounts) or (kind is not None and issubclass(kind, Exception))
+        kept = [work / "root"] if keep and root is None else []
+        _clean_up(work, [*kept, work / BROKER_LOG] if has_failed or kept else [], console)
+
+    with ExitStack() as ending:
+        ending.push(clean_up)
         with ExitStack() as stack:
             place = _prepare(root or work / "root", work)
             console.print(f"{flights.num_rows} flights, root {place.root}", highlight=False, soft_wrap=True)
-            accounts = _run(place, flights, console, stack)
+            accounts += _run(place, flights, console, stack)
         _print_table(accounts, pc.count_distinct(flights["tailnum"]).as_py(), console)
-        has_failed = any(account.defects for account in accounts)
-    except Exception:
-        has_failed = True
-        raise
-    finally:
-        kept = [work / "root"] if keep and root is None else []
-        _clean_up(work, [*kept, work / BROKER_LOG] if has_failed or kept else [], console)
-    return not has_failed
+    return not _has_defects(accounts)
+
+
+def _has_defects(accounts: list[Account]) -> bool:
+    return any(account.defects for account in accounts)
 
 
 def _clean_up(work: Path, kept: list[Path], console: Console) -> None:

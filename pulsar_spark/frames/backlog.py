@@ -13,7 +13,7 @@ import numpy as np
 
 from pulsar_spark.frames.delivery import subtract
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_virtual
+from pulsar_spark.protocol.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
@@ -76,6 +76,8 @@ class Backlog:
             return True
         if self._holds_more(state, key, end, consumer_id, given_back):
             return False
+        if self._is_all_others(state, key, end, consumer_id):
+            return True
         key_shared = read_key_shared(self._layout, self._topic.path, state, key)
         due = due_entries(state, key, self._ledgers)
         if due is None:
@@ -114,10 +116,21 @@ class Backlog:
         for part, found in due.unfinished(until=self._began):
             is_published = part.positions < end
             came_due += ranges_of(np.sort(part.positions[is_published & (found == WAITS)]))
-            is_numbered = np.array([each.first < APART_BASE for each in due.ranges] + [False])[found]
-            for at, position in zip(found[is_numbered].tolist(), part.positions[is_numbered].tolist()):
+            for at, position in zip(found[found >= 0].tolist(), part.positions[found >= 0].tolist()):
                 held.append(due.ranges[at]._replace(first=position, last=position))
         return held, came_due
+
+    def _is_all_others(self, state: LatestRows, key: CursorKey, end: int, consumer_id: str) -> bool:
+        """Whether all there is above mark-delete is acknowledged or pending at other consumers, which counting says."""
+        ranges = [held for page in state.pages[key].values() for held in page]
+        are_others = (
+            held.last < end
+            and (held.status == ACKNOWLEDGED or (held.status == PENDING and held.consumer_id != consumer_id))
+            for held in ranges
+        )
+        return all(are_others) and sum(held.size for held in ranges) == (
+            end - 1 - state.cursors[key]["mark_delete_position"]
+        )
 
     def _owns_any(
         self, key_shared: KeyShared, partition: int, consumer_id: str, spans: Iterable[tuple[int, int]]

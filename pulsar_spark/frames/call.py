@@ -1,16 +1,20 @@
 """Calling a consumer's function with a delivery: the frame it gets, and what its return or its error means."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
+from pulsar_spark.frames.lane_deliveries import LaneRange, exact
+from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.slices import DELIVERED, find_pieces, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
+from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
@@ -26,8 +30,9 @@ class Called(NamedTuple):
 
 
 class Caller:
-    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, the hash of the sticky
-    key with *has_hash*), with their payload or without, *sorted_by_key* or in no order."""
+    """Calls *function* with deliveries of *topic*: with *columns* of the messages (all for None, with *has_hash* the
+    hash of the sticky key and whether keys are base64, too), with their payload or without, *sorted_by_key* or in no
+    order."""
 
     def __init__(
         self,
@@ -42,20 +47,25 @@ class Caller:
         sorted_by_key: bool = False,
     ):
         self._spark, self._topic, self.ledgers, self.function = spark, topic, ledgers, function
-        wanted = [*DELIVERED, HASH] if columns is None and (has_hash or sorted_by_key) else columns
+        has_keys = has_hash or sorted_by_key
+        wanted = [*DELIVERED, *KEY_FLAGS, HASH] if columns is None and has_keys else columns
         self._columns, self._with_payload, self._sorted_by_key = wanted, with_payload, sorted_by_key
 
     def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
         """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
         try:
-            reply = answer(delivery, self.function(self._read(delivery), delivery))
+            reply = answer(delivery, self.function(self._read(delivery), delivery), self.exact)
             if not reply.put_off:
                 return Called(reply, [], None)
             if letters is None or not letters.is_retry_enabled:
                 raise InvalidConfiguration("the outcomes put messages off: consume with retry_enable=True")
             return Called(reply, letters.rows(reply.put_off, make), None)
         except BaseException as error:  # SystemExit, too, is the function's own failure, and ends no thread in silence
-            return Called(Answer([], list(delivery.ranges)), [], error)
+            return Called(Answer([], list(self.exact(delivery).ranges)), [], error)
+
+    def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
+        """The delivery without ranges of lanes, or without those that are asked for."""
+        return delivery._replace(ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
     def _read(self, delivery: Delivery) -> DataFrame:
         if not self._sorted_by_key and HASH not in (self._columns or ()):
@@ -67,10 +77,23 @@ class Caller:
         return messages.drop(*(set(needed) - set(self._columns)))
 
     def _located(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
+        lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
+        if len(lanes) > MOST_LANES:
+            delivery, lanes = self.exact(delivery), {}
+        found = [
+            read_lane(self._spark, self._topic, self.ledgers, *of_lane, columns, self._with_payload)
+            for of_lane in lanes.items()
+        ]
+        positions = [held for held in delivery.ranges if not isinstance(held, LaneRange)]
+        if positions or not found:
+            found.append(self._at(positions, columns))
+        return reduce(DataFrame.unionByName, found)
+
+    def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
         return read_pieces(
             self._spark,
             self._topic,
-            find_pieces(self.ledgers, self._topic, delivery.ranges),
+            find_pieces(self.ledgers, self._topic, positions),
             columns,
             self._with_payload,
             without=self.ledgers.foreign_files(self._topic.topic_id),

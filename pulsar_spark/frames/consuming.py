@@ -25,7 +25,7 @@ from pulsar_spark.frames.backoff import Backoff
 from pulsar_spark.frames.call import Caller
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, messages_by_partition, without
 from pulsar_spark.frames.key_order import KeyOrder
-from pulsar_spark.frames.lane_deliveries import exact
+from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOptions
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
@@ -159,7 +159,7 @@ class Consuming:
         if membership is not self._membership:
             return
         if isinstance(event, Delivery):
-            event = self._in_order(event._replace(ranges=exact(self._topic, self._ledgers, event.ranges)))
+            event = self._in_order(event._replace(ranges=self._exact(event.ranges, lambda held: held.is_batch)))
             self._waiting = event if self._waiting is None else self._waiting.merged(event)
         elif isinstance(event, Failed):
             raise event.error
@@ -186,12 +186,22 @@ class Consuming:
         """What of a delivery that has come is not too early for the order of its keys; that is given back."""
         if self._key_order is None:
             return delivery
-        ranges = without(delivery.ranges, self._given_back)
+        ranges = self._not_given_back(delivery)
         kept, early = self._key_order.in_order(ranges, delivery.requests_version)
         self._ask_for_more(delivery, but=kept)
         if early:
-            self._send(Answer([], early), [])
+            self._send(Answer([], [], unseen=early), [])
         return delivery._replace(ranges=kept)
+
+    def _not_given_back(self, delivery: Delivery) -> tuple[PositionRange | LaneRange, ...]:
+        """What of a delivery this run did not give back."""
+        ranges = self._exact(delivery.ranges, lambda held: held.partition in self._given_back)
+        return without(ranges, self._given_back)
+
+    def _exact(
+        self, ranges: Sequence[PositionRange | LaneRange], is_asked: Callable[[LaneRange], bool]
+    ) -> tuple[PositionRange | LaneRange, ...]:
+        return exact(self._topic, self._ledgers, ranges, is_asked)
 
     def _rewind(self) -> None:
         """See to it that what was given back comes again."""
@@ -210,7 +220,7 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        found = remaining(self._topic, self._ledgers, without(delivery.ranges, self._given_back))
+        found = remaining(self._topic, self._ledgers, self._not_given_back(delivery))
         self._tell_missing(found)
         if not found.ranges:
             return
@@ -292,7 +302,7 @@ class Consuming:
             self._stopping.set()
         return True
 
-    def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange] = ()) -> None:
+    def _ask_for_more(self, delivery: Delivery, but: Sequence[PositionRange | LaneRange] = ()) -> None:
         """Ask for as many messages as were delivered, *but* for those of some ranges."""
         self._flow(messages_by_partition(delivery.ranges) - messages_by_partition(but))
 
@@ -313,7 +323,10 @@ class Consuming:
             delays.append(0 if is_at_once else self._backoff.delay_ms(held))
             if self._rewinding is not None and self._backlog is None:
                 self._rewinding.given_back(held, delays[-1])
+        for held in reply.unseen if self._backlog is not None else ():
+            self._given_back.setdefault(held.partition, []).append((held.first, held.last))
         rows += self._membership.answer_rows(reply, delays)
-        committed = self._key_order.given_back(reply.given_back) if self._key_order and reply.given_back else None
+        back = [*reply.given_back, *reply.unseen]
+        committed = self._key_order.given_back(back) if self._key_order and back else None
         if rows:
             self._channel.submit(rows, is_urgent=True, committed=committed)

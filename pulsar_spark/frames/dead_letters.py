@@ -30,9 +30,9 @@ from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
-from pulsar_spark.table_specs import MESSAGES, REPROCESSING
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
 LETTER_COLUMNS = (
     "message_id",
@@ -48,6 +48,7 @@ LETTER_COLUMNS = (
     "event_time",
     "partition_key",
     "ordering_key",
+    *KEY_FLAGS,
     "properties",
     "payload",
 )
@@ -160,7 +161,8 @@ def read_letters(
         for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
             if held.partition == partition and held.first < end:
                 pieces += pieces_of(held, ledgers.parts(held.first, min(held.last, end - 1)))
-    return _described(read_pieces(spark, topic, pieces, version=version), str(topic.name))
+    messages = read_pieces(spark, topic, pieces, [*DELIVERED, *KEY_FLAGS], version=version)
+    return _described(messages, str(topic.name))
 
 
 def _no_letters(spark: SparkSession) -> DataFrame:

@@ -9,7 +9,7 @@ named by ``batch_index`` stay unacknowledged or are put off; without that column
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.slices import PositionRange
@@ -30,14 +31,15 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 
 class Delivery(NamedTuple):
     """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
-    had read ``requests`` up to ``requests_version``."""
+    had read ``requests`` up to ``requests_version``. Ranges may be of a lane, on Key_Shared with very many entries in
+    flight (see lane_deliveries)."""
 
     topic: str
     topic_id: str
     subscription: str
     consumer_id: str
     round: int
-    ranges: tuple[PositionRange, ...]
+    ranges: tuple[PositionRange | LaneRange, ...]
     requests_version: int = -1
 
     @property
@@ -49,7 +51,7 @@ class Delivery(NamedTuple):
         return later._replace(ranges=self.ranges + later.ranges)
 
 
-def messages_by_partition(ranges: Iterable[PositionRange]) -> Counter[int]:
+def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
     """Messages of ranges, by partition."""
     found: Counter[int] = Counter()
     for held in ranges:
@@ -58,12 +60,14 @@ def messages_by_partition(ranges: Iterable[PositionRange]) -> Counter[int]:
 
 
 class Acknowledged(NamedTuple):
-    """Positions acknowledged; of a single entry perhaps not all: ``ack_set`` has the messages that are left."""
+    """Positions acknowledged; of a single entry perhaps not all: ``ack_set`` has the messages that are left. With
+    ``delivery_round`` those of them that this round delivered."""
 
     partition: int
     first: int
     last: int
     ack_set: ack_sets.AckSet | None = None
+    delivery_round: int | None = None
 
 
 class PutOff(NamedTuple):
@@ -76,23 +80,33 @@ class PutOff(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too."""
+    """What to tell the broker of a delivery, what is put off first: ``acknowledged`` covers it too. ``unseen`` is given
+    back without having been handled, which counts as no redelivery."""
 
     acknowledged: list[Acknowledged]
     given_back: list[PositionRange]
     put_off: tuple[PutOff, ...] = ()
+    unseen: Sequence[PositionRange] = ()
 
 
-def answer(delivery: Delivery, result: object) -> Answer:
+def answer(
+    delivery: Delivery,
+    result: object,
+    exact: Callable[[Delivery, Callable[[LaneRange], bool]], Delivery] = lambda delivery, is_asked: delivery,
+) -> Answer:
     """What *result*, as a function returned it, says of the delivery; :class:`InvalidMessage` for a frame that says it
-    wrongly."""
+    wrongly. *exact* gives the delivery with positions for those of its ranges of lanes that are asked for."""
     rows = _decided(delivery, result) if isinstance(result, DataFrame) else []
+    decided = {row["partition"] for row in rows}
+    delivery = exact(delivery, lambda held: held.partition in decided)
     returned, later = _by_place(rows, NEGATIVE_ACKNOWLEDGE), _by_place(rows, RECONSUME_LATER)
     in_order, later_in_order = (
         {partition: list(each) for partition, each in found.items()} for found in (returned, later)
     )
-    acknowledged, given_back, put_off, found = [], [], [], 0
+    acknowledged, given_back, put_off, found = _of_rounds(delivery), [], [], 0
     for held in delivery.ranges:
+        if isinstance(held, LaneRange):
+            continue
         places = returned.get(held.partition, {})
         positions = _between(in_order.get(held.partition, []), held.first, held.last)
         off = _between(later_in_order.get(held.partition, []), held.first, held.last)
@@ -113,6 +127,18 @@ def answer(delivery: Delivery, result: object) -> Answer:
     if found < sum(map(len, (*returned.values(), *later.values()))):
         raise InvalidMessage("the outcomes name a position that was not delivered: return rows of this delivery only")
     return Answer(acknowledged, given_back, tuple(put_off))
+
+
+def _of_rounds(delivery: Delivery) -> list[Acknowledged]:
+    """What each round delivered by lane, acknowledged as a whole."""
+    found: dict[tuple[int, int], Acknowledged] = {}
+    for held in delivery.ranges:
+        if isinstance(held, LaneRange):
+            known = found.setdefault((held.partition, held.round), Acknowledged(*held.held[:3], None, held.round))
+            found[held.partition, held.round] = known._replace(
+                first=min(known.first, held.first), last=max(known.last, held.last)
+            )
+    return list(found.values())
 
 
 def _decided(delivery: Delivery, result: DataFrame) -> list[dict]:
@@ -172,9 +198,10 @@ def _between(ascending: list[int], first: int, last: int) -> list[int]:
 
 
 def without(
-    ranges: Iterable[PositionRange], holes: Mapping[int, Iterable[tuple[int, int]]]
-) -> tuple[PositionRange, ...]:
-    """What is left of ranges without *holes*, which are given by partition and may overlap each other.
+    ranges: Iterable[PositionRange | LaneRange], holes: Mapping[int, Iterable[tuple[int, int]]]
+) -> tuple[PositionRange | LaneRange, ...]:
+    """What is left of ranges without *holes*, which are given by partition, of which no range is of a lane, and may
+    overlap each other.
 
     >>> [(left.first, left.last) for left in without([PositionRange(0, 0, 9), PositionRange(1, 0, 0)], {0: [(2, 20)]})]
     [(0, 1), (0, 0)]

@@ -78,6 +78,7 @@ class DeltaSink:
         if not TableLog(self._path).exists():
             with append_lock(self._path):
                 DeltaTable.create(str(self._path), rows.limit(0).toArrow().schema, mode="ignore")
+        delivery = self._history.exact(delivery)
         written = self._written_before(delivery)
         if not without(delivery.ranges, written):
             return

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pulsar_spark.frames.delivery import without
+from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import expanded, ranges_of
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -62,25 +63,23 @@ class KeyOrder:
         return committed
 
     def in_order(
-        self, ranges: Sequence[PositionRange], requests_version: int
-    ) -> tuple[tuple[PositionRange, ...], list[PositionRange]]:
+        self, ranges: Sequence[PositionRange | LaneRange], requests_version: int
+    ) -> tuple[tuple[PositionRange | LaneRange, ...], list[PositionRange]]:
         """What of *ranges*, dealt in a round that had read ``requests`` up to that version, may be handled, and what
         came too early."""
         if not self._is_final:
             self._guards = [
                 guard for guard in self._guards if guard.version is None or guard.version > requests_version
             ]
-        kept, early = [], []
-        for partition, held in by_partition(ranges).items():
-            guards = [guard for guard in self._guards if guard.partition == partition]
-            if guards:
-                positions, hashes = self._entries(partition, held)
-                is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
-                gone = {partition: ranges_of(positions[is_early])}
-                early += without(held, {partition: ranges_of(positions[~is_early])})
-                kept += without(held, gone)
-            else:
-                kept += held
+        guarded = {guard.partition for guard in self._guards}
+        kept, early = [held for held in ranges if held.partition not in guarded], []
+        held_back = exact(self._topic, self._ledgers, (held for held in ranges if held.partition in guarded))
+        for partition, held in by_partition(held_back).items():
+            positions, hashes = self._entries(partition, held)
+            guards = (guard for guard in self._guards if guard.partition == partition)
+            is_early = np.logical_or.reduce([guard.is_early(hashes, positions) for guard in guards])
+            early += without(held, {partition: ranges_of(positions[~is_early])})
+            kept += without(held, {partition: ranges_of(positions[is_early])})
         return tuple(kept), early
 
     def _entries(self, partition: int, held: Sequence[PositionRange]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,11 +1,16 @@
-"""Deliveries of a lane, as exact positions.
+"""Deliveries of a lane.
 
-Of a range of a lane (protocol.lanes) a consumer was sent the entries between its ends whose hashes are the lane's. Who
-handles a delivery looks them up: a delivery knows positions and nothing else. Of the due lane (protocol.delays) the
-broker says the positions; the order in which they came due is of no concern to a frame, which has none.
+Of a range of a lane (protocol.lanes) a consumer was sent the entries between its ends whose hashes are the lane's. As
+long as all that a round delivered of a partition is handled alike it stays a range: it is read by its ends and the
+hashes (see lane_frames), and acknowledged as what that round delivered. So **a delivery that has a range of a lane has
+all that the range's round delivered of its partition.** Who takes some of it away, or decides row by row, makes
+positions of the partition's ranges first (:func:`exact`), and so does who finds that some of it is gone.
+
+Of the due lane (protocol.delays) the broker says the positions; the order in which they came due is of no concern to a
+frame, which has none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +25,35 @@ from pulsar_spark.storage.topics import Topic
 
 
 class LaneRange(NamedTuple):
-    """So many *entries* with the *hashes* of a lane, between the ends of *held*."""
+    """So many *entries* with the *hashes* of a lane, between the ends of *held*, delivered in *round*."""
 
     held: PositionRange
     hashes: LaneHashes
     entries: int
+    round: int
+
+    @property
+    def partition(self) -> int:
+        return self.held.partition
+
+    @property
+    def first(self) -> int:
+        return self.held.first
+
+    @property
+    def last(self) -> int:
+        return self.held.last
+
+    @property
+    def is_batch(self) -> bool:
+        """Are its entries batches? They are of their first message's hash, which the other messages need not have: who
+        reads them needs their positions, but acknowledges them with their round all the same."""
+        return self.held.batch_size != 1 or self.held.ack_set is not None
+
+    @property
+    def messages(self) -> int:
+        """Messages still unacknowledged in it."""
+        return self.held._replace(last=self.held.first).messages * self.entries
 
 
 class DueRange(NamedTuple):
@@ -35,13 +64,16 @@ class DueRange(NamedTuple):
 
 
 def exact(
-    topic: Topic, ledgers: LedgerIndex, ranges: Iterable[PositionRange | LaneRange | DueRange]
-) -> tuple[PositionRange, ...]:
-    """The same as ranges of positions. Where entries of a lane are gone, so are their keys, and all that is gone
-    between the ends counts as sent: it is found missing later."""
-    found: list[PositionRange] = []
+    topic: Topic,
+    ledgers: LedgerIndex,
+    ranges: Iterable[PositionRange | LaneRange | DueRange],
+    is_asked: Callable[[LaneRange], bool] = lambda held: True,
+) -> tuple[PositionRange | LaneRange, ...]:
+    """The same as ranges of positions, of those of a lane the ones that are asked for. Where entries of a lane are
+    gone, so are their keys, and all that is gone between the ends counts as sent: it is found missing later."""
+    found: list[PositionRange | LaneRange] = []
     for each in ranges:
-        if isinstance(each, LaneRange):
+        if isinstance(each, LaneRange) and is_asked(each):
             found += _exact(topic, ledgers, each)
         elif isinstance(each, DueRange):
             stretches = ranges_of(np.sort(each.positions))

@@ -17,6 +17,7 @@ from pulsar_spark.frames.delivery import Answer, Delivery
 from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
@@ -163,7 +164,8 @@ class Membership:
         )
 
     def answer_rows(self, reply: Answer, delays_ms: Sequence[int]) -> list[dict]:
-        """The requests that say what became of a delivery; each range that is given back waits for so long."""
+        """The requests that say what became of a delivery; each range that is given back waits for so long, but what
+        nobody saw comes again at once."""
         acknowledged = (
             self.row(
                 "ack",
@@ -171,6 +173,7 @@ class Membership:
                 first=done.first,
                 last=done.last,
                 ack_set=None if done.ack_set is None else list(done.ack_set),
+                properties={} if done.delivery_round is None else {DELIVERY_ROUND: str(done.delivery_round)},
             )
             for done in reply.acknowledged
         )
@@ -178,7 +181,11 @@ class Membership:
             self.row("negative_ack", held.partition, first=held.first, last=held.last, delay_ms=delay_ms)
             for held, delay_ms in zip(reply.given_back, delays_ms, strict=True)
         )
-        return [*acknowledged, *given_back]
+        unseen = (
+            self.row("negative_ack", held.partition, first=held.first, last=held.last, properties={"is_unseen": "true"})
+            for held in reply.unseen
+        )
+        return [*acknowledged, *given_back, *unseen]
 
     def arrived(self, round_number: int, held: PositionRange | LaneRange | DueRange, requests_version: int) -> None:
         """Collect a round's ranges; they are told together once the channel has dispatched the round."""
@@ -230,7 +237,7 @@ class _PartitionMembership:
             self._partition, row["first"], row["last"], row["redelivery_count"] or 0, ack_set, row["batch_size"] or 1
         )
         if row["lane_hashes"] is not None:
-            held = LaneRange(held, row["lane_hashes"], row["entries"])
+            held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
         elif row["positions"] is not None:
             held = DueRange(held, row["positions"])
         self._membership.arrived(row["round"], held, requests_version)

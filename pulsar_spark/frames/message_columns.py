@@ -27,7 +27,8 @@ _INSTANTS = (T.TimestampType,)
 _OPTIONAL = {
     "partition_key": (_TEXTS_OR_BYTES, "string"),
     "partition_key_b64_encoded": ((T.BooleanType,), "boolean"),
-    "ordering_key": (_TEXTS, "string"),
+    "ordering_key": (_TEXTS_OR_BYTES, "string"),
+    "ordering_key_b64_encoded": ((T.BooleanType,), "boolean"),
     "event_time": (_INSTANTS, "timestamp"),
     "deliver_at_time": (_INSTANTS, "timestamp"),
     "deliver_at": ((*_INSTANTS, *_WHOLE_NUMBERS), "timestamp, or bigint for milliseconds since 1970"),
@@ -97,16 +98,16 @@ def _check_names(given: dict[str, T.DataType], properties_from: Sequence[str]) -
     times = [name for name in _DELIVER_TIMES if name in given and name not in properties_from]
     if len(times) > 1:
         raise InvalidMessage(f"columns {times} each say when messages are delivered: drop all but one of them")
-    keys = [name for name in (*_ALIASES, *_ALIASES.values()) if name in given and name not in properties_from]
-    if "partition_key_b64_encoded" in given and any(isinstance(given[name], T.BinaryType) for name in keys):
-        raise InvalidMessage(
-            f"column {keys[0]!r} holds bytes, which are encoded on the way: drop the column 'partition_key_b64_encoded'"
-        )
+    for name in (*_ALIASES, *_KEYS):
+        flag = f"{_ALIASES.get(name, name)}_b64_encoded"
+        holds_bytes = isinstance(given.get(name), T.BinaryType) and name not in properties_from
+        if holds_bytes and flag in given and flag not in properties_from:
+            raise InvalidMessage(f"column {name!r} holds bytes, which are encoded on the way: drop the column {flag!r}")
 
 
 def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
-    """The columns of a key. One of bytes goes as Pulsar sends it, in base64 with a flag; a text that is no UTF-8, which
-    no client could read, fails the job that writes it."""
+    """The columns of a key. One of bytes goes as Pulsar sends a partition key, in base64 with a flag; a text that is no
+    UTF-8, which no client could read, fails the job that writes it."""
     if isinstance(given, T.BinaryType):
         encoded = F.translate(F.base64(key), "\r\n", "")
         return {name: encoded, f"{name}_b64_encoded": F.when(key.isNotNull(), F.lit(True))}
@@ -115,7 +116,7 @@ def _key(name: str, key: Column, given: T.DataType) -> dict[str, Column]:
         F.concat(
             F.lit(f"{name} with the bytes '"),
             F.substring(F.hex(key), 1, 80),
-            F.lit("' (hexadecimal) is no text that UTF-8 can hold: give a partition_key of type binary"),
+            F.lit(f"' (hexadecimal) is no text that UTF-8 can hold: give a {name} of type binary"),
         ),
     )
     text = key.cast("string")

@@ -53,7 +53,7 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.tables import AppendTable, is_committed
 from pulsar_spark.storage.topics import Topic, prepare_root, resolve_topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 DEFAULT_HASHING_SCHEME = HashingScheme.JavaStringHash
@@ -94,11 +94,12 @@ def publish(
 ) -> Published:
     """Append each row of *frame* to *topic* as a message, in one commit.
 
-    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``; text, or bytes, which go as
-    base64 with ``partition_key_b64_encoded``), ``ordering_key``, ``properties``, ``event_time``, ``deliver_at_time``
-    (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an interval from now on),
-    ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or milliseconds since 1970)
-    or *deliver_after* is for all messages of a frame without such a column, as *producer_name* is.
+    ``payload`` (bytes, or text as UTF-8) must be there; ``partition_key`` (or ``key``) and ``ordering_key`` (text, or
+    bytes, which go as base64 with ``partition_key_b64_encoded`` and ``ordering_key_b64_encoded``), ``properties``,
+    ``event_time``, ``deliver_at_time`` (or ``deliver_at``, also in milliseconds since 1970, or ``deliver_after``, an
+    interval from now on), ``sequence_id``, ``producer_name`` and ``partition`` may be. *deliver_at* (a datetime, or
+    milliseconds since 1970) or *deliver_after* is for all messages of a frame without such a column, as
+    *producer_name* is.
     Columns in *properties_from* become properties of their names, nulls left out. The hashing scheme is that of
     Pulsar's Java client; give a topic's other producers the same, or a key has two partitions. A name ending in
     ``-partition-N`` publishes to that partition only. With *sort_by_key* the rows of each task and partition are sorted
@@ -226,8 +227,8 @@ def _message_rows(
 def _with_sticky_key_hash(messages: DataFrame, given: set[str]) -> DataFrame:
     """*messages* with the hash that Key_Shared goes by; Python decodes what came encoded, as Spark refuses a row whose
     base64 is none."""
-    if "partition_key_b64_encoded" in given:
-        names = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+    if given.intersection(KEY_FLAGS):
+        names = ("partition_key", "ordering_key", *KEY_FLAGS)
         columns = (F.col(name) if name in given else F.lit(None) for name in names)
         return messages.withColumn("sticky_key_hash", sticky_key_hash(*columns))
     keys = [F.col(name).cast("binary") for name in ("ordering_key", "partition_key") if name in given]

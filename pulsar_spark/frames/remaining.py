@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.frames.delivery import without
+from pulsar_spark.frames.lane_deliveries import LaneRange, exact
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.lost import find_missing
+from pulsar_spark.storage.lost import find_missing, is_as_published
 from pulsar_spark.storage.missing import lost_error
 from pulsar_spark.storage.slices import PositionRange, by_partition
 from pulsar_spark.storage.topics import Topic
@@ -22,17 +24,19 @@ class Remaining(NamedTuple):
     """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
     ``deleted_messages`` counts those of batches too."""
 
-    ranges: tuple[PositionRange, ...]
+    ranges: tuple[PositionRange | LaneRange, ...]
     deleted: list[tuple[int, int, int]]
     deleted_messages: int
     lost: list[tuple[int, int, int]]
     error: MessagesLost | None
 
 
-def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange]) -> Remaining:
+def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> Remaining:
     """Look for every range of a delivery; a file that is where it was published costs a few stats."""
     gone, deleted, messages, lost, error = {}, [], 0, [], None
-    for partition, held in by_partition(ranges).items():
+    changed = _changed_partitions(topic, ledgers, ranges)
+    ranges = exact(topic, ledgers, ranges, lambda held: held.partition in changed)
+    for partition, held in by_partition(each for each in ranges if isinstance(each, PositionRange)).items():
         spans = ledgers.spans_of(topic.topic_id, partition, [(each.first, each.last) for each in held])
         for run, parts in spans:
             missing = find_missing(topic.path, run, parts)
@@ -49,3 +53,15 @@ def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange
             else:
                 messages += missing.messages
     return Remaining(without(ranges, gone), deleted, messages, lost, error)
+
+
+def _changed_partitions(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> set[int]:
+    """Of the partitions with ranges of lanes those where any range is of a file that is no longer as it was published:
+    rows may be gone."""
+    found: set[int] = set()
+    for partition in {held.partition for held in ranges if isinstance(held, LaneRange)}:
+        spans = Positions((held.first, held.last) for held in ranges if held.partition == partition)
+        runs = (run for run, _ in ledgers.spans_of(topic.topic_id, partition, list(spans)))
+        if not all(is_as_published(topic.path, run) for run in runs):
+            found.add(partition)
+    return found

@@ -14,10 +14,12 @@ from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Claim
 from pulsar_spark.storage.tables import is_committed
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import MESSAGES
+from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
 
 SENT_COLUMNS = ("payload", "partition_key", "ordering_key", "event_time", "properties")
-"""What of a letter goes into the message sent."""
+"""What of a letter goes into the message sent, with what says whether its keys are base64 of bytes."""
+
+_KEYS = ("partition_key", "ordering_key")
 
 Fix = Callable[[DataFrame], DataFrame]
 _MESSAGE_ID = r"^\(-?\d+,-?\d+,(\d+),-?\d+\)$"
@@ -44,9 +46,10 @@ def rows_to_send(
 ) -> DataFrame:
     """The rows to publish for *claims*, in the order of their numbers, which are the sequence ids.
 
-    With *origin_partitions* each goes into the partition of its first origin, if that is among them and *fix* left the
-    key alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it
-    was not given.
+    A key that *fix* left alone is base64 of bytes if the letter's is; one that it changed is what its column holds,
+    text or bytes. With *origin_partitions* each goes into the partition of its first origin, if that is among them and
+    *fix* left the key alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter
+    twice or one it was not given.
     """
     numbers = letters.sparkSession.createDataFrame(
         pa.table(
@@ -57,19 +60,22 @@ def rows_to_send(
             }
         )
     )
-    rows = fixed_letters(letters, fix).join(F.broadcast(numbers), on="message_id", how="left")
+    rows = letters.select(
+        "message_id", *(F.col(name).alias(f"{name}_before") for name in _KEYS), *KEY_FLAGS, *SENT_COLUMNS
+    )
+    if fix is not None:
+        rows = fixed_letters(letters, fix).join(rows.drop(*SENT_COLUMNS), on="message_id", how="left")
+    rows = rows.join(F.broadcast(numbers), on="message_id", how="left")
     number = F.col("number")
     if fix is not None:
         rows = rows.withColumn("place", F.row_number().over(Window.partitionBy("message_id").orderBy("message_id")))
         number = F.when(number.isNull() | (F.col("place") > 1), _refused_letter()).otherwise(number)
     columns = {name: F.col(name) for name in SENT_COLUMNS} | {"properties": _sent_properties(), "sequence_id": number}
+    types = dict(rows.dtypes)
+    for name, flag in zip(_KEYS, KEY_FLAGS):
+        if types[name] != "binary":  # which publish encodes itself
+            columns[flag] = F.when(_is_left_alone(name), F.col(flag))
     if origin_partitions:
-        keys = letters.select("message_id", F.col("partition_key").alias("key_before"))
-        rows = (
-            rows.withColumn("key_before", F.col("partition_key"))
-            if fix is None
-            else rows.join(keys, on="message_id", how="left")
-        )
         columns["partition"] = _origin_partition(origin_partitions)
     return (
         rows.select(*(column.alias(name) for name, column in columns.items()))
@@ -120,4 +126,8 @@ def _origin_partition(partitions: Sequence[int]) -> Column:
     partition = F.regexp_extract(
         F.coalesce(F.col("properties")[ORIGIN_MESSAGE_ID], F.lit("")), _MESSAGE_ID, 1
     ).try_cast("int")
-    return F.when(partition.isin(*partitions) & F.col("partition_key").eqNullSafe(F.col("key_before")), partition)
+    return F.when(partition.isin(*partitions) & _is_left_alone("partition_key"), partition)
+
+
+def _is_left_alone(key: str) -> Column:
+    return F.col(key).eqNullSafe(F.col(f"{key}_before"))

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.frames.lane_deliveries import exact
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import expanded
@@ -93,6 +94,11 @@ class History:
             for each in range(self._seen + 1, version + 1):
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
         self._seen, self._round = version, round_number
+
+    def exact(self, delivery: Delivery) -> Delivery:
+        """The same delivery without ranges of lanes."""
+        topic = read_topic(self._layout, delivery.topic)
+        return delivery._replace(ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
 
     def overlapping(self, partition: int, spans: Sequence[tuple[int, int]], delivery: Delivery) -> Sent:
         """What was delivered of *spans* (first, last; in order, none overlaps the next) to consumers other than that of

@@ -1,11 +1,11 @@
 """The line between a client and the broker: one background thread that writes ``requests`` and follows
 ``cursor_ledger``.
 
-Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (flow,
-acknowledgements) start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round,
-whose rows go to those they concern (see inbox). A client that says nothing else says that it is alive, three times in
-the time its lease lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the thread,
-and everybody who waits or asks is told.
+Out: requests that arrive while a commit is under way go into the next one; those nobody waits for (acknowledgements)
+start a commit at most every 50 ms (see request_writer). In: every commit of the broker is one round, whose rows go to
+those they concern (see inbox). A client that says nothing else says that it is alive, three times in the time its lease
+lasts. Any failure that is not of the moment (the log is broken, the root is gone) ends the thread, and everybody who
+waits or asks is told.
 """
 
 import functools

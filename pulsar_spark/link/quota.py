@@ -52,6 +52,7 @@ class BacklogQuota:
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._looking, self._latest = threading.Lock(), LatestRows("policy")
         self._policies: dict[tuple[str, str], str] = {}
+        self._is_exceeded = False
         self._look_at = float("-inf")
         self._layout, self._topic, self._stopped = layout, topic, None
         self._followed = max(0, TableLog(topic.path).latest() - _LOOK_BACK)
@@ -63,7 +64,7 @@ class BacklogQuota:
             self._look()
         if self._stopped is not None:
             return TopicStopped(self._stopped)
-        if not self._is_exceeded():
+        if not self._is_exceeded:
             return None
         if policy_text(self._policies, self._name, "backlog_quota_policy") == REFUSE:
             return ProducerBlockedQuotaExceededException(
@@ -71,7 +72,7 @@ class BacklogQuota:
                 "or raise the quota"
             )
         deadline, wait = self._clock() + timeout, self._wait or interrupts.sleeper()
-        while self._is_exceeded() and not is_closed():
+        while self._is_exceeded and not is_closed():
             if self._clock() >= deadline:
                 return ProducerBlockedQuotaExceededError(
                     f"the backlog of topic {self._name!r} was above its quota for {timeout:g} s: let its subscriptions "
@@ -81,14 +82,12 @@ class BacklogQuota:
             self._look()
         return None
 
-    def _is_exceeded(self) -> bool:
-        return self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
-
     def _look(self) -> None:
         with self._looking:
             self._look_at = self._clock() + LOOK_SECONDS
             self._latest.catch_up(self._path, _COLUMNS)
             self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
+            self._is_exceeded = self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
             self._stopped = self._what_stops()
 
     def _what_stops(self) -> str | None:

@@ -7,6 +7,7 @@ Positions are dense, so ranges adjoin across ledgers as Pulsar's do.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from pulsar_spark.errors import InvalidConfiguration
@@ -15,6 +16,9 @@ from pulsar_spark.protocol import ack_set as ack_sets
 ACKNOWLEDGED, PENDING, REPLAY = "acknowledged", "pending", "replay"
 DEAD = "dead"
 """What the plan says of entries given back too often; once their letters are due they count as acknowledged."""
+DELIVERY_ROUND = "delivery_round"
+"""Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
+are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
 
 class Range(NamedTuple):
@@ -78,7 +82,7 @@ def spliced(ranges: Sequence[Range], numbers: Sequence[int], new: Iterable[Range
     [(0, 1), (4, 5)]
     """
     found: list[Range] = []
-    firsts, replaced = [held.first for held in ranges], iter([*numbers, len(ranges)])
+    firsts, replaced = list(map(itemgetter(0), ranges)), iter([*numbers, len(ranges)])
     at, gap = 0, next(replaced)
 
     def keep_until(end: int) -> None:
@@ -104,7 +108,7 @@ def _add(ranges: list[Range], held: Range) -> None:
     """Add *held* behind *ranges*, to the last of them if it adjoins and agrees."""
     last = ranges[-1] if ranges else None
     if last is not None and last.last + 1 == held.first and last[2:] == held[2:]:
-        ranges[-1] = last._replace(last=held.last)
+        ranges[-1] = Range(last.first, *held[1:])  # a third of the time of _replace
     else:
         ranges.append(held)
 

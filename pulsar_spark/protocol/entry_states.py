@@ -42,8 +42,8 @@ EVENTS = {
     ACKNOWLEDGE_PART: "some indexes of a batch are acknowledged",
     NEGATIVE_ACKNOWLEDGE: "a consumer asks for the entry again, at once or later",
     REDELIVER: "a negative acknowledgement falls due, or its holder asks for all it holds: a counted return",
-    RELEASE: "its holder left, is active no longer, or another entry of an Exclusive or Failover cursor came back: "
-    "an uncounted return",
+    RELEASE: "its holder left, is active no longer or gave it back unseen, or another entry of an Exclusive or "
+    "Failover cursor came back: an uncounted return",
     ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
     WAIT: "a read meets it before its deliver time, though it had come by a clock that was set back since",
     RESCHEDULE: "it waits, and is given another deliver time",

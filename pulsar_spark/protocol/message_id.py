@@ -65,8 +65,8 @@ class MessageId:
 
     def of_topic(self, topic: str | None) -> "MessageId":
         """The same id, knowing its topic."""
-        copy = MessageId(self.partition(), self.ledger_id(), self.entry_id(), self.batch_index())
-        copy._topic_name = topic
+        copy = MessageId.__new__(MessageId)
+        copy._place, copy._topic_name = self._place, topic
         return copy
 
     def serialize(self) -> bytes:

@@ -21,7 +21,7 @@ class Permits:
     """
 
     def __init__(self, queue_size: int):
-        self.queue_size = queue_size
+        self.queue_size, self._at_least = queue_size, max(1, queue_size // 2)
         self._used = self._wanted = 0
 
     def connect(self) -> int:
@@ -48,7 +48,7 @@ class Permits:
         if not self.queue_size:
             return messages
         self._used += messages
-        if self._used < max(1, self.queue_size // 2):
+        if self._used < self._at_least:
             return 0
         permits, self._used = self._used, 0
         return permits

@@ -34,21 +34,29 @@ def sticky_key_hash(key: bytes) -> int:
 
 
 def sticky_key(
-    partition_key: str | bytes | None, *, ordering_key: bytes | None = None, is_base64: bool | None = False
+    partition_key: str | bytes | None,
+    *,
+    ordering_key: bytes | None = None,
+    is_base64: bool | None = False,
+    is_ordering_key_base64: bool | None = False,
 ) -> bytes:
     """The bytes Key_Shared hashes. *partition_key* is a text, or that in UTF-8; *is_base64* says that it is one for
-    bytes, whose padding may be left out, as Java's decoder has it. Bad base64 counts as no key.
+    bytes, whose padding may be left out, as Java's decoder has it, *is_ordering_key_base64* the same of the other. Bad
+    base64 counts as no key.
 
     >>> sticky_key("k"), sticky_key("k", ordering_key=b""), sticky_key(None), sticky_key("AQI=", is_base64=True)
     (b'k', b'', b'NONE_KEY', b'\\x01\\x02')
     """
     if ordering_key is not None:
-        return ordering_key
+        return bytes_of(ordering_key) if is_ordering_key_base64 else ordering_key
     if partition_key is None:
         return NONE_KEY
     text = partition_key.encode("utf-8") if isinstance(partition_key, str) else partition_key
-    if not is_base64:
-        return text
+    return bytes_of(text) if is_base64 else text
+
+
+def bytes_of(text: bytes) -> bytes:
+    """The bytes that a key in base64 stands for, whose padding may be left out; ``NONE_KEY`` where it is no base64."""
     padding = b"" if b"=" in text else b"=" * (-len(text) % 4)
     try:
         return base64.b64decode(text + padding, validate=True)

@@ -29,7 +29,10 @@ class BucketLost(CorruptState):
     """A file of a bucket is gone, or its bytes are no longer what was written."""
 
     def __init__(self, bucket: "Bucket", path: Path, cause: Exception):
-        super().__init__(f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause})")
+        super().__init__(
+            f"delay index: {str(path)!r} of bucket {bucket.number} cannot be read ({cause}): a broker makes it again "
+            "by itself, 'pulsar-spark repair delay-index' has it made at once"
+        )
         self.bucket = bucket
 
 

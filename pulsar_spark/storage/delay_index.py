@@ -40,12 +40,13 @@ time stays what it was when buckets are merged, lost, or made anew.
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
 ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
 
-**Measured** on two cores shared with seven others' work (load 10 to 14), deliver times at random in a year, in
-milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds 6.2 (10.2). Entries of
-10^6 take 0.9 s of a core to index without Spark. 1,000 that are due of 10^7: 20 to 50 ms for the first, as each
-bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1 ms. 100,000 of 10^7: 80 ms. The next deliver
-time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one bucket, 270 ms for 10^7 in ten. In memory of 10^7
-are 11 kB of statistics and at most 64 MB of segments that were read.
+**Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year, in
+milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds, and as Spark writes
+them, 6.2 (10.3). To index 10^6 entries takes 0.9 s of a core without Spark; a job of Spark's 7 s, the first one 21 s,
+as long as their publish took; one of 10^7, cold, 118 s where the publish took 40. 1,000 that are due of 10^7 in ten
+buckets: 20 to 170 ms for the first, as each bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1
+ms. 100,000 of 10^7: 80 ms. The next deliver time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one
+bucket, 270 ms for 10^7 in ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments that were read.
 """
 
 from collections.abc import Iterator
@@ -76,11 +77,12 @@ def scheduled(
 class IndexReader:
     """The delayed entries of a topic partition, for whoever looks from outside, without a broker: from the buckets, and
     from the topic's files what no bucket holds yet; as they are when it is first asked. What is gone from the topic may
-    be among them."""
+    be among them. :class:`BucketLost` where a bucket is damaged and no broker has made it again."""
 
     def __init__(self, layout: Layout, topic: Topic, partition: int):
         self._layout, self._topic, self._partition = layout, topic, partition
         self._opened: tuple[Buckets, int, Due] | None = None
+        self._lost: set[int] = set()
 
     def between(self, after: int, until: int, most: int = PART_ENTRIES) -> Iterator[Due]:
         """Those with *after* < deliver time <= *until*, in order of (deliver time, position), in parts of about *most*
@@ -91,8 +93,8 @@ class IndexReader:
                 for last, part in buckets.parts(place, after, until, most):
                     yield in_order([part, unsealed.between(after, last)])
                     after = last
-            except BucketLost:  # merged with others since the table was opened: there it is again
-                self._opened = None
+            except BucketLost as lost:
+                self._open_again(lost)
 
     def count(self, after: int, until: int) -> int:
         """How many those are, by what is known of whole segments."""
@@ -100,8 +102,16 @@ class IndexReader:
             buckets, place, unsealed = self._open()
             try:
                 return buckets.count(place, after, until) + len(unsealed.between(after, until))
-            except BucketLost:
-                self._opened = None
+            except BucketLost as lost:
+                self._open_again(lost)
+
+    def _open_again(self, lost: BucketLost) -> None:
+        """A bucket that was merged with others since the table was opened is there again; one that is damaged is
+        not."""
+        if lost.bucket.number in self._lost:
+            raise lost
+        self._lost.add(lost.bucket.number)
+        self._opened = None
 
     def _open(self) -> tuple[Buckets, int, Due]:
         """The buckets, the number of the topic partition in them, and the entries that none of them holds."""

@@ -10,18 +10,22 @@ to compute it from 10^6 different keys, 0.12 s from 1,000.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, sticky_key, sticky_key_hash
+from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.table_specs import KEY_FLAGS
 
-_KEYS = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+_KEYS = ("partition_key", "ordering_key", *KEY_FLAGS)
 _GAP = 1024
 """So many entries between two that are asked for are read along, rather than two stretches one by one."""
 
@@ -33,6 +37,16 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
     hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, _NO_KEY, np.int32) for run in runs]
     return np.concatenate([np.empty(0, np.int32), *hashes])
+
+
+def has_hashes(table, run: Run) -> bool:
+    """Is the hash stored with every row of the file of *run*, as its footer says?"""
+    return _has_hashes(f"{table}/{run.path}")
+
+
+@lru_cache(maxsize=4096)
+def _has_hashes(path: str) -> bool:
+    return file_statistics(pq.read_metadata(path))["nullCount"].get("sticky_key_hash") == 0
 
 
 def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
@@ -72,17 +86,20 @@ def _computed(keys: pa.Table) -> np.ndarray:
     return np.concatenate([_of_batch(*batch.select(_KEYS).columns) for batch in keys.to_batches()])
 
 
-def _of_batch(partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array) -> np.ndarray:
+def _of_batch(
+    partition_keys: pa.Array, ordering_keys: pa.Array, is_base64: pa.Array, is_ordering_key_base64: pa.Array
+) -> np.ndarray:
     keys = pc.coalesce(ordering_keys.cast(pa.binary()), partition_keys.cast(pa.binary()))
     hashes = _of_each(keys, sticky_key_hash)
-    is_coded = pc.and_(is_base64.fill_null(False), pc.and_(ordering_keys.is_null(), keys.is_valid()))
+    flags = pc.if_else(ordering_keys.is_valid(), is_ordering_key_base64, is_base64)
+    is_coded = pc.and_(flags.fill_null(False), keys.is_valid())
     if is_coded.true_count:
         hashes[is_coded.to_numpy(zero_copy_only=False)] = _of_each(keys.filter(is_coded), _of_base64)
     return hashes
 
 
 def _of_base64(key: bytes) -> int:
-    return sticky_key_hash(sticky_key(key, is_base64=True))
+    return sticky_key_hash(bytes_of(key))
 
 
 def _of_each(keys: pa.Array, hash_of: Callable[[bytes], int]) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 Ranges of a lane (see protocol.lanes) mean the entries between their ends that have the lane's hashes, and say how many
 these are; ranges without a lane mean all. Who counts entries needs nothing of this (``Range.size``). Hashes are read
-of the stretches that the asked ranges cover, and of nothing else; of an entry that is gone it is that of an entry
-without a key, as for the broker.
+of the stretches that the asked ranges cover, and of nothing else. An entry that is gone has no key any more, so nobody
+knows of which lane it was: where ranges have not as many entries as they say, what is gone is of none, unless it seems
+to be acknowledged. A broker that starts takes it so, too (broker.lane_form).
 
 Ranges of the due lane (see protocol.delays) are of numbers, which storage.scheduled turns into positions. A delayed
 entry that waits, or came due and was not delivered yet, is in no range, as one that was never delivered.
@@ -13,7 +14,7 @@ find the entries of all ranges; 3.5 s more to make of them the 970,000 exact ran
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
 from pulsar_spark.protocol.positions import Positions, expanded
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.key_hashes import hashes_of
+from pulsar_spark.storage.key_hashes import are_gone, hashes_of
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scheduled import DONE, OTHER, DueEntries, due_entries
 
@@ -128,8 +129,26 @@ def read_held(
         at = np.searchsorted(firsts, positions[entries], "right") - 1
         is_held = (at >= 0) & (positions[entries] <= lasts[at])
         places[entries] = np.where(is_held, np.array(mine)[at], places[entries])
+    places[_unknown(latest.lanes[key], ranges, places, lambda: _are_gone(index, table, key, spans))] = -1
     is_held = places >= 0
     return HeldEntries(positions[is_held], hashes[is_held], places[is_held])
+
+
+def _unknown(
+    lanes: Mapping[int, LaneHashes], ranges: Sequence[PageRange], places: np.ndarray, are_gone: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """Which of the entries whose ranges were found are of a lane that nobody knows; *are_gone* is asked only where
+    ranges of lanes have not the entries that they count."""
+    found = np.bincount(places[places >= 0], minlength=len(ranges))
+    if all(page not in lanes or held.size == count for (page, held), count in zip(ranges, found.tolist())):
+        return np.zeros(len(places), bool)
+    may_be_other = np.array([page in lanes and held.status != ACKNOWLEDGED for page, held in ranges] + [False])
+    return are_gone() & may_be_other[places]
+
+
+def _are_gone(index: LedgerIndex, table, key: CursorKey, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    runs = (run for span in spans for run in index.runs(key.topic_id, key.partition, *span))
+    return are_gone(table, runs)
 
 
 def _read_with_due_lane(

@@ -33,11 +33,13 @@ def find_missing(table: str | os.PathLike, run: Run, spans: Iterable[tuple[int, 
     """What is not in the table any more of the entries of *run*, or of its positions first..last of each of *spans* (in
     order, none overlaps the next), without reading them where its file is still the table's and ends as a Parquet file
     does."""
-    if files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path] and is_there(
-        f"{table}/{run.path}"
-    ):
-        return None
-    return _missing(table, run, (), spans)
+    return None if is_as_published(table, run) else _missing(table, run, (), spans)
+
+
+def is_as_published(table: str | os.PathLike, run: Run) -> bool:
+    """Is the file of *run* still the table's, and does it end as a Parquet file does?"""
+    holders = files_of(table).holders(run.path, run.publish_id, run.ledger_id)
+    return holders == [run.path] and is_there(f"{table}/{run.path}")
 
 
 def _missing(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -106,57 +107,74 @@ def _are_partitions(files: list[PublishedFile], partitions: int | None) -> bool:
 
 def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile | None:
     """What numbering needs of a file; None where it holds rows that are not of one publish, or that cannot be told."""
-    low, high, nulls = file.min_values, file.max_values, file.null_counts
     try:
-        partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
-        if nulls.get("batch_size") == file.rows:
-            low, high, nulls = (
-                {**low, "batch_size": 1},
-                {**high, "batch_size": 1},
-                {**nulls, "batch_size": 0},
-            )  # nobody says that it is a batch
-        bounds = [
-            _number(bound[name], name, most)
-            for name, most in (("entry_id", MAX_LONG), ("batch_size", MOST_INT32))
-            for bound in (low, high)
-            if name in bound
-        ]
-        ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
-        times = _time(low.get("publish_time")), _time(high.get("publish_time"))
-        if not all(isinstance(each, str) for each in ids) or not all(
-            isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
-        ):
-            raise TypeError("publish ids and counts of nulls are texts and numbers")
+        said = _said(file)
     except (TypeError, ValueError) as broken:
         raise CorruptState(
             f"{table}: commit {version}: the statistics of file {file.path!r} cannot be believed ({broken})"
         ) from broken
     if (
-        len(bounds) < 4
-        or len(ids) < 2
-        or ids[0] != ids[1]
-        or any(nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
+        len(said.bounds) < 4
+        or len(said.publish_ids) < 2
+        or said.publish_ids[0] != said.publish_ids[1]
+        or any(said.nulls.get(name) for name in ("publish_id", "entry_id", "batch_size"))
     ):
         return None
-    first, last, smallest, largest = bounds
+    first, last, smallest, largest = said.bounds
 
     def may_have(column: str, unless_known: bool) -> bool:
-        return nulls[column] < file.rows if column in nulls else unless_known
+        return said.nulls[column] < file.rows if column in said.nulls else unless_known
 
     return PublishedFile(
-        partition,
-        ids[0],
+        said.partition,
+        said.publish_ids[0],
         first,
         last,
         file.rows,
         smallest if smallest == largest else None,
         file.path,
-        *times,
+        *said.times,
         file.size,
         may_have("deliver_at_time", False),
         may_have("uuid", False),
         may_have("partition_key", True) or may_have("ordering_key", True),
     )
+
+
+class _Said(NamedTuple):
+    """What a commit says of a file: the lowest and the highest entry id and batch size, publish id and publish time, as
+    far as it does, and how many rows have nothing in a column."""
+
+    partition: int
+    bounds: list[int]
+    publish_ids: list[str]
+    times: tuple[datetime | None, datetime | None]
+    nulls: dict
+
+
+def _said(file: AddedFile) -> _Said:
+    """TypeError or ValueError for what nothing can be."""
+    low, high, nulls = file.min_values, file.max_values, file.null_counts
+    partition = int(file.partition_values["partition"]) if "partition" in file.partition_values else -1
+    if nulls.get("batch_size") == file.rows:
+        low, high, nulls = (
+            {**low, "batch_size": 1},
+            {**high, "batch_size": 1},
+            {**nulls, "batch_size": 0},
+        )  # nobody says that it is a batch
+    bounds = [
+        _number(bound[name], name, most)
+        for name, most in (("entry_id", MAX_LONG), ("batch_size", MOST_INT32))
+        for bound in (low, high)
+        if name in bound
+    ]
+    ids = [bound["publish_id"] for bound in (low, high) if "publish_id" in bound]
+    times = _time(low.get("publish_time")), _time(high.get("publish_time"))
+    if not all(isinstance(each, str) for each in ids) or not all(
+        isinstance(count, int) for count in nulls.values() if not isinstance(count, dict)
+    ):
+        raise TypeError("publish ids and counts of nulls are texts and numbers")
+    return _Said(partition, bounds, ids, times, nulls)
 
 
 def _number(value: object, name: str, most: int) -> int:

@@ -95,6 +95,7 @@ class DueEntries:
         )
         self._bounds = np.array([held[:2] for held in self.ranges], np.int64).reshape(-1, 2).T
         self._is_done = np.array([held.status == ACKNOWLEDGED for held in self.ranges], bool)
+        self._first_apart = int(np.searchsorted(self._bounds[0], APART_BASE))
         self._entries: OrderedDict[Checkpoint, Due] = OrderedDict()
 
     @property
@@ -115,24 +116,24 @@ class DueEntries:
 
     def look(self, entries: Due) -> np.ndarray:
         """What became of delayed entries: of each the index of its range in ``ranges``, or one of :data:`WAITS`,
-        :data:`DONE` and :data:`OTHER`."""
+        :data:`DONE` and :data:`OTHER`. What is kept apart goes before what its number says, which is passed over."""
         numbers = self._numbers_of(entries)
         found = np.where(numbers < 0, numbers, self._places(numbers + DUE_BASE))
         found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
         apart = self._places(entries.positions + APART_BASE)
-        found = np.where((apart != WAITS) & (found != DONE), apart, found)
+        found = np.where(apart != WAITS, apart, found)
         held = found >= 0
         found[held] = np.where(self._is_done[found[held]], DONE, found[held])
         found[(entries.times <= self.since) | (entries.positions < self.floor)] = OTHER
         return found
 
     def unfinished(self, after: int = 0, until: int = EVER) -> Iterator[tuple[Due, np.ndarray]]:
-        """The entries with *after* < deliver time <= *until* that are not acknowledged, in the order they come due, and
-        what became of each (see :meth:`look`)."""
+        """The entries with *after* < deliver time <= *until* that are not acknowledged, nor kept apart, in the order
+        they come due, and what became of each (see :meth:`look`)."""
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
         for part in self.delayed.between(max(after, self.since, lowest), until):
             found = self.look(part)
-            is_left = found >= WAITS
+            is_left = (found >= WAITS) & (found < self._first_apart)
             if is_left.any():
                 yield part.part(is_left), found[is_left]
 

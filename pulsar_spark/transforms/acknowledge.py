@@ -101,6 +101,6 @@ def _cut(inputs: DataFrame) -> DataFrame:
             "entry": only("range", F.struct(*ATTRIBUTES, *OFFERED_AS)),
             "new_entry": only("unread", new_entry),
             "left": only("ack_set", F.col("ack_set")),
-            "back": only("return", F.struct("consumer_id", "due_time")),
+            "back": only("return", F.struct("consumer_id", "due_time", "is_unseen")),
         },
     )

@@ -3,13 +3,14 @@ requests.
 
 An entry pending at a consumer becomes replay when its consumer left (count unchanged), when a redeliver request names
 it or all of that consumer's entries (count + 1), or when the due time set by a negative acknowledgement has come (count
-+ 1). A request for an entry that is pending elsewhere or not at all is ignored. On Exclusive and Failover any counted
-return brings everything back (2.12, 4.14); what comes along without having been named is not counted, so that it does
-not die with it. Where the count would rise above the dead letter policy's limit the entry is dead instead (4.26). An
-unread entry of a Shared or Key_Shared subscription that is met before its deliver time waits as replay, held or not, as
-Pulsar looks at the time before the hash (trackDelayedDelivery). Source:
-Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12,
-2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
++ 1, unless it says that nobody was shown the entry). A request for an entry that is pending elsewhere or not at all is
+ignored. On Exclusive and Failover any of these requests brings everything back (2.12, 4.14); what comes along without
+having been named is not counted, so that it does not die with it. Where the count would rise above the dead letter
+policy's limit the entry is dead instead (4.26). An unread entry of a Shared or Key_Shared subscription that is met
+before its deliver time waits as replay, held or not, as Pulsar looks at the time before the hash
+(trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
+ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and
+partial acknowledgements.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -57,18 +58,23 @@ def _judge(segments: DataFrame) -> DataFrame:
         "*", F.max("limits").over(whole_cursor).alias("cursor_limits"), due_time.alias("new_due_time")
     ).drop("limits", "due_time")
     timed = spread.withColumnsRenamed({"cursor_limits": "limits", "new_due_time": "due_time"})
-    has_fallen_due = F.array_contains("limits.redelivered", F.col("consumer_id")) | (
-        F.col("due_time") <= F.col("limits.now")
+    is_asked_for = _is_true(F.array_contains("limits.redelivered", F.col("consumer_id")))
+    has_fallen_due = _is_true(F.col("due_time") <= F.col("limits.now"))
+    is_unseen = _is_true(is_named & F.col("back.is_unseen"))
+    counted = timed.select(
+        "*",
+        _is_true(is_pending & (is_asked_for | has_fallen_due)).alias("is_returned"),
+        _is_true(is_pending & (is_asked_for | (has_fallen_due & ~is_unseen))).alias("is_counted"),
     )
-    counted = timed.select("*", _is_true(is_pending & has_fallen_due).alias("is_counted"))
     is_single_active, is_counted = F.col("limits.is_single_active"), F.col("is_counted")
-    is_rewound = is_single_active & F.max("is_counted").over(whole_cursor)
+    is_returned = F.col("is_returned")
+    is_rewound = is_single_active & F.max("is_returned").over(whole_cursor)
     has_left = F.array_contains("limits.left", F.col("consumer_id"))
     most = F.col("limits.max_redeliver_count")
     is_early = (F.col("status") == "unread") & (F.col("due_time") > F.col("limits.wall"))
     return counted.select(
         "*",
-        _is_true(is_pending & (is_counted | is_rewound | has_left)).alias("is_back"),
+        _is_true(is_pending & (is_returned | is_rewound | has_left)).alias("is_back"),
         _is_true(is_counted & (most > 0) & (F.col("redelivery_count") >= most)).alias("is_dead"),
         _is_true(is_early & ~is_single_active).alias("is_delayed"),
     )

@@ -57,8 +57,9 @@ KINDS = {
     "ack": ("first", "last"),
     # of entry first (= last) just the indexes in ack_set stay unacknowledged
     "ack_set": ("first", "last", "ack_set"),
-    # first..last, which are pending at the consumer, come back at due_time; none overlaps another
-    "return": ("first", "last", "consumer_id", "due_time"),
+    # first..last, which are pending at the consumer, come back at due_time, uncounted if is_unseen (null = no); none
+    # overlaps another
+    "return": ("first", "last", "consumer_id", "due_time", "is_unseen"),
     # first..last were never delivered; batch_size messages each, and on Shared and Key_Shared not before due_time; one
     # that has come is waited for no more, but they go before those without
     "unread": ("first", "last", "batch_size", "due_time", "line", "is_held"),
@@ -106,6 +107,7 @@ _TYPES = {
     "due_read": pa.int64(),
     "line": pa.string(),
     "is_held": pa.bool_(),
+    "is_unseen": pa.bool_(),
 }
 
 SCHEMA = pa.schema([("cursor", pa.int32()), ("kind", pa.string()), *_TYPES.items()])

@@ -9,10 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.key_hashes import hash_keys
 
 HASH = "sticky_key_hash"
-KEY_COLUMNS = ("partition_key", "ordering_key", "partition_key_b64_encoded")
+KEY_COLUMNS = ("partition_key", "ordering_key", *KEY_FLAGS)
 ORDER = (HASH, "partition", "position", "batch_index")
 _COMPUTED = "computed_sticky_key_hash"
 
@@ -30,9 +31,13 @@ def by_key(messages: DataFrame) -> DataFrame:
 
 def _sticky_key() -> Column:
     """Null where nobody needs it, because the hash is stored."""
-    text, is_base64 = F.col("partition_key"), F.coalesce(F.col("partition_key_b64_encoded"), F.lit(False))
+    key = F.when(F.col("ordering_key").isNotNull(), _bytes_of("ordering_key")).otherwise(_bytes_of("partition_key"))
+    return F.when(F.col(HASH).isNull(), F.coalesce(key, F.lit(NONE_KEY)))
+
+
+def _bytes_of(name: str) -> Column:
+    """The bytes of a key; null where there is none, and where it is to be base64 and is not."""
+    text, is_base64 = F.col(name), F.coalesce(F.col(f"{name}_b64_encoded"), F.lit(False))
     missing = F.when(F.contains(text, F.lit("=")), 0).otherwise(F.pmod(-F.length(text), F.lit(4)))
     decoded = F.try_to_binary(F.concat(text, F.repeat(F.lit("="), missing)), F.lit("base64"))
-    partition_key = F.when(is_base64, decoded).otherwise(text.cast("binary"))
-    key = F.coalesce(F.col("ordering_key").cast("binary"), partition_key, F.lit(NONE_KEY))
-    return F.when(F.col(HASH).isNull(), key)
+    return F.when(is_base64, decoded).otherwise(text.cast("binary"))

@@ -40,10 +40,12 @@ def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: in
         unfinished = promoted + due.delayed.count(max(due.promoted_until, due.since))
         waiting = due.delayed.count(max(now, due.promoted_until, due.since))
         return Backlog(entries + unfinished, delayed + waiting)
+    left = [held for held in due.apart if held.status != ACKNOWLEDGED]
+    entries += sum(inside(np.arange(held.first, held.last + 1), passed).sum() for held in left)
     for part, found in due.unfinished():
-        entries += int(np.count_nonzero(inside(part.positions, passed)))
-        delayed += int(np.count_nonzero((found == WAITS) & (part.times > now)))
-    return Backlog(entries, delayed)
+        entries += np.count_nonzero(inside(part.positions, passed))
+        delayed += np.count_nonzero((found == WAITS) & (part.times > now))
+    return Backlog(int(entries), int(delayed))
 
 
 def _acknowledged(ranges: list[Range]) -> int:

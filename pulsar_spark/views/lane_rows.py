@@ -1,8 +1,9 @@
 """Rows of ranges as the exact ranges they mean, for views that are asked about single positions.
 
 A range of a lane means the entries between its ends that have the lane's hashes (see storage.lane_ranges); the page's
-row of its round says these. The hashes of entries are read in tasks, when the view is asked. A row of a topic that is
-gone, or was made again, stays as it is. A delivery of the due lane says its positions itself.
+row of its round says these. The hashes of entries are read in tasks, when the view is asked. Of an entry that is gone
+nobody knows of which lane it was: where a range lacks entries, all that is gone between its ends is told of with it. A
+row of a topic that is gone, or was made again, stays as it is. A delivery of the due lane says its positions itself.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 from pulsar_spark.storage.due_rows import by_position
-from pulsar_spark.storage.key_hashes import read_hashes
+from pulsar_spark.storage.key_hashes import are_gone, read_hashes
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import read_topic
@@ -76,5 +77,11 @@ def _cut_batch(layout: Layout, index: LedgerIndex, batch: pa.RecordBatch) -> pa.
 
 
 def _stretches(index: LedgerIndex, table, row: dict) -> list[tuple[int, int]]:
-    hashes = read_hashes(table, index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
-    return ranges_of(row["first"] + np.flatnonzero(lane_hashes(row["lane_hashes"]).holds(hashes)))
+    runs = list(index.runs(row["topic_id"], row["partition"], row["first"], row["last"]))
+    is_its = lane_hashes(row["lane_hashes"]).holds(read_hashes(table, runs))
+    if np.count_nonzero(is_its) != row["entries"]:
+        gone = are_gone(table, runs)
+        is_its &= ~gone
+        if np.count_nonzero(is_its) < row["entries"]:
+            is_its |= gone
+    return ranges_of(row["first"] + np.flatnonzero(is_its))

@@ -2,12 +2,14 @@
 available_now is done."""
 
 import pytest
+from deltalake import DeltaTable
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.frames.backlog import Backlog
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.lanes import hashes_by_owner
+from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from tests.admin.broker_double import BrokerDouble
@@ -83,6 +85,27 @@ def test_in_either_form_the_same_is_told(layout, double, ranges, mark_delete):
     assert expected["stats"]["ackedEntries"] == mark_delete + 1 + sum(
         held.size for held in ranges if held.status == "acknowledged"
     )
+
+
+@pytest.mark.parametrize("is_by_lane", [False, True])
+def test_what_was_deleted_while_it_was_out_takes_nothing_away_from_others(layout, double, is_by_lane):
+    """They look like entries without a key, whose hash is of the lane of which b holds what a owns now: b holds no more
+    than before, and of a hash that drains what is there is told of."""
+    topic = flights(layout)
+    assert sticky_key_hash(NONE_KEY) % 65_536 > 32_768, "a's since b joined"
+    ranges = [pending(at, at, B if code % 65_536 > 32_768 else A) for at, code in enumerate(HASHES)]
+    write(double, topic, ranges, is_by_lane=is_by_lane)
+    before = told(layout)["stats"]
+    DeltaTable(str(topic.path)).delete("entry_id in (2, 4)")
+    after = told(layout)
+    assert [(one["sticky_key_hash"], one["consumer_name"], one["entries"]) for one in after["hashes"]] == [
+        (10, "a", 2),
+        (40_000, "b", 2),
+        (65_546, "a", 1),
+        (1_310_770_000, "b", 1),
+    ]
+    counts = ("unackedMessages", "msgBacklog", "ackedEntries")
+    assert [after["stats"][name] for name in counts] == [before[name] for name in counts] == [8, 8, 0]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def _consumed(bench: Bench, root: Path, topic: Topic, size: int, kind: str, max_
         parts.append(run.parts)
         return size / run.seconds
 
-    runs, plain = in_turns(bench.few(3, 5), ours, lambda: size / seconds(lambda: _plain_sum(bench.spark, topic)))
+    runs, plain = in_turns(bench.few(3, 5), ours, lambda: size / seconds(lambda: plain_sum(bench.spark, topic)))
     parts = {name: median(run[name] for run in parts[1:]) for name in parts[0]}
     budget = BUDGET if (kind, size, max_messages) == ("Shared", BUDGET_MESSAGES, MAX_MESSAGES) else None
     what = f"consume {size:,} x {PAYLOAD_BYTES} B, {kind}, deliveries of up to {max_messages:,}"
@@ -105,14 +105,14 @@ class _Run:
 
     def _sum(self, messages: DataFrame, delivery) -> None:
         entered = time.perf_counter()
-        self.bytes += _sum_of_lengths(messages)
+        self.bytes += sum_of_lengths(messages)
         self._spans.append((entered, time.perf_counter()))
 
 
-def _plain_sum(spark: SparkSession, topic: Topic) -> int:
+def plain_sum(spark: SparkSession, topic: Topic) -> int:
     files = [f"{topic.path}/{file.path}" for commit in TableLog(topic.path).commits(0) for file in commit.added]
-    return _sum_of_lengths(spark.read.parquet(*files))
+    return sum_of_lengths(spark.read.parquet(*files))
 
 
-def _sum_of_lengths(messages: DataFrame) -> int:
+def sum_of_lengths(messages: DataFrame) -> int:
     return messages.agg(F.sum(F.octet_length("payload"))).first()[0]

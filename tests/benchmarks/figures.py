@@ -7,6 +7,8 @@ from typing import NamedTuple
 SECONDS = "s"
 PER_SECOND = "/s"
 BYTES = "B"
+COUNT = ""
+"""Of things that are counted: what they are is said in the figure's words."""
 
 
 class Budget(NamedTuple):

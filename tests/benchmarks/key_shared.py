@@ -13,8 +13,9 @@ import numpy as np
 import pulsar_spark as pulsar
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.protocol.cursor import PENDING
+from tests.benchmarks import keyed_backlog
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
-from tests.benchmarks.figures import PER_SECOND, SECONDS, Budget, Figure
+from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import PERMITS, RoundRig
 from tests.requests import On
 
@@ -32,6 +33,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         yield from _rounds(bench, messages, consumers)
     yield from _moves(bench, bench.few(10**6, 4 * 10**6))
     yield _client(bench, bench.few(100_000, 10**6))
+    yield from keyed_backlog.measure(bench)
 
 
 def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:
@@ -44,7 +46,7 @@ def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:
     what = f"hand out and take back {messages:,} messages, {consumers} consumers"
     yield Figure(FAMILY, what, PER_SECOND, ours, "Shared", others)
     what = f"rows of state with {messages:,} in flight, {consumers} consumers"
-    yield Figure(FAMILY, what, "", keyed.rows, budget=STATE_ROWS)
+    yield Figure(FAMILY, what, COUNT, keyed.rows, budget=STATE_ROWS)
 
 
 def _moves(bench: Bench, messages: int) -> Iterator[Figure]:
@@ -63,7 +65,7 @@ def _moves(bench: Bench, messages: int) -> Iterator[Figure]:
         rounds.append(seconds(lambda: rig.ask([*keyed.acknowledgements(), *keyed.flows(messages // 32)])))
         rows.append(keyed.state_rows())
     yield Figure(FAMILY, f"a round while a consumer joins and one leaves, {messages // 2:,} in flight", SECONDS, rounds)
-    yield Figure(FAMILY, "most rows of state meanwhile", "", [max(rows)], budget=STATE_ROWS)
+    yield Figure(FAMILY, "most rows of state meanwhile", COUNT, [max(rows)], budget=STATE_ROWS)
 
 
 class _Subscription:

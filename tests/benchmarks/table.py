@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks.figures import BYTES, PER_SECOND, Budget, Figure, quantile
+from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, Budget, Figure, quantile
 
 HEADER = ("what", "figure", "runs", "compared with", "ratio", "budget", "")
 
@@ -84,13 +84,17 @@ def _verdict(missed_by: float | None) -> str:
 
 
 def shown(value: float, unit: str = "s") -> str:
-    """A duration, a rate or a size with three digits that count.
+    """A duration, a rate, a size or a count with three digits that count.
 
     >>> shown(0.0123456), shown(0.9876), shown(12.3456), shown(1234567, "/s"), shown(5.678, "B")
     ('12.3 ms', '988 ms', '12.3 s', '1,230,000 /s', '5.68 B')
+    >>> shown(1, ""), shown(1057.5, "")
+    ('1', '1,060')
     """
     if unit == PER_SECOND:
         return f"{float(f'{value:.3g}'):,.0f} /s"
     if unit == BYTES:
         return f"{value:.3g} B"
+    if unit == COUNT:
+        return f"{float(f'{value:.3g}'):,g}"
     return f"{value:.3g} s" if value >= 1 else f"{value * 1000:.3g} ms"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.benchmarks.figures import PER_SECOND, SECONDS, Budget, Figure
+from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.table import write
 
 FIGURES = [
@@ -36,6 +36,7 @@ FIGURES = [
         Budget(0.5, is_most=False, is_ratio=True),
     ),
     Figure("latency", "publish to receive, p99", SECONDS, [index / 100 for index in range(1, 101)], share=0.99),
+    Figure("key_shared", "rows of state", COUNT, [1, 1057, 12], budget=Budget(20_000)),
 ]
 
 
@@ -59,6 +60,7 @@ def test_markdown(written):
 | publish | 700,000 /s | 3: 150,000 /s to 900,000 /s | plain append: 1,000,000 /s | 0.70 | at least ratio 0.7 | met |
 | consume | 100,000 /s | 1: 100,000 /s to 100,000 /s | plain read: 1,230,000 /s | 0.08 | at least ratio 0.5 | missed by 84% |
 | publish to receive, p99 | 990 ms | 100: 10 ms to 1 s |  |  |  |  |
+| rows of state | 12 | 3: 1 to 1,060 |  |  | at most 20,000 | met |
 
 | what | where the time goes (medians) |
 | --- | --- |
@@ -86,7 +88,7 @@ def test_json(written):
         "missed_by": 0.0,
         "parts": {},
     }
-    assert [figure["missed_by"] for figure in found["figures"]] == [0.0, 0.25, 0.0, pytest.approx(0.838), None]
+    assert [figure["missed_by"] for figure in found["figures"]] == [0.0, 0.25, 0.0, pytest.approx(0.838), None, 0.0]
 
 
 def test_the_ratio_is_of_pairs_not_of_medians():

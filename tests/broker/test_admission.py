@@ -42,6 +42,14 @@ REFUSED = {
     "skip of a negative number": (ILL.skip(-5), "InvalidConfiguration"),
     "ack set with a null word": (ILL.ack(1, ack_set=[None], receipt=True), "InvalidMessage"),
     "ack set longer than the batch": (ILL.ack(1, ack_set=[1] * 2, receipt=True), "InvalidMessage"),
+    "given back unseen, and later": (
+        without(ILL.negative_ack("c", 0, delay_ms=5), properties={"is_unseen": "true", "receipt": "true"}),
+        "InvalidConfiguration",
+    ),
+    "given back unseen, or not": (
+        without(ILL.negative_ack("c", 0), properties={"is_unseen": "yes", "receipt": "true"}),
+        "InvalidConfiguration",
+    ),
     "policy of a topic that is not": (
         without(ILL.policy("message_ttl_seconds", 5), topic="persistent://public/default/none"),
         "TopicNotFound",
@@ -60,16 +68,24 @@ REFUSED = {
 }
 
 
+@pytest.fixture(scope="module")
+def unmoved(tmp_path_factory):
+    """A root that all these rows are asked of; at the end it serves as if none had been, also by the next broker."""
+    found = HostileRoot(tmp_path_factory.mktemp("unmoved") / "root")
+    yield found
+    found.holds()
+
+
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_row_that_cannot_be_is_refused_by_name_and_changes_nothing(hostile, case):
+def test_a_row_that_cannot_be_is_refused_by_name_and_changes_nothing(unmoved, case):
     row, error = REFUSED[case]
-    bundle = hostile.rounds.bundle
-    before = hostile.engine.state(SICK, -1, "ill"), bundle.policies.copy(), set(bundle.topics)
-    ((refused, text),) = hostile.ask(row)
+    bundle = unmoved.rounds.bundle
+    before = unmoved.engine.state(SICK, -1, "ill"), bundle.policies.copy(), set(bundle.topics)
+    ((refused, text),) = unmoved.ask(row)
     assert (refused, len(text) < 500) == (error, True)
-    assert before == (hostile.engine.state(SICK, -1, "ill"), bundle.policies, set(bundle.topics))
-    assert hostile.engine.subscriptions(SICK) == ["ill"]
-    hostile.holds()
+    assert before == (unmoved.engine.state(SICK, -1, "ill"), bundle.policies, set(bundle.topics))
+    assert unmoved.engine.subscriptions(SICK) == ["ill"]
+    unmoved.flows()
 
 
 def test_a_topic_is_one_topic_in_all_its_spellings(hostile):

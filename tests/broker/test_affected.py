@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_spark.broker import pages
 from pulsar_spark.broker.affected import affected_ranges, offered_ranges
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.positions import Positions
@@ -58,7 +58,7 @@ def test_nothing_asked_concerns_no_range(asked):
 
 def test_acknowledgements_and_returns_concern_what_they_hit(asked):
     asked.acks = Positions([(2, 3), (11, 12)])
-    asked.returns = [(7, 9, "a", 0)]
+    asked.returns = [Return(7, 9, "a", 0)]
     asked.ack_sets = {16: (1,)}
     assert affected(asked) == ([2, 8, 12, 16], {0, 1, 2})
 
@@ -80,7 +80,7 @@ def test_replays_are_offered_while_there_are_permits(asked):
 
 def test_a_return_on_a_failover_subscription_brings_everything_back(asked):
     asked.cursor.subscription_type = "Failover"
-    asked.returns = [(0, 0, "a", 0)]
+    asked.returns = [Return(0, 0, "a", 0)]
     assert affected(asked) == ([0, 2, 4, 12, 14, 16], {0, 2})
 
 

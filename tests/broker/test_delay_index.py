@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_commits
+from pulsar_spark.broker import delay_head
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
-from pulsar_spark.errors import BrokerFenced, DelayIndexNotReady
+from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
@@ -78,7 +78,7 @@ class Indexed:
         return [bucket.number for bucket in self.index.buckets.buckets]
 
     def seal(self) -> None:
-        self.upkeep.commits.seal(is_forced=True)
+        self.upkeep.seal(is_forced=True)
 
     def check(self, *bounds: int) -> None:
         """The index says what it must of all intervals between *bounds*, and so does who looks from outside."""
@@ -172,7 +172,7 @@ def test_hashes_are_those_of_the_first_messages_keys(indexed):
 def test_whatever_happens_the_index_says_the_same(indexed, monkeypatch, seed):
     """Publishes, seals, merges, starts, rebuilds and lost files in any order, with segments of a few entries."""
     chance = random.Random(seed)
-    monkeypatch.setattr(delay_commits, "HEAD_ENTRIES", 12)
+    monkeypatch.setattr(delay_head, "MOST_ENTRIES", 12)
     for name in ("delay_merge", "delay_segments"):
         monkeypatch.setattr(f"pulsar_spark.storage.{name}.SEGMENT_ENTRIES", 3)
     monkeypatch.setattr("pulsar_spark.storage.delay_merge.FILE_ENTRIES", 6)
@@ -218,11 +218,15 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
     indexed.seal()
     for path in indexed.index.table.path.glob("bucket=*/kind=entry/*"):
         path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(CorruptState, match="bucket 1 cannot be read .*repair delay-index"):
+        list(scheduled(indexed.engine.layout, indexed.state.topic, -1, 0))
     with pytest.raises(DelayIndexNotReady, match="is tried again"):
         indexed.due(0, 5 * MS)
     assert indexed.index.ready_until(indexed.topic_id, -1) < 0 and indexed.next_due(4 * MS) is not None
     indexed.upkeep.work()
     assert indexed.index.ready_until(indexed.topic_id, -1) == EVER
+    indexed.seal()
+    assert len(indexed.numbers) == 1 and indexed.numbers != [1]
     indexed.check(4 * MS, 5 * MS)
 
 
@@ -232,7 +236,7 @@ def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     indexed.publish([3, 6])
     other = DelayIndex(indexed.engine.layout)
     other.add(indexed.state, -1, indexed.state.ledgers(-1).runs)
-    assert DelayUpkeep(other).commits.seal(is_forced=True)
+    assert DelayUpkeep(other).seal(is_forced=True)
     indexed.publish([1])
     with pytest.raises(BrokerFenced, match="changed by somebody else"):
         indexed.seal()

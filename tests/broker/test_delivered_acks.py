@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.broker import gather
-from pulsar_spark.broker.acknowledgements import DELIVERY_ROUND
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
 from tests.broker.test_key_shared_dues import ON, TOPIC, join, keys
 
 
@@ -39,3 +39,12 @@ def test_of_a_delivery_only_what_is_still_there_is_acknowledged(engine):
     assert state(engine) == (0, {2: "a", 6: "a", 1: "b", 3: "b", 5: "b", 7: "b"}), "nothing is left of these"
     engine.round([delivered_ack("b", 0, 3, first), delivered_ack("a", 2, 7, again)], 0)
     assert state(engine) == (4, {5: "b", 7: "b"})
+
+
+def test_who_acknowledges_and_leaves_at_once_has_acknowledged(engine):
+    mine = keys(True)
+    engine.round([join("a", "0-32767"), join("b", "32768-65535"), ON.flow("a", 3)], 0)
+    engine.publish(TOPIC, -1, [1] * 4, keys=mine[:4])
+    engine.round([], 0)
+    engine.round([delivered_ack("a", 0, 1, engine.rounds.bundle.round), ON.close("a")], 0)
+    assert state(engine) == (1, {})

@@ -8,10 +8,12 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
+from pulsar_spark.broker import numbering
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
 from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from pulsar_spark.storage.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
 from tests.requests import On
@@ -339,3 +341,25 @@ def test_a_crash_at_any_write_changes_nothing(tmp_path, uncrashed, number, table
     delivered, left = play(tmp_path, (number, table, when))
     assert delivered == {0, 1, 2, 4, 5, 6}, "not 3, which was acknowledged while it waited"
     assert (delivered, left) == uncrashed
+
+
+def test_what_an_earlier_release_kept_as_rows_waits_on(engine, monkeypatch):
+    """Its runs say nothing of delays, so what waits of them is a row until it is due; it goes in order with the
+    rest."""
+
+    def number_as_before(*arguments, delayed_after):
+        return number_commit(*arguments)
+
+    with monkeypatch.context() as before:
+        before.setattr(numbering, "number_commit", number_as_before)
+        publish(engine, 3_000, 1_000, None, 5_000)
+        engine.round(join(permits=2), START)
+    assert kept(engine) == [(0, 0, REPLAY), (1, 1, REPLAY)] and cursor_of(engine).due is None
+    engine.restart(START + 1)
+    publish(engine, 2_000, 4_000)
+    engine.round([ON.flow("A", 9)], START + 2)
+    assert (cursor_of(engine).due.floor, engine.state(TOPIC, -1, "s")["mark_delete_position"]) == (2, -1)
+    found = [positions(engine.round([], START + now)) for now in (1_000, 2_000, 3_000, 4_000, 5_000)]
+    assert found == [[1], [4], [0], [5], [3]]
+    engine.round([ON.ack(0, 5)], START + 5_001)
+    assert (kept(engine), engine.state(TOPIC, -1, "s")["mark_delete_position"]) == ([], 5)

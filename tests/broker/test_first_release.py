@@ -49,7 +49,7 @@ def test_it_stands_as_it_was_left(engine, tmp_path):
     engine.restart(MADE_MS)
     engine.committed()
     left = json.loads((tmp_path / "state.json").read_text())
-    assert states(engine) == {name: state | {"recently_joined": {}} for name, state in left.items()}
+    assert states(engine) == {name: state | {"recently_joined": {}, "waits": {}} for name, state in left.items()}
 
 
 def test_it_is_served_on(engine):

@@ -53,8 +53,8 @@ def test_eviction_by_size_leaves_nine_tenths_to_the_slowest(engine):
     size = fill(engine, 0)
     engine.round([ON.ack(0, 79), ON.policy("backlog_quota_bytes", size)], 1)
     assert mark_deletes(engine) == [79, -1], "at the limit is not above it"
-    engine.round([ON.policy("backlog_quota_bytes", size // 2)], 60_001)
-    assert mark_deletes(engine) == [79, 55], "55 entries of 100 are dropped, 45 are nine tenths of a half"
+    engine.round([ON.policy("backlog_quota_bytes", -(-size // 2))], 60_001)
+    assert mark_deletes(engine) == [79, 54], "55 entries of 100 are dropped, 45 are nine tenths of a half"
     assert exceeded(engine) is None
 
 
@@ -63,8 +63,8 @@ def test_a_consumer_of_what_is_evicted_is_told_nothing_and_goes_on_behind_it(eng
         [ON.subscribe("A"), ON.flow("A", 3), ON.policy("backlog_quota_policy", "consumer_backlog_eviction")], 0
     )
     size = fill(engine, 0)
-    result = engine.round([ON.policy("backlog_quota_bytes", size // 2), ON.flow("A", 2)], 60_000)
-    assert [delivery.position for delivery in result["deliveries"]] == [56, 57]
+    result = engine.round([ON.policy("backlog_quota_bytes", -(-size // 2)), ON.flow("A", 2)], 60_000)
+    assert [delivery.position for delivery in result["deliveries"]] == [55, 56]
     assert engine.state(TOPIC, -1, "s")["consumers"]["A"]["unacked"] == 2
 
 

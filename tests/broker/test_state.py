@@ -88,6 +88,31 @@ def test_a_page_knows_when_its_next_entry_falls_due():
     assert (cursor.pages[0].returns_at, cursor.pages[0].replays_at) == (20, 70)
 
 
+def test_a_change_rewrites_few_ranges_however_many_there_are():
+    """A page of them is written for each place a round changes: pages are small until there are thousands."""
+    cursor = Cursor(KEY, "t", -1, 0)
+    ranges = [pending(position, position) for position in range(0, 20_000, 2)]
+    cursor.replace(set(), ranges)
+    middle = cursor.page_index(10_000)
+    held = cursor.pages[middle].ranges
+    acknowledged = Range(held[0].first, held[0].last, ACKNOWLEDGED)
+    last = len(cursor.pages) - 1
+    untouched = [page for page in cursor.pages if page is not cursor.pages[middle]]
+    changed, gone = cursor.replace(
+        {0, middle, last}, [*cursor.pages[0].ranges, acknowledged, *held[1:], *cursor.pages[last].ranges]
+    )
+    assert ([page.ranges for page in changed], gone) == ([[acknowledged, *held[1:]]], [])
+    assert len(held) <= pages.MIN_PAGE_RANGES
+    assert [page for page in cursor.pages if page is not changed[0]] == untouched
+    assert list(cursor.ranges()) == [acknowledged if each == held[0] else each for each in ranges]
+
+
+def test_pages_of_very_many_ranges_are_larger():
+    cursor = Cursor(KEY, "t", -1, 0)
+    cursor.replace(set(), [pending(position, position) for position in range(0, 400_000, 2)])
+    assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {100}
+
+
 @st.composite
 def replacements(draw):
     """Rounds: each gives positions 0..39 new statuses where it touches them."""

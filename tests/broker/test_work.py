@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_spark.broker.affected import effective_returns
-from pulsar_spark.broker.drafts import CursorDraft
+from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range, spliced
@@ -17,8 +17,9 @@ from pulsar_spark.transforms.round_inputs import KINDS, RESULT, SCHEMA, STATE
 POSITIONS = range(12)
 
 
-def asked(*returns: tuple[int, int, str, int]) -> CursorDraft:
-    return CursorDraft(Cursor(CursorKey("topic", -1, "s"), "t", -1, 0, "Shared"), returns=list(returns))
+def asked(*returns: tuple) -> CursorDraft:
+    cursor = Cursor(CursorKey("topic", -1, "s"), "t", -1, 0, "Shared")
+    return CursorDraft(cursor, returns=[Return(*each) for each in returns])
 
 
 def held(first: int, last: int, consumer_id: str) -> Range:
@@ -77,21 +78,24 @@ def test_the_work_of_some_cursors_is_numbered_afresh():
 )
 def test_of_each_entry_the_last_return_by_its_holder_counts(returns, effective):
     found = effective_returns(asked(*returns), [held(0, 5, "a"), held(6, 8, "b"), Range(9, 9, ACKNOWLEDGED)])
-    assert {position: due for first, last, _, due in found for position in range(first, last + 1)} == effective
+    assert {at: each.due_time for each in found for at in range(each.first, each.last + 1)} == effective
 
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(POSITIONS), st.integers(0, 4), st.sampled_from("ab"), st.integers(0, 3)), max_size=8
+        st.tuples(
+            st.sampled_from(POSITIONS), st.integers(0, 4), st.sampled_from("ab"), st.integers(0, 3), st.booleans()
+        ),
+        max_size=8,
     ),
     st.lists(st.sampled_from("ab-"), min_size=12, max_size=12),
 )
 def test_effective_returns_are_those_of_each_position_by_itself(drawn, holders):
-    returns = [(first, first + more, consumer, due) for first, more, consumer, due in drawn]
+    returns = [(first, first + more, *said) for first, more, *said in drawn]
     planned = spliced([], [], (held(at, at, holder) for at, holder in enumerate(holders) if holder != "-"))
     expected = {}
-    for first, last, consumer, due in returns:
-        expected |= {at: (consumer, due) for at in range(first, min(last + 1, 12)) if holders[at] == consumer}
+    for first, last, consumer, *said in returns:
+        expected |= {at: (consumer, *said) for at in range(first, min(last + 1, 12)) if holders[at] == consumer}
     found = effective_returns(asked(*returns), planned)
     assert {at: said for first, last, *said in found for at in range(first, last + 1)} == {
         at: list(said) for at, said in expected.items()

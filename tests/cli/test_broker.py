@@ -1,4 +1,5 @@
-"""A broker, a producer and consumers as commands in processes of their own, in the order a user would try them."""
+"""A broker, a producer and a consumer as commands in processes of their own, in the order a user would try them, and
+what is asked of a running broker."""
 
 import json
 import signal
@@ -6,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from pulsar_spark.cli import app
 
 SECRET = "the payload nobody prints"
 
@@ -37,8 +41,15 @@ class Shell:
         assert done.returncode == code, done.stderr
         return done
 
+    def say(self, *arguments):
+        """Run a command in this process, which is the sooner; what it printed."""
+        done = CliRunner().invoke(app, [*arguments, "--root", self.root])
+        if done.exception is not None:
+            raise done.exception
+        return done.stdout
+
     def json(self, *arguments):
-        return [json.loads(line) for line in self.run(*arguments, "--json").stdout.splitlines()]
+        return [json.loads(line) for line in self.say(*arguments, "--json").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -81,24 +92,24 @@ def test_what_is_produced_is_consumed_and_no_payload_is_printed(shell, tmp_path)
 def test_a_cursor_is_moved_skipped_cleared_and_deleted(shell):
     first = "orders-partition-0"
     for command in (("seek", "orders", "--to", "earliest"), ("clear-backlog", "orders")):
-        shell.run("subscriptions", *command, "-s", "billing")
+        shell.say("subscriptions", *command, "-s", "billing")
     [stats] = shell.json("stats", "orders")
     assert (stats["msgInCounter"], stats["subscriptions"]["billing"]["msgBacklog"]) == (5, 0)
-    shell.run("subscriptions", "seek", "orders", "-s", "billing", "--to", "earliest")
+    shell.say("subscriptions", "seek", "orders", "-s", "billing", "--to", "earliest")
     [stats] = shell.json("stats", first)
     backlog = stats["subscriptions"]["billing"]["msgBacklog"]
-    shell.run("subscriptions", "skip", first, "-s", "billing", "-n", "1")
+    shell.say("subscriptions", "skip", first, "-s", "billing", "-n", "1")
     [stats] = shell.json("stats", first)
     assert stats["subscriptions"]["billing"]["msgBacklog"] == max(backlog - 1, 0)
-    shell.run("subscriptions", "delete", "orders", "-s", "billing")
+    shell.say("subscriptions", "delete", "orders", "-s", "billing")
     assert shell.json("subscriptions", "list", "orders") == [[]]
 
 
 def test_policies_are_set_shown_and_removed(shell):
     name = "max_unacked_messages_per_consumer"
-    shell.run("policies", "set", "public/default", name, "6")
+    shell.say("policies", "set", "public/default", name, "6")
     assert shell.json("policies", "get", "public/default") == [{name: "6"}]
-    shell.run("policies", "remove", "public/default", name)
+    shell.say("policies", "remove", "public/default", name)
     assert shell.json("policies", "get", "public/default") == [{}]
 
 

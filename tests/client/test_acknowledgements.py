@@ -1,8 +1,12 @@
 """What is acknowledged and how it is sent (semantics 3.1-3.6)."""
 
+import threading
+
 import pytest
 
+from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
 from pulsar_spark.client.acknowledgements import AckGroup, Acknowledgement
+from pulsar_spark.link.channel import SPACING
 
 ALL_OF_4 = 0b1111
 
@@ -36,6 +40,27 @@ def test_acknowledging_twice_changes_nothing():
     group.acknowledge(7, 1, ALL_OF_4)
     group.acknowledge(7, 1, ALL_OF_4)
     assert sent(group) == [("ack", 7, 7, [0b1101])]
+
+
+@pytest.mark.parametrize("group_time_ms, delays", [(100, [0.1, SPACING]), (20, [0.02, 0.02])])
+def test_a_full_group_goes_within_the_spacing_of_commits(group_time_ms, delays):
+    """3.1: not alone at once, for a flow may be near that it can go with."""
+    asked = []
+
+    class Channel:
+        def gather(self, source, delay, *, is_urgent):
+            asked.append((delay, is_urgent))
+
+    tracker = AcknowledgementTracker(
+        Channel(),
+        threading.Lock(),
+        lambda kind, **columns: (kind, columns["first"], columns["last"]),
+        Grouping(group_time_ms, 3),
+    )
+    for position in range(4):
+        tracker.acknowledge(position, -1, 1)
+    assert asked == [(delay, False) for delay in delays]
+    assert tracker.take_rows() == [("ack", 0, 3)]
 
 
 def test_without_batch_index_acknowledgement_only_whole_entries_go():

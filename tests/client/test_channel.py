@@ -5,7 +5,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import subscription as subscription_module
-from pulsar_spark.link import request_writer
+from pulsar_spark.link import channel, request_writer
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import AppendTable
 from tests.client.waiting import eventually, in_background, nothing_comes, receive_values
@@ -103,6 +103,24 @@ def test_requests_share_commits(client, broker):
     assert len(broker.asked("flow")) == 51
     log = TableLog(client._layout.broker_table("requests"))
     assert log.latest() < len(broker.asked("flow")) + len(broker.asked("ack"))
+
+
+def test_a_flow_goes_at_once_with_the_acknowledgements_that_wait(broker, service_url, monkeypatch):
+    """Nobody waits for acknowledgements, but without permits the queue runs empty."""
+    client = pulsar.Client(service_url, lease_seconds=3600)
+    producer = client.create_producer("t")
+    consumer = client.subscribe("t", "s", receiver_queue_size=10, ack_group_time_ms=3_600_000, **EARLIEST)
+    for _ in range(10):
+        producer.send(b"x")
+    eventually(lambda: consumer._subscriptions[0]._queued == 10)
+    monkeypatch.setattr(channel, "SPACING", 3600.0)
+    for _ in range(5):
+        consumer.acknowledge(consumer.receive(5000))
+    assert eventually(lambda: len(broker.asked("flow")) == 2)
+    flow, (ack,) = broker.asked("flow")[1], broker.asked("ack")
+    assert (flow.permits, ack.first, ack.last in (3, 4)) == (5, 0, True)
+    assert ack.requests_version == flow.requests_version
+    client.shutdown()
 
 
 def test_a_request_commit_whose_answer_is_lost_counts_once(client, broker, monkeypatch):

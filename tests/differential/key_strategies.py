@@ -42,7 +42,7 @@ CONSUMER_STEPS = {
     "ack": (20, words("ack {}{}", spans, receipt)),
     "ack a part": (5, words("ack {} {}{}", positions, left, receipt)),
     "cumulative": (1, words("cumulative {}{}", positions, receipt)),
-    "nack": (14, words("nack {}{}", spans, st.sampled_from(["", "", " after 2", " after 4"]))),
+    "nack": (14, words("nack {}{}", spans, st.sampled_from(["", "", " after 2", " after 4", " unseen"]))),
     "later": (2, words("later {} times {}{}", positions, st.integers(1, 3), st.sampled_from(["", " dead"]))),
     "redeliver": (5, st.just("redeliver")),
     "close": (6, st.just("close")),

@@ -119,19 +119,22 @@ class _Entries:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         cursor = self.cursor
         due_ms = {position: held.due_ms for position, held in cursor.pending.items()}
-        for first, last, consumer_id, delay_ms in cursor.negative_acks:
+        unseen = set()
+        for first, last, consumer_id, delay_ms, is_unseen in cursor.negative_acks:
             for position in range(first, last + 1):
                 held = cursor.pending.get(position)
                 is_holder = held is not None and held.consumer_id == consumer_id
                 self.meet(position, states.NEGATIVE_ACKNOWLEDGE, states.BY_HOLDER if is_holder else states.BY_OTHERS)
                 if is_holder:
                     due_ms[position] = now_ms + delay_ms
+                    (unseen.add if is_unseen else unseen.discard)(position)
         asked = {at for at, held in cursor.pending.items() if held.consumer_id in cursor.redeliver_all}
-        counted = asked | {at for at, due in due_ms.items() if due is not None and due <= now_ms}
+        returned = asked | {at for at, due in due_ms.items() if due is not None and due <= now_ms}
+        counted = asked | (returned - unseen)
         for position, held in cursor.pending.items():
             if position in counted:
                 self._redeliver(position, held.redelivery_count)
-            elif (counted and cursor.is_single_active()) or held.consumer_id in cursor.left:
+            elif position in returned or (returned and cursor.is_single_active()) or held.consumer_id in cursor.left:
                 self.meet(position, states.RELEASE)
 
     def _redeliver(self, position: int, count: int) -> None:

@@ -66,7 +66,7 @@ def of_consumers(kind: str) -> dict[str, tuple[int, st.SearchStrategy[str]]]:
         "ack a part": (9, words("ack {} {}{}", positions, left, receipt)),
         "cumulative": (5 if kind != "Shared" else 1, words("cumulative {}{}", positions, receipt)),
         "cumulative in a batch": (5 if kind != "Shared" else 1, words("cumulative {} {}{}", positions, left, receipt)),
-        "nack": (14, words("nack {}{}", spans, st.sampled_from(["", "", " after 2", " after 3"]))),
+        "nack": (14, words("nack {}{}", spans, st.sampled_from(["", "", " after 2", " after 3", " unseen"]))),
         "later": (
             4,
             words("later {} times {}{}{}", positions, st.integers(1, 3), st.sampled_from(["", " dead"]), receipt),

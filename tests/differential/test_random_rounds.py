@@ -146,5 +146,6 @@ def requests_of(dice: Random, entries: list[dict | None]) -> list[dict]:
     for at, entry in enumerate(entries):
         if entry and entry.get("status") == PENDING and dice.random() < 0.3:
             due = drawn.NOW + dice.choice([-1, 0, 3])
-            rows.append(drawn.returned(0, at, at, dice.choice([entry["consumer_id"], "a"]), due))
+            is_unseen = due <= drawn.NOW and dice.choice([None, False, True])
+            rows.append(drawn.returned(0, at, at, dice.choice([entry["consumer_id"], "a"]), due, is_unseen=is_unseen))
     return rows

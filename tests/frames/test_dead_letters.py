@@ -19,6 +19,7 @@ from pulsar_spark.errors import (
 from pulsar_spark.frames import reprocess_run
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
+from pulsar_spark.frames.reprocess_chunk import SENT_COLUMNS
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
@@ -86,6 +87,8 @@ def test_a_letter_says_what_it_is_and_who_sent_it_back(spark, root, write, again
                 EVENT,
                 f"k{number % 3}",
                 "o",
+                None,
+                None,
                 str(number),
                 "j" if number == 0 else None,
             )
@@ -195,6 +198,33 @@ def test_a_crash_anywhere_and_the_same_job_again_sends_each_letter_once(
     assert (done.selected, done.sent) == (5, 5)
     assert again().sent == 5
     assert_sent(spark, layout, 0, 1, 2, 3, 4)
+
+
+def new_keys(letters):
+    """Of each second letter, as whoever knows nothing of base64 writes them."""
+    is_second = F.col("position") % 2 == 1
+    keys = {name: F.when(is_second, F.lit("new")).otherwise(F.col(name)) for name in ("partition_key", "ordering_key")}
+    return letters.withColumns(keys).select("message_id", *SENT_COLUMNS)
+
+
+def bytes_as_keys(letters):
+    return letters.withColumns(dict.fromkeys(("partition_key", "ordering_key"), F.lit(bytearray(b"\x01\x02"))))
+
+
+@pytest.mark.parametrize(
+    ("fix", "second"),
+    [(None, ("AP/+", True, "/w==", True)), (new_keys, ("new", None, "new", None)), (bytes_as_keys, None)],
+)
+def test_keys_of_bytes_stay_what_they_are(spark, root, layout, write, again, fix, second):
+    """Unless the fix gives others, which are what their columns hold."""
+    keys = {"partition_key": "AP/+", "partition_key_b64_encoded": True}
+    write(2, **keys, ordering_key="/w==", ordering_key_b64_encoded=True)
+    assert again(fix=fix, to="topic:sent").sent == 2
+    columns = ("partition_key", "partition_key_b64_encoded", "ordering_key", "ordering_key_b64_encoded")
+    found = spark.read.format("delta").load(str(read_topic(layout, "sent").path)).orderBy("sequence_id")
+    expected = [("AP/+", True, "/w==", True), second] if second else [("AQI=", True, "AQI=", True)] * 2
+    assert [tuple(row) for row in found.select(*columns).collect()] == expected
+    assert dead_letters(spark, root, LETTERS).select(*columns).first() == ("AP/+", True, "/w==", True)
 
 
 def test_a_fix_repairs_and_what_it_drops_stays_for_the_next_job(spark, layout, write, again):

@@ -4,6 +4,9 @@ import pytest
 
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, PutOff, answer, subtract
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.protocol.hash_ranges import SLOTS
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.storage.slices import PositionRange
 
 SINGLES = PositionRange(0, 10, 19)
@@ -66,6 +69,31 @@ def test_rows_put_off_are_acknowledged_by_their_own_requests_first(spark):
         ],
         [SINGLES._replace(first=12, last=12), BATCHES._replace(first=2, last=2)],
         (PutOff(0, 11, None, 0), PutOff(0, 13, None, 500), PutOff(1, 2, 1, 0), PutOff(1, 5, 1, 0), PutOff(1, 5, 2, 0)),
+    )
+
+
+def test_what_came_by_lane_is_acknowledged_by_its_round_where_no_row_decides(spark):
+    """Rows decide in partition 0 alone: its ranges are made positions. Each round of partition 1 is one request."""
+    even = LaneHashes(SLOTS, (HashRange(0, 65535, 2, 0),))
+    ranges = [(0, 0, 9, 6), (1, 0, 4, 6), (1, 7, 9, 6), (1, 10, 20, 7)]
+    held = tuple(LaneRange(PositionRange(*place), even, 3, round) for *place, round in ranges)
+
+    def exact(delivery, is_asked):
+        assert [is_asked(each) for each in held] == [True, False, False, False]
+        return delivery._replace(ranges=(PositionRange(0, 2, 4), PositionRange(0, 9, 9), *delivery.ranges[1:]))
+
+    assert DELIVERY._replace(ranges=held).messages == 12
+    assert answer(
+        DELIVERY._replace(ranges=held), outcomes(spark, (0, 3, None, "negative_acknowledge")), exact
+    ) == Answer(
+        [
+            Acknowledged(1, 0, 9, None, 6),
+            Acknowledged(1, 10, 20, None, 7),
+            Acknowledged(0, 2, 2),
+            Acknowledged(0, 4, 4),
+            Acknowledged(0, 9, 9),
+        ],
+        [PositionRange(0, 3, 3)],
     )
 
 

@@ -3,18 +3,27 @@
 from collections import defaultdict
 from datetime import UTC, datetime
 
+import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.runner import Broker
 from pulsar_spark.frames import consume, publish
+from pulsar_spark.frames.lane_deliveries import LaneRange
+from pulsar_spark.frames.lane_frames import read_lane
+from pulsar_spark.protocol.hash_ranges import HASHES, SLOTS
+from pulsar_spark.protocol.lanes import HashRange, LaneHashes
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
+from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import MESSAGES
+from tests.admin.broker_double import number
 from tests.client.waiting import eventually
 
 WAIT = 60
@@ -29,6 +38,13 @@ ODD_KEYS = [
     {"partition_key": "AQI="},
     {"partition_key": "ü" * 7},
     {"partition_key": "k", "sticky_key_hash": 5},
+    {"partition_key": "k", "ordering_key": "AP/+", "ordering_key_b64_encoded": True},
+    {
+        "partition_key": "AQI=",
+        "partition_key_b64_encoded": True,
+        "ordering_key": "a%b",
+        "ordering_key_b64_encoded": True,
+    },
 ]
 
 
@@ -152,9 +168,49 @@ def test_every_message_has_the_hash_the_broker_goes_by(spark, served):
                 key["partition_key"],
                 ordering_key=None if ordering_key is None else ordering_key.encode(),
                 is_base64=key.get("partition_key_b64_encoded", False),
+                is_ordering_key_base64=key.get("ordering_key_b64_encoded", False),
             )
         )
 
     hashes = {number: key.get("sticky_key_hash", expected(key)) for number, key in enumerate(ODD_KEYS)}
     assert found == hashes
-    assert all("partition_key_b64_encoded" not in names for names in columns)
+    flags = {"partition_key_b64_encoded", "ordering_key_b64_encoded"}
+    assert all(flags <= set(names) for names in columns), "who publishes these rows elsewhere keeps the keys"
+
+
+def test_of_a_lane_those_rows_are_read_that_have_its_hashes(spark, root, layout):
+    """Hashes stored, computed from each kind of key, and those of no key; ranges that begin and end inside of files."""
+    topic = create_topic(layout, "t")
+    numbers = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload", "concat('k', id % 90) partition_key")
+    publish(numbers, root, "t", sort_by_key=True)
+    publish(numbers, root, "t")
+    publish(numbers.select("payload"), root, "t")
+    odd = [
+        {"publish_id": "f" * 32, "entry_id": at, "batch_size": 1, "partition": -1, "payload": b"odd"}
+        | {"publish_time": datetime(2026, 1, 1, tzinfo=UTC)}
+        | key
+        for at, key in enumerate(ODD_KEYS)
+    ]
+    AppendTable(topic.path).append(MESSAGES.rows(odd))
+    number(layout, topic)
+    end = 900 + len(odd)
+    lanes = [
+        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 1), HashRange(32768, 65535))),
+        LaneHashes(SLOTS, (HashRange(0, 32767, 2, 0),)),
+        LaneHashes(HASHES, tuple(HashRange(start, start + 40_000_000) for start in range(0, 2**31, 90_000_000))),
+    ]
+    ledgers = LedgerIndex(layout)
+    hashes = read_hashes(topic.path, ledgers.runs(topic.topic_id, -1, 0, end - 1))
+    whole, part = (0, end - 1), (250, 620)
+    for lane, (first, last) in ((lanes[0], whole), (lanes[0], part), (lanes[1], part), (lanes[2], whole)):
+        mine = first + np.flatnonzero(lane.holds(hashes[first : last + 1]))
+        middle = int(mine[len(mine) // 2])
+        held = [
+            LaneRange(PositionRange(-1, int(mine[0]), middle - 1), lane, -1, 7),
+            LaneRange(PositionRange(-1, middle, int(mine[-1]), 2), lane, -1, 8),
+        ]
+        chosen = read_lane(spark, topic, ledgers, lane, held, ["payload"], True)
+        assert chosen.columns == ["payload", "partition", "ledger_id", "position", "redelivery_count"]
+        read = read_lane(spark, topic, ledgers, lane, held, ["sticky_key_hash"], False)
+        rows = read.select("position", "sticky_key_hash", "redelivery_count").collect()
+        assert sorted(map(tuple, rows)) == [(at, hashes[at], 0 if at < middle else 2) for at in mine.tolist()]

@@ -108,6 +108,31 @@ def test_a_key_of_bytes_goes_as_base64(spark, root, layout):
     }
 
 
+def test_an_ordering_key_of_bytes_goes_as_base64_and_a_client_reads_it(spark, root, layout):
+    """It is hashed as the bytes, stored and read alike, and what is no text comes as surrogates."""
+    keys = [EVERY_BYTE, b"", None, "订单".encode(), b"\xff" * 1_000_000]
+    rows = [(bytearray(b"%d" % number), "k", key and bytearray(key)) for number, key in enumerate(keys)]
+    rows[1] = (*rows[1][:2], bytearray())
+    frame = spark.createDataFrame(rows, "payload binary, key string, ordering_key binary").coalesce(1)
+    for topic, options in (("stored", MURMUR3), ("unstored", {})):
+        publish(frame, root, topic, **options)
+        path = read_topic(layout, topic).path
+        found = [hash for run in runs_of(layout, topic) for hash in read_hashes(path, [run]).tolist()]
+        assert found == [hash_of(b"k" if key is None else key) for key in keys]
+    stored = {key and hash for _, _, key, hash in keys_and_hashes(spark, layout, "stored").values()}
+    assert stored == {None, ""} | {hash_of(key) for key in keys if key}
+    client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=1)
+    try:
+        reader = client.create_reader("unstored", pulsar.MessageId.earliest)
+        messages = [reader.read_next(5000) for _ in keys]
+    finally:
+        client.shutdown()
+    assert [message.ordering_key().encode("utf-8", "surrogateescape") for message in messages] == [
+        key or b"" for key in keys
+    ]
+    assert messages[3].ordering_key() == "订单"
+
+
 def test_a_key_that_is_base64_already_says_so(spark, root, layout):
     rows = [
         ("0", "AQI=", True),
@@ -131,7 +156,9 @@ def test_a_key_that_is_base64_already_says_so(spark, root, layout):
         (["cast(x'6b80' as string) as ordering_key"], "ordering_key with the bytes '6B80'"),
         (["x'ff' as key", "true as partition_key_b64_encoded"], "drop the column 'partition_key_b64_encoded'"),
         (["'k' as key", "1 as partition_key_b64_encoded"], "cast it to boolean"),
-        (["x'ff' as ordering_key"], "cast it to string"),
+        (["x'ff' as ordering_key", "true as ordering_key_b64_encoded"], "drop the column 'ordering_key_b64_encoded'"),
+        (["1 as ordering_key"], "'ordering_key' is a int: cast it to string"),
+        (["'o' as ordering_key", "'yes' as ordering_key_b64_encoded"], "cast it to boolean"),
     ],
 )
 def test_keys_that_cannot_be_sent_publish_nothing(spark, root, layout, columns, says):

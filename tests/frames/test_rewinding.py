@@ -8,7 +8,6 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.frames import call, consume
 from pulsar_spark.frames.delivery import Answer
-from pulsar_spark.storage.topics import create_topic
 from tests.client.waiting import eventually
 from tests.frames.plain import Seconds, positions
 from tests.plain_broker import PlainBroker
@@ -48,22 +47,20 @@ def rows_answered(monkeypatch):
     """A function that returns ranges gives them back, as one that returns a frame does row by row."""
     whole = call.answer
 
-    def answer(delivery, result):
-        return Answer([], list(result)) if isinstance(result, tuple) else whole(delivery, result)
+    def answer(delivery, result, exact):
+        return Answer([], list(result)) if isinstance(result, tuple) else whole(delivery, result, exact)
 
     monkeypatch.setattr(call, "answer", answer)
 
 
 @pytest.fixture
-def root(plain, rows_answered, tmp_path):
-    with PlainBroker(tmp_path / "root") as broker:
-        create_topic(broker.layout, "t")
-        client = pulsar.Client(f"delta:{tmp_path / 'root'}")
-        producer = client.create_producer("t")
-        for number in range(MESSAGES):
-            producer.send(str(number).encode())
-        client.close()
-        yield tmp_path / "root"
+def root(served, rows_answered):
+    client = pulsar.Client(f"delta:{served.layout.root}")
+    producer = client.create_producer("t")
+    for number in range(MESSAGES):
+        producer.send(str(number).encode())
+    client.close()
+    return served.layout.root
 
 
 def start(root, worker: Worker, **options):
@@ -73,11 +70,12 @@ def start(root, worker: Worker, **options):
     return consumption
 
 
-def taken(worker: Worker, clock: Seconds, wanted: range) -> None:
-    """Let time pass until all that is *wanted* was handled."""
+def taken(worker: Worker, clock: Seconds, wanted: range, broker: PlainBroker) -> None:
+    """Let time pass, at the broker too, until all that is *wanted* was handled."""
 
     def are_taken() -> bool:
-        clock.advance(0.1)
+        clock.advance(0.05)
+        broker.advance(0.05)
         return set(worker.taken) >= set(wanted)
 
     eventually(are_taken)
@@ -86,38 +84,38 @@ def taken(worker: Worker, clock: Seconds, wanted: range) -> None:
 @pytest.mark.parametrize("kind", ORDERED)
 @pytest.mark.parametrize("by_row", [False, True], ids=["raises", "by row"])
 @pytest.mark.parametrize("failures", [1, 3])
-def test_what_was_in_flight_behind_is_handled_after_it(root, kind, by_row, failures):
+def test_what_was_in_flight_behind_is_handled_after_it(root, served, kind, by_row, failures):
     worker, clock = Worker(failures, by_row), Seconds()
     with start(root, worker, clock=clock, subscription_type=kind):
-        taken(worker, clock, range(MESSAGES))
+        taken(worker, clock, range(MESSAGES), served)
     assert worker.taken == list(range(MESSAGES)), "each once, and in order"
     again = [position for before, position in zip(worker.seen, worker.seen[1:]) if position <= before]
     assert again == [0] * failures, "it begins again where it was given back, and nowhere else"
 
 
-def test_on_shared_the_others_go_on(root):
+def test_on_shared_the_others_go_on(root, served):
     worker, clock = Worker(1, by_row=False), Seconds()
     with start(root, worker, clock=clock, subscription_type="Shared"):
-        taken(worker, clock, range(MESSAGES))
+        taken(worker, clock, range(MESSAGES), served)
     assert worker.taken != sorted(worker.taken)
 
 
 @pytest.mark.parametrize("kind", ORDERED)
-def test_what_others_skip_is_not_waited_for(root, kind):
+def test_what_others_skip_is_not_waited_for(root, served, kind):
     worker, clock = Worker(1, by_row=False), Seconds()
     with start(root, worker, clock=clock, subscription_type=kind):
         eventually(lambda: not worker.failures)
         assert Admin(f"delta:{root}").skip_messages("t", "s", A_DELIVERY) == A_DELIVERY
-        taken(worker, clock, range(A_DELIVERY, MESSAGES))
+        taken(worker, clock, range(A_DELIVERY, MESSAGES), served)
     assert worker.taken == list(range(A_DELIVERY, MESSAGES))
 
 
 @pytest.mark.parametrize("kind", ORDERED)
-def test_what_dies_is_not_waited_for(root, kind):
+def test_what_dies_is_not_waited_for(root, served, kind):
     worker, clock = Worker(2, by_row=False), Seconds()
     policy = pulsar.ConsumerDeadLetterPolicy(1)
     with start(root, worker, clock=clock, subscription_type=kind, dead_letter_policy=policy):
-        taken(worker, clock, range(A_DELIVERY, MESSAGES))
+        taken(worker, clock, range(A_DELIVERY, MESSAGES), served)
         admin = Admin(f"delta:{root}")
         eventually(lambda: admin.stats("t")["subscriptions"]["s"]["deadLetters"] == A_DELIVERY)
     assert sorted(set(worker.taken)) == list(range(A_DELIVERY, MESSAGES))

@@ -237,7 +237,7 @@ CONSUMER_VERBS = {
     "ack": lambda on, consumer, words: on.ack(*_span(words), consumer=consumer, **_left(words)),
     "cumulative": lambda on, consumer, words: on.cumulative_ack(int(words[0]), consumer=consumer, **_left(words)),
     "nack": lambda on, consumer, words: on.negative_ack(
-        consumer, *_span(words), delay_ms=1000 * int(_options(words[1:]).get("after", 0))
+        consumer, *_span(words), delay_ms=1000 * int(words[2] if "after" in words else 0), is_unseen="unseen" in words
     ),
     "later": _later,
     "redeliver": lambda on, consumer, words: on.redeliver_all(consumer),

@@ -30,9 +30,9 @@ def new_roots_are_durable(monkeypatch):
 TOPIC = "persistent://public/default/t"
 
 
-def play(root: Path, lost: Path, durability: str) -> tuple[list[str], list[str]]:
+def play(root: Path, lost: Path, durability: str, patience_ms: int = 20_000) -> tuple[list[str], list[str]]:
     """A new root, messages sent, some acknowledged; then the power goes. What returned before (sent, and not
-    acknowledged), and what a new broker delivers."""
+    acknowledged), and what a new broker delivers, each message in *patience_ms*."""
     with recorded(root.parent) as disk:
         prepare_root(Layout(root))
         write_durability(root, durability)
@@ -52,16 +52,16 @@ def play(root: Path, lost: Path, durability: str) -> tuple[list[str], list[str]]
             consumer.close()
             client.close()
         survivors = disk.lose_power(lost) / root.name
-    return sent, delivered(survivors, len(sent))
+    return sent, delivered(survivors, len(sent), patience_ms)
 
 
-def delivered(root: Path, count: int) -> list[str]:
+def delivered(root: Path, count: int, patience_ms: int) -> list[str]:
     with PlainBroker(root):
         client = pulsar.Client(f"delta:{root}")
         consumer = client.subscribe(
             "t", "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
         )
-        found = [consumer.receive(timeout_millis=20_000).data().decode() for _ in range(count)]
+        found = [consumer.receive(timeout_millis=patience_ms).data().decode() for _ in range(count)]
         with pytest.raises(pulsar.Timeout):
             consumer.receive(timeout_millis=300)
         client.close()
@@ -79,7 +79,7 @@ def test_without_syncs_it_is_lost(tmp_path):
     """The test above can fail."""
     (tmp_path / "disk").mkdir()
     with pytest.raises((CorruptState, pulsar.PulsarException, OSError, AssertionError)):
-        play(tmp_path / "disk/root", tmp_path / "lost", "none")
+        play(tmp_path / "disk/root", tmp_path / "lost", "none", patience_ms=1000)
 
 
 @pytest.mark.parametrize("partitions", [0, 2])

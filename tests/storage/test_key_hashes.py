@@ -86,6 +86,17 @@ def test_keys_in_base64(topic):
         dict(partition_key_b64_encoded=True),
     ]
     plain = [NONE_KEY, b"aw==", b"aw==", b"o", NONE_KEY]
+    coded += [every_byte, b"k", b""]
+    messages[4:4] = [
+        dict(partition_key="aw==", partition_key_b64_encoded=is_coded, ordering_key=text, ordering_key_b64_encoded=True)
+        for is_coded, text in ((None, base64.b64encode(every_byte).decode()), (True, "aw"), (False, ""))
+    ]
+    messages += [
+        dict(partition_key="k", ordering_key="not base64!", ordering_key_b64_encoded=True),
+        dict(partition_key="k", ordering_key_b64_encoded=True),
+        dict(partition_key="aw==", partition_key_b64_encoded=True, ordering_key="aw==", ordering_key_b64_encoded=False),
+    ]
+    plain += [NONE_KEY, b"k", b"aw=="]
     assert hashes(topic, messages) == [hash_of(key) for key in coded + plain]
 
 

@@ -73,6 +73,22 @@ def test_lanes_come_back_as_the_ranges_they_were_made_of(layout, lanes):
     assert all(page < 0 for page in latest.lanes[key])
 
 
+@pytest.mark.parametrize("status", [PENDING, ACKED])
+def test_of_what_was_deleted_nobody_knows_the_lane(layout, status):
+    """Its hash is that of no key, which lies in the other lane: that one's range does not take it in."""
+    without_key = sticky_key_hash(b"NONE_KEY")
+    mine, others = (LOW, HIGH) if without_key % 65_536 > 32_767 else (HIGH, LOW)
+    hashes = [mine, others, mine, mine, others, mine]
+    topic = published(layout, hashes)
+    states = [PENDING._replace(consumer_id="B") if each == others else status for each in hashes]
+    latest, key = state(layout, topic, HALVES, hashes, spans(states))
+    DeltaTable(str(topic.path)).delete("entry_id in (2, 4)")
+    found = list(exact_ranges(latest, key, LedgerIndex(layout), topic.path))
+    expected = [None if at in (2, 4) else held for at, held in enumerate(states)]
+    assert found == spans(expected)
+    assert sum(held.size for held in latest.ranges(key)) == len(hashes), "who counts goes by what rows say"
+
+
 def test_what_is_below_mark_delete_is_left_out(layout):
     hashes = [LOW, HIGH] * 4
     topic = published(layout, hashes)

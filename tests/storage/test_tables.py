@@ -73,6 +73,14 @@ def test_instants_beyond_pythons_calendar_are_stored_and_bounded_by_its_end(tmp_
     assert dataset_of(tmp_path / "t").to_table()["event_time"].cast(pa.int64()).to_pylist() == beyond
 
 
+def test_many_rows_that_agree_are_what_each_is_by_itself():
+    same = message(7, event_time=NOON, partition_key=None, sequence_id=0)
+    assert MESSAGES.rows([same] * 2000).to_pylist() == MESSAGES.rows([same]).to_pylist() * 2000
+    other = same | {"properties": {}, "partition_key": "k", "sequence_id": None}
+    rows = [same] * 1999 + [other]
+    assert MESSAGES.rows(rows).to_pylist() == [MESSAGES.rows([row]).to_pylist()[0] for row in rows]
+
+
 def test_rows_are_found_by_a_filter_on_a_text_longer_than_statistics_keep(tmp_path):
     create_table(tmp_path / "t", LEDGERS)
     AppendTable(tmp_path / "t").append(

@@ -12,7 +12,7 @@ from pulsar_spark.storage.deletions import DeletedEntries, deletions_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.topics import read_topic
 from tests.client.waiting import eventually
-from tests.tables.conftest import SHARED, receive
+from tests.tables.conftest import SHARED, receive, receive_all
 
 
 def backlog(root) -> int:
@@ -29,7 +29,7 @@ def test_deleted_messages_are_skipped_and_acknowledged(root, options, vacuumed):
     if vacuumed:
         root.table().vacuum(0, dry_run=False, enforce_retention_duration=False)
     consumer = root.subscribe(**options)
-    assert receive(consumer) == ["0", "1", "6", "7", "8", "9"]
+    assert receive_all(consumer, 6) == ["0", "1", "6", "7", "8", "9"]
     eventually(lambda: backlog(root) == 0)
     assert root.stats()["deletedMessages"] == 4
     root.send(["after"])
@@ -54,7 +54,7 @@ def test_a_part_of_a_batch_is_deleted(root):
     root.send(range(10), batching_enabled=True, batching_max_messages=5, batching_max_publish_delay_ms=5000)
     root.table().delete("batch_index = 0 or batch_index = 3")
     consumer = root.subscribe(receiver_queue_size=3, **SHARED)
-    assert receive(consumer) == ["1", "2", "4", "6", "7", "9"]
+    assert receive_all(consumer, 6) == ["1", "2", "4", "6", "7", "9"]
     eventually(lambda: backlog(root) == 0)
     assert (root.stats()["deletedMessages"], root.stats()["msgInCounter"]) == (4, 6)
 
@@ -65,7 +65,7 @@ def test_everything_is_deleted(root):
     root.table().delete()
     consumer = root.subscribe()
     root.send(["next"])
-    assert receive(consumer) == ["next"]
+    assert receive_all(consumer, 1) == ["next"]
     eventually(lambda: backlog(root) == 0)
 
 
@@ -162,7 +162,7 @@ def test_optimize_and_vacuum_change_nothing(root):
     root.table().optimize.compact()
     root.table().vacuum(0, dry_run=False, enforce_retention_duration=False)
     consumer = root.subscribe()
-    assert receive(consumer) == [str(number) for number in range(6)]
+    assert receive_all(consumer, 6) == [str(number) for number in range(6)]
     assert not {"error", "deletedMessages", "lostMessages", "foreignMessages"} & root.stats().keys()
 
 
@@ -173,7 +173,7 @@ def test_restore_takes_publishes_back_and_numbering_goes_on(root):
     root.table().restore(1)
     consumer = root.subscribe()
     root.send(["d"])
-    assert receive(consumer) == ["a", "b", "d"]
+    assert receive_all(consumer, 3) == ["a", "b", "d"]
     eventually(lambda: backlog(root) == 0)
 
 
@@ -182,7 +182,7 @@ def test_restore_gives_deleted_messages_back_to_who_has_not_passed_them(root):
     root.send(["a", "b", "c"])
     root.table().delete("entry_id = 1")
     root.table().restore(1)
-    assert receive(root.subscribe()) == ["a", "b", "c"]
+    assert receive_all(root.subscribe(), 3) == ["a", "b", "c"]
 
 
 def test_an_overwritten_topic_has_no_messages_and_goes_on(root):
@@ -192,7 +192,7 @@ def test_an_overwritten_topic_has_no_messages_and_goes_on(root):
     write_deltalake(str(root.path()), rows.slice(0, 1), mode="overwrite")
     consumer = root.subscribe()
     root.send(["c"])
-    assert receive(consumer) == ["a", "c"], "the row that was written again is the message still"
+    assert receive_all(consumer, 2) == ["a", "c"], "the row that was written again is the message still"
 
 
 def test_a_reader_and_peek_pass_over_what_is_deleted(root):

@@ -11,7 +11,7 @@ import pytest
 import pulsar_spark as pulsar
 from pulsar_spark.storage.log import TableLog
 from tests.client.waiting import eventually
-from tests.tables.conftest import SHARED, receive
+from tests.tables.conftest import SHARED, receive, receive_all
 
 
 def lose(root, version: int, topic="t") -> str:
@@ -35,7 +35,7 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
         ((0, 1),),
         file,
     ) and "skip-lost" in str(raised.value)
-    assert receive(consumer) == ["e", "f"]
+    assert receive_all(consumer, 2) == ["e", "f"]
     stats = root.stats()
     assert (stats["lostMessages"], stats["subscriptions"]["s"]["msgBacklog"]) == (2, 2)
     assert [
@@ -45,7 +45,7 @@ def test_lost_messages_are_an_error_once_and_the_rest_flows(root, options):
     assert root.admin.skip_lost("t", "s") == 2
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
     root.send(["g"])
-    assert receive(consumer) == ["g"]
+    assert receive_all(consumer, 1) == ["g"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_file_that_is_not_whole_is_lost_too(root, damage):
     assert receive(consumer, 2) == ["a", "b"]
     with pytest.raises(pulsar.MessagesLost, match="2:0 to 2:1"):
         consumer.receive(10_000)
-    assert receive(consumer) == ["e", "f"]
+    assert receive_all(consumer, 2) == ["e", "f"]
     assert root.stats()["lostMessages"] == 2 and sum(each["messages"] for each in root.admin.lost_messages("t")) == 2
     assert root.admin.skip_lost("t", "s") == 2
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
@@ -121,7 +121,7 @@ def test_a_damaged_page_loses_its_messages_and_no_others(root, options):
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
     assert root.admin.skip_lost("t", "s") == 0
     root.send(["k"])
-    assert receive(consumer) == ["k"]
+    assert receive_all(consumer, 1) == ["k"]
 
 
 @pytest.mark.parametrize("column", ["payload", "entry_id", "publish_time", "properties.key_value.key"])
@@ -263,7 +263,7 @@ def test_a_file_that_is_lost_before_it_was_numbered(root, runs, options):
     for _ in range(runs):
         with pytest.raises(pulsar.MessagesLost, match="1:"):
             consumer.receive(10_000)
-    assert receive(consumer) == ["e"]
+    assert receive_all(consumer, 1) == ["e"]
     root.admin.skip_lost("t", "s")
     eventually(lambda: root.stats()["subscriptions"]["s"]["msgBacklog"] == 0)
 
@@ -278,7 +278,7 @@ def test_a_lost_file_of_delayed_messages_holds_nobody_up(root):
     consumer = root.subscribe(**SHARED)
     with pytest.raises(pulsar.MessagesLost):
         consumer.receive(10_000)
-    assert receive(consumer) == ["now"]
+    assert receive_all(consumer, 1) == ["now"]
 
 
 def test_nothing_is_lost_after_optimize_and_vacuum(root):

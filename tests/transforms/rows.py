@@ -61,8 +61,10 @@ def left_of_batch(cursor: int, position: int, *words: int) -> dict:
     return dict(cursor=cursor, kind="ack_set", first=position, last=position, ack_set=list(words))
 
 
-def returned(cursor: int, first: int, last: int, consumer_id: str, due_time: int) -> dict:
-    return dict(cursor=cursor, kind="return", first=first, last=last, consumer_id=consumer_id, due_time=due_time)
+def returned(cursor: int, first: int, last: int, consumer_id: str, due_time: int, **columns) -> dict:
+    return (
+        dict(cursor=cursor, kind="return", first=first, last=last, consumer_id=consumer_id, due_time=due_time) | columns
+    )
 
 
 def entries(

@@ -87,6 +87,33 @@ def test_what_would_come_back_too_often_is_dead_and_keeps_its_holder(spark):
     assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
 
 
+def test_what_is_given_back_unseen_is_not_counted_and_does_not_die(spark):
+    """Unless its consumer asks for all it holds. Where one is active the others come along."""
+    found = given_back(
+        spark,
+        limits(1, max_redeliver_count=1, redelivered=["b"]),
+        pending(1, 0, 1, redelivery_count=1),
+        pending(1, 2, 2, "b"),
+        returned(1, 0, 0, "a", NOW, is_unseen=True),
+        returned(1, 1, 1, "b", NOW, is_unseen=True),
+        returned(1, 2, 2, "b", NOW, is_unseen=True),
+        limits(2, is_single_active=True),
+        pending(2, 0, 1),
+        returned(2, 1, 1, "a", NOW, is_unseen=True),
+    )
+    expected = spark.createDataFrame(
+        [
+            entries(1, 0, 0, "replay", count=1),
+            entries(1, 1, 1, "pending", "a", count=1),
+            entries(1, 2, 2, "replay", count=1),
+            entries(2, 0, 0, "replay"),
+            entries(2, 1, 1, "replay"),
+        ],
+        ENTRIES,
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
+
+
 def test_where_one_is_active_a_counted_return_brings_everything_back(spark):
     """Counted is only what was named; what falls due later comes along now. Without one, nothing comes along."""
     found = given_back(

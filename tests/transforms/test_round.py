@@ -3,6 +3,7 @@
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pulsar_spark.protocol.delays import virtual
 from pulsar_spark.transforms.round import plan_round
 from pulsar_spark.transforms.round_inputs import RESULT
 from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, unread
@@ -113,6 +114,15 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
         *turns(7, a=1),
         held(7, 0, 0, "pending", consumer_id="a", delivery_round=3, redelivery_count=1),
         held(7, 1, 1, "pending", consumer_id="a", delivery_round=3),
+        # 8: what came due and was never offered goes behind what came back, before what is unread, limit or not
+        cursor(8, permits=5, limit=2, due_read=virtual(5)),
+        *turns(8, a=5),
+        held(8, 3, 3, "replay"),
+        unread(8, 4, 9),
+        held(8, virtual(1), virtual(1), "replay"),
+        unread(8, virtual(5), virtual(6), due_time=NOW - 1),
+        unread(8, virtual(7), virtual(7), due_time=NOW),
+        held(8, virtual(9), virtual(9), "replay", due_time=NOW - 2),
     ]
     planned = plan_round(inputs(spark, *rows))
     expected = spark.createDataFrame(
@@ -124,6 +134,7 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             *(whole(5, 2, 2), consumer(5, "a", 0, 2, 2)),
             *(whole(6, 2, 2), consumer(6, "a", 0, 2, 2)),
             *(whole(7, 1, 1), consumer(7, "a", 0, 1, 1)),
+            *(whole(8, 5, 2, blocked=True), consumer(8, "a", 0, 5, 2)),
             given(1, 0, 34, "a"),
             given(1, 35, 44, "b"),
             given(1, 45, 69, "a"),
@@ -142,6 +153,10 @@ def test_candidates_are_dealt_out_over_consumers_in_line(spark):
             given(6, 2, 2, "a"),
             state(7, 0, 0, "dead", "a", 3, 2, None, None, 1),
             given(7, 1, 1, "a", 1),
+            given(8, 3, 3, "a"),
+            given(8, virtual(1), virtual(1), "a"),
+            given(8, virtual(9), virtual(9), "a"),
+            given(8, virtual(5), virtual(6), "a"),
         ],
         from_arrow_schema(RESULT),
     )

@@ -97,9 +97,10 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     the same letters if it can be had after a crash."""
     found: dict[str, tuple[Topic, list[int]] | Exception] = {}
     orders, left, failed = [], [], set()
+    policies: dict[tuple, tuple] = {}
     for fact in facts:
         try:
-            name, *said = _said(fact)
+            name, *said = _said(fact, policies)
         except Exception as error:
             raise_of_root(error)
             left.append(_left(fact, error))
@@ -116,13 +117,20 @@ def orders_of(layout: Layout, facts: Iterable[dict]) -> tuple[list[Order], list[
     return [order for name, order in orders if name not in beside], left
 
 
-def _said(fact: dict) -> tuple[str, str | None, ReconsumeLater | None, frozenset[int] | None]:
-    """Topic, initial subscription, request and batch indexes of a row."""
-    said = dict(fact["properties"] or [])
-    asked = reconsume_later_of(said) if fact.get("request_id") else None
-    name = asked.letter_topic if asked else dead_letters_to(said, fact["topic"], fact["subscription"])
+def _said(fact: dict, policies: dict[tuple, tuple]) -> tuple[str, str | None, ReconsumeLater | None, frozenset | None]:
+    """Topic, initial subscription, request and batch indexes of a row. Those of a subscription's dead share the list of
+    its dead letter policy, which is read once into *policies*."""
     batch_indexes = None if fact["ack_set"] is None else frozenset(ack_sets.indexes(fact["ack_set"]))
-    return name, said.get("initial_subscription_name"), asked, batch_indexes
+    if fact.get("request_id"):
+        said = dict(fact["properties"] or [])
+        asked = reconsume_later_of(said)
+        return asked.letter_topic, said.get("initial_subscription_name"), asked, batch_indexes
+    topic, subscription = fact["topic"], fact["subscription"]
+    key = (id(fact["properties"]), topic, subscription)
+    if key not in policies:
+        said = dict(fact["properties"] or [])
+        policies[key] = dead_letters_to(said, topic, subscription), said.get("initial_subscription_name")
+    return *policies[key], None, batch_indexes
 
 
 def _left(fact: dict, error: Exception) -> Left:

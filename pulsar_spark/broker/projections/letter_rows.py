@@ -148,8 +148,8 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
                 yield lost.popleft()
             while ahead and ahead[0].fact["first"] <= position:
                 here.append(ahead.popleft())
-            here = [order for order in here if order.fact["last"] >= position]
-            asking = [order for order in here if order.names(index)]
+            here = [order for order in here if order.fact["last"] >= position] if here else here
+            asking = [order for order in here if order.batch_indexes is None or order.names(index)]
             if put_off:
                 asking += put_off.get((position, index)) or put_off.get((position, -1), ())
             message_id = MessageId(partition, run.ledger_id, entry_id, index)

@@ -61,6 +61,20 @@ CASES = [
     """,
     ),
     Case(
+        "given back unseen for the order of a key",
+        source="0.22, 0.20",
+        says="""
+        What a consumer gives back unseen, because an earlier entry of its key is to come again, comes behind it with the count it had;
+        only what the application gave back is counted.""",
+        table="""
+        | s | publish | requests                                         | delivered | pending   | replay |
+        | 0 | 1*3=b   | A subscribe KeyShared max 1; A flow 2            | A 0-1     | A 0-1     | none   |
+        | 1 |         | A nack 0 after 2; A nack 1 unseen; A flow 9      |           | A 0       | 1      |
+        | 3 |         |                                                  | A 0+1 1-2 | A 0+1 1-2 | none   |
+        | 4 |         | A nack 0; A nack 1-2 unseen                      | A 1-2     | A 1-2     | none   |
+    """,
+    ),
+    Case(
         "with few permits too",
         source="0.22, 2.19",
         says="""

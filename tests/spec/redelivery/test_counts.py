@@ -47,6 +47,33 @@ CASES = [
     """,
     ),
     Case(
+        "given back unseen",
+        source="0.20",
+        says="""
+        What a consumer gives back without the application having seen it comes again at once and uncounted, so nothing dies of it. Of
+        several requests the last one counts; what asks for everything again is counted.""",
+        table="""
+        | s | publish | requests                                      | delivered   | letters | pending     | due  |
+        | 0 | 1*3     | A subscribe Shared max 1; A flow 99           | A 0-2       | none    | A 0-2       | none |
+        | 1 |         | A nack 0-1 unseen; A nack 2                   | A 0-1 2+1   | none    | A 0-1 2+1   | none |
+        | 2 |         | A nack 0-2 unseen                             | A 0-1 2+1   | none    | A 0-1 2+1   | none |
+        | 3 |         | A nack 0 after 9; A nack 0 unseen             | A 0         | none    | A 0-1 2+1   | none |
+        | 4 |         | A nack 0-1 unseen; A nack 1 after 9           | A 0         | none    | A 0-1 2+1   | 1@13 |
+        | 5 |         | A nack 0-2 unseen; A redeliver                | A 0-1+1     | 2+2     | A 0-1+1     | none |
+    """,
+    ),
+    Case(
+        "given back unseen where one is active",
+        source="0.20, 2.12",
+        says="""
+        It comes again behind nothing that lies behind it.""",
+        table="""
+        | s | publish | requests                         | delivered | pending |
+        | 0 | 1*3     | A subscribe Exclusive; A flow 99 | A 0-2     | A 0-2   |
+        | 1 |         | A nack 1 unseen                  | A 0-2     | A 0-2   |
+    """,
+    ),
+    Case(
         "a deadline does not outlive its holder",
         source="4.19",
         says="""
