@@ -56,10 +56,10 @@ class DelayUpkeep(DelayCommits):
 
     def start(self) -> None:
         """Begin to work by itself."""
-        self.index.is_attended = True
         self.index.table.remove_staged()
         self.retire(self.index.table.unnamed())
         self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
+        self.index.is_wanted.set()
         self._thread.start()
 
     def close(self) -> None:
