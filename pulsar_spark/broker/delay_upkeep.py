@@ -94,7 +94,9 @@ class DelayUpkeep(DelayCommits):
             try:
                 while not self._stopping.is_set() and any(step() for step in self._steps()):
                     """One after the other, the first that is due first."""
-            except BrokerFenced as changed:
+            except (BrokerFenced, FileNotFoundError) as changed:
+                if isinstance(changed, FileNotFoundError) and self.index.table.is_there:
+                    raise
                 log.error("delay index: %s; it is read again", changed)
                 self.index.load()
                 self.index.is_wanted.set()

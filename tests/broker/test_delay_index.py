@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import shutil
 from contextlib import suppress
 
 import pyarrow as pa
@@ -230,6 +231,21 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
     indexed.seal()
     assert len(indexed.numbers) == 1 and indexed.numbers != [1]
     indexed.check(4 * MS, 5 * MS)
+
+
+def test_a_table_that_is_removed_while_it_serves_is_made_anew(indexed):
+    indexed.publish([5, 4])
+    indexed.seal()
+    indexed.publish([3])
+    shutil.rmtree(indexed.index.table.path)
+    indexed.index.rebuild()
+    indexed.upkeep.work()
+    indexed.upkeep.work()
+    indexed.check(4 * MS)
+    indexed.seal()
+    indexed.open()
+    assert len(indexed.numbers) == 1 and indexed.index.head.entries == 0
+    indexed.check(4 * MS)
 
 
 def test_a_table_that_somebody_else_changed_is_read_again(indexed):
