@@ -54,9 +54,10 @@ class Known:
 
 
 class DelayIndex:
-    """The delayed entries of a bundle."""
+    """The delayed entries of a bundle. *is_attended* says that somebody does in the background what takes long (see
+    delay_upkeep); else all that is added is read at once."""
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, *, is_attended: bool = False):
         self.layout, self.lock = layout, threading.RLock()
         self.table, self.places, self.head = DelayTable(layout), Places(), Head()
         self.sealing: Head | None = None
@@ -67,8 +68,7 @@ class DelayIndex:
         self.dropped: dict[int, int] = {}
         self.is_wanted = threading.Event()
         """Is there anything to do in the background?"""
-        self.is_attended = False
-        """Does somebody do in the background what takes long? Else everything is read at once."""
+        self.is_attended = is_attended
         self._next: dict[int, tuple[int, int | None]] = {}
         """Of topic partitions an instant, and the earliest deliver time behind it: it is asked for at every look."""
         self._segments = Segments(self.places)

@@ -56,10 +56,10 @@ class DelayUpkeep(DelayCommits):
 
     def start(self) -> None:
         """Begin to work by itself."""
-        self.index.is_attended = True
         self.index.table.remove_staged()
         self.retire(self.index.table.unnamed())
         self._thread = threading.Thread(target=self._run, name="delay index", daemon=True)
+        self.index.is_wanted.set()
         self._thread.start()
 
     def close(self) -> None:
@@ -94,7 +94,9 @@ class DelayUpkeep(DelayCommits):
             try:
                 while not self._stopping.is_set() and any(step() for step in self._steps()):
                     """One after the other, the first that is due first."""
-            except BrokerFenced as changed:
+            except (BrokerFenced, FileNotFoundError) as changed:
+                if isinstance(changed, FileNotFoundError) and self.index.table.is_there:
+                    raise
                 log.error("delay index: %s; it is read again", changed)
                 self.index.load()
                 self.index.is_wanted.set()

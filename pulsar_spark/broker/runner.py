@@ -33,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.broker.clock import now_micros, steady_micros
 from pulsar_spark.broker.delay_build import SparkBuild
+from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.drafts import RoundResult
 from pulsar_spark.broker.isolation import is_spark_gone
@@ -294,8 +295,9 @@ class Broker:
 
     def _take_over(self) -> None:
         """Begin from what is committed, and write what a crash may have left unwritten."""
+        index = DelayIndex(self.layout, is_attended=True)
         rounds = Rounds(
-            load_bundle(self.layout),
+            load_bundle(self.layout, index),
             self._planner.run,
             self.now,
             self.broker_id,
@@ -304,7 +306,6 @@ class Broker:
         )
         rounds.take_over()
         self.rounds = rounds
-        index = rounds.bundle.delay_index
         build = SparkBuild(self.spark, index.table, index.places) if self.spark is not None else None
         self._delays = DelayUpkeep(index, build, self.delayed_delivery_max_num_buckets)
         self._delays.start()

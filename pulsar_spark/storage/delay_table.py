@@ -78,6 +78,11 @@ class DelayTable:
         """The files that the table has, with their sizes, by bucket and kind."""
         self.version = -1
 
+    @property
+    def is_there(self) -> bool:
+        """Has it a log?"""
+        return self._log.latest() >= 0
+
     def folder(self, bucket: int, kind: str = ENTRY) -> Path:
         return self.path / f"bucket={bucket}" / f"kind={kind}"
 
@@ -115,10 +120,9 @@ class DelayTable:
 
     def load(self, places: Places) -> Loaded:
         """What the table says now; nothing where there is none."""
-        self.version = self._log.latest()
+        self.version, self._live = self._log.latest(), {}
         if self.version < 0:
             return Loaded([], {}, [])
-        self._live = {}
         try:
             table = open_table(self.path)
             rows = pa.table(table.get_add_actions())

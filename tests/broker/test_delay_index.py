@@ -2,23 +2,26 @@
 
 import itertools
 import random
+import shutil
 from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker import delay_head
+from pulsar_spark.broker import delay_commits, delay_head
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import BrokerFenced, CorruptState, DelayIndexNotReady
 from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delay_index import scheduled
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.table_specs import LEDGERS, MESSAGES, TIME
+from tests.client.waiting import eventually
 from tests.conftest import START
 from tests.faults import faults
 from tests.model_keys import Key
@@ -230,6 +233,21 @@ def test_what_is_lost_while_it_serves_is_not_ready_until_it_is_made_again(indexe
     indexed.check(4 * MS, 5 * MS)
 
 
+def test_a_table_that_is_removed_while_it_serves_is_made_anew(indexed):
+    indexed.publish([5, 4])
+    indexed.seal()
+    indexed.publish([3])
+    shutil.rmtree(indexed.index.table.path)
+    indexed.index.rebuild()
+    indexed.upkeep.work()
+    indexed.upkeep.work()
+    indexed.check(4 * MS)
+    indexed.seal()
+    indexed.open()
+    assert len(indexed.numbers) == 1 and indexed.index.head.entries == 0
+    indexed.check(4 * MS)
+
+
 def test_a_table_that_somebody_else_changed_is_read_again(indexed):
     indexed.publish([5, 4])
     indexed.seal()
@@ -327,3 +345,51 @@ def test_repair_asks_the_broker_or_removes_the_index_where_none_serves(root):
     assert folder.exists()
     (done,) = admin.repair("delay_index")
     assert done["text"] == "removed: the next broker makes it anew from the topics" and not table.path.exists()
+
+
+def test_a_large_run_is_pending_until_it_is_indexed_in_the_background(indexed, monkeypatch):
+    """Until then its topic partition is ready up to its first deliver time, as its file's footer says."""
+    indexed.publish([4, 60])
+    monkeypatch.setattr("pulsar_spark.broker.delay_index.AT_ONCE", 1)
+    indexed.index.is_attended = True
+    indexed.publish([50, 40, 70], delayed_after=5 * MS)
+    assert indexed.index.ready_until(indexed.topic_id, -1) == 5 * MS
+    assert indexed.next_due(0) == 4 * MS and indexed.next_due(4 * MS) == 5 * MS + 1
+    assert indexed.due(0, 5 * MS) == [(4 * MS, 0)]
+    with pytest.raises(DelayIndexNotReady):
+        indexed.due(0, 5 * MS + 1)
+    indexed.upkeep._look_up()
+    assert indexed.index.ready_until(indexed.topic_id, -1) == 40 * MS - 1 and indexed.next_due(4 * MS) == 40 * MS
+    indexed.publish([6], delayed_after=5 * MS)
+    assert indexed.due(0, 40 * MS - 1) == [(4 * MS, 0), (6 * MS, 5)]
+    indexed.upkeep.start()
+    eventually(lambda: indexed.index.ready_until(indexed.topic_id, -1) == EVER)
+    indexed.check(6 * MS, 40 * MS)
+    indexed.upkeep.close()
+
+
+def test_what_a_crash_left_is_removed_at_the_next_start(indexed, monkeypatch):
+    """And nobody waits for a reader for ever: files that left the table go some time later."""
+    monkeypatch.setattr(delay_commits, "GRACE_SECONDS", 0.0)
+    indexed.publish([5, 4])
+    with pytest.MonkeyPatch.context() as dying:
+        dying.setattr(indexed.index.table, "commit", faults)  # no such arguments: as if the process had ended there
+        with pytest.raises(TypeError):
+            indexed.seal()
+    (left,) = indexed.index.table.path.glob("bucket=*/kind=entry/*")
+    staged = staging_folder(indexed.index.table.path) / "half"
+    staged.mkdir(parents=True)
+    indexed.open()
+    indexed.upkeep.start()
+    eventually(lambda: not left.exists() and not staged.exists())
+    indexed.upkeep.close()
+    for _ in range(2):
+        indexed.seal()
+        indexed.publish([6])
+    indexed.index.rebuild()
+    indexed.upkeep = DelayUpkeep(indexed.index)
+    indexed.upkeep.work()
+    indexed.upkeep.remove()
+    live = {path for bucket in indexed.index.buckets.buckets for path in map(bucket.folder.joinpath, bucket.names)}
+    assert set(indexed.index.table.path.glob("bucket=*/kind=entry/*")) == live
+    indexed.check(4 * MS)
