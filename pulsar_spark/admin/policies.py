@@ -87,8 +87,8 @@ class Policies:
 
         *tick_ms* is how far apart, at least, the rounds are that the broker makes for nothing but what has come due:
         so late a message may be where many deliver times follow each other. In Pulsar it is how early one may be;
-        nothing comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and topics
-        here, so only 0, no limit, is taken.
+        nothing comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and
+        topics here, so only 0, no limit, is taken.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")
