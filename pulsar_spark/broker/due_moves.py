@@ -6,7 +6,7 @@ delayed delivery off. Ranges are rewritten as a whole in all of these, which hap
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from pulsar_spark.broker.due_lane import WINDOW, DueLane
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
@@ -49,21 +50,34 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
         _rewrite(asked, [*kept, *_set_apart(due, ahead)])
 
 
-def _set_apart(due: DueLane, ahead: Iterable[Range]) -> list[Range]:
+def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
     """Ranges of the main lane, behind where the due lane begins, with what they say of its entries said apart."""
-    found = []
-    for held in ahead:
-        if held.status == ACKNOWLEDGED:
-            found += [held, held._replace(first=APART_BASE + held.first, last=APART_BASE + held.last)]
-            continue
-        positions = np.arange(held.first, held.last + 1)
-        is_own = due.is_own(positions, delayed_at(due.topic, due.cursor.key.partition, positions))
+    acknowledged = [held for held in ahead if held.status == ACKNOWLEDGED]
+    found = [*acknowledged]
+    found += [held._replace(first=APART_BASE + held.first, last=APART_BASE + held.last) for held in acknowledged]
+    others = [held for held in ahead if held.status != ACKNOWLEDGED]
+    for held, positions, times in _with_times(due.topic, due.cursor.key.partition, others):
+        is_own = due.is_own(positions, times)
         for first, last in ranges_of(positions[~is_own]):
             found.append(held._replace(first=first, last=last))
         for first, last in ranges_of(positions[is_own]):
             found.append(Range(first, last, ACKNOWLEDGED))
             found.append(held._replace(first=APART_BASE + first, last=APART_BASE + last))
     return found
+
+
+def _with_times(
+    topic: TopicState, partition: int, ranges: list[Range]
+) -> Iterator[tuple[Range, np.ndarray, np.ndarray]]:
+    """Each of *ranges*, by position, with the positions of its entries and the deliver times of those that are delayed
+    (0 of others); all of them read together."""
+    positions = expanded(*as_array((held.first, held.last) for held in ranges))
+    times = delayed_at(topic, partition, positions)
+    begin = 0
+    for held in ranges:
+        end = begin + held.last - held.first + 1
+        yield held, positions[begin:end], times[begin:end]
+        begin = end
 
 
 def fold(asked: CursorDraft) -> None:
@@ -107,28 +121,29 @@ def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, i
 
 
 def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Entries that an Exclusive or Failover subscription handed out before their deliver time, and that came back, wait
-    for it again now that it counts."""
+    """Entries that were handed out before their deliver time, on an Exclusive or Failover subscription, say, and that
+    came back, wait for it again now that it counts."""
     cursor = asked.cursor
-    found, is_changed = [], False
-    topic = bundle.topics[cursor.topic]
-    for held in cursor.ranges():
+    topic, partition = bundle.topics[cursor.topic], cursor.key.partition
+    if bundle.delay_index.next_due(topic.topic.topic_id, partition, wall) is None:
+        return
+    last_delayed = topic.ledgers(partition).last_delayed_position
+    held_back, others = [], []
+    for held in cursor.ranges_between(0, 1 << 62):
         is_back = held.status == REPLAY or (held.status == PENDING and held.consumer_id in asked.left)
-        if not is_back or held.first > topic.ledgers(cursor.key.partition).last_delayed_position:
-            found.append(held)
-            continue
-        back = held._replace(status=REPLAY, consumer_id=None, delivery_round=None)
-        back = back if held.status == REPLAY else back._replace(due_time=None)
-        positions = np.arange(held.first, held.last + 1)
-        times = delayed_at(topic, cursor.key.partition, positions)
-        times[times <= wall] = 0
+        (held_back if is_back and held.first <= last_delayed else others).append(held)
+    found, is_changed = [], False
+    for held, _, times in _with_times(topic, partition, held_back):
+        due = held.due_time if held.status == REPLAY else None
+        back = held._replace(status=REPLAY, consumer_id=None, delivery_round=None, due_time=due)
+        times = np.where(times > wall, times, 0)
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(times)]):
-            due = int(times[start]) or back.due_time
-            found.append(back._replace(first=held.first + start, last=held.first + end - 1, due_time=due))
+            due_time = int(times[start]) or due
+            found.append(back._replace(first=held.first + start, last=held.first + end - 1, due_time=due_time))
         is_changed |= bool(times.any())
     if is_changed:
-        _rewrite(asked, found)
+        _rewrite(asked, [*others, *found])
 
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:

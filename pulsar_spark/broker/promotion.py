@@ -160,8 +160,10 @@ class Promotion:
         self._chunks.pop(checkpoint, None)
 
     def first_at(self, instant: int) -> int:
-        """The first number of an entry that came due at *instant* or behind it; the next one there will be without."""
-        found = next((each for each in self.checkpoints if each.until >= instant), None)
+        """The first number of an entry that came due at *instant* or behind it; the next one there will be without.
+        Numbers that no cursor needs count as having come due before: the index may have dropped them."""
+        needed = (each for each in self.checkpoints if each.last >= self._needed_from)
+        found = next((each for each in needed if each.until >= instant), None)
         if found is None:
             return self.count
         return found.first + int(np.searchsorted(self._entries(found).times, instant))

@@ -363,3 +363,18 @@ def test_what_an_earlier_release_kept_as_rows_waits_on(engine, monkeypatch):
     assert found == [[1], [4], [0], [5], [3]]
     engine.round([ON.ack(0, 5)], START + 5_001)
     assert (kept(engine), engine.state(TOPIC, -1, "s")["mark_delete_position"]) == ([], 5)
+
+
+def test_what_exclusive_handed_out_too_early_waits_beside_a_due_lane(engine):
+    """In the round in which the type changes, too: nothing of it goes out before its time, and nothing else is
+    forgotten."""
+    publish(engine, HOUR, None, 2 * HOUR, 1_000)
+    engine.round(join(permits=9), START)
+    engine.round([ON.close("A"), ON.subscribe("E", "Exclusive", lease_ms=HOUR), ON.flow("E", 3)], START + 10)
+    assert [status for *_, status in kept(engine)] == [PENDING]
+    publish(engine, 3 * HOUR, 2_000)
+    found = engine.round([ON.close("E"), *join(permits=9)], START + 20)
+    assert positions(found) == [1], "the one that waits for nothing"
+    assert set(engine.state(TOPIC, -1, "s")["waits"]) == {0, 2, 3, 4, 5}
+    late = [positions(engine.round([], START + now)) for now in (1_000, 2_000, HOUR, 2 * HOUR, 3 * HOUR)]
+    assert late == [[3], [5], [0], [2], [4]]

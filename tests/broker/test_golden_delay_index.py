@@ -61,7 +61,7 @@ class Tracker:
         self.runs.append(run)
         if self.index.head.entries >= self.min_index:
             upkeep = DelayUpkeep(self.index, max_num_buckets=self.max_num_buckets)
-            upkeep.commits.seal(is_forced=True)
+            upkeep.seal(is_forced=True)
             upkeep.work()
         self.places.append((ledger, entry))
         return is_delayed(deliver_at_ms * MS, run.delayed_after)

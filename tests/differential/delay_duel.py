@@ -77,7 +77,7 @@ class DelayedDuel(Duel):
 
     def _seal(self) -> None:
         upkeep = self._upkeep()
-        upkeep.commits.seal(is_forced=True)
+        upkeep.seal(is_forced=True)
         upkeep.work()
 
     def _rebuild(self) -> None:
@@ -100,7 +100,7 @@ class DelayedDuel(Duel):
         with pytest.MonkeyPatch.context() as dying:
             dying.setattr(self.engine.rounds.bundle.delay_index.table, "commit", die)
             with pytest.raises(Crash):
-                self._upkeep().commits.seal(is_forced=True)
+                self._upkeep().seal(is_forced=True)
                 raise Crash
         self._restart()
 

@@ -107,6 +107,21 @@ CASES = [
     """,
     ),
     Case(
+        "time to live behind what is done",
+        source="0.26",
+        says="""
+        What came due and was acknowledged is not looked at again, while others wait.""",
+        table="""
+ | s | publish     | requests                                                                              | delivered | waits   | mark-delete |
+ | 0 | 1@2 1@9     | A subscribe Shared; A flow 9; policy message_ttl_seconds 3; policy ttl_check_seconds 1 |           | 0@2 1@9 | -1          |
+ | 2 |             |                                                                                       | A 0       | 1@9     | -1          |
+ | 3 |             | A ack 0                                                                               |           | 1@9     | 0           |
+ | 4 |             |                                                                                       |           | 1@9     | 0           |
+ | 5 | 1           |                                                                                       | A 2       | 1@9     | 0           |
+ | 9 |             |                                                                                       | A 1       | none    | 0           |
+    """,
+    ),
+    Case(
         "unsubscribe",
         source="5.18, 0.24",
         says="""
