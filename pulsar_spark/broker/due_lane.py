@@ -83,17 +83,14 @@ class DueLane:
 
     def has_ripe(self, wall: int) -> bool:
         """Is there a number to look at whose time has come? It has, but where the clock was set back."""
-        read = self.read
-        if read >= self.promotion.count:
-            return False
-        return self.promotion.until <= wall or int(self.promotion.at(np.array([read])).times[0]) <= wall
+        return self.read < self.promotion.count and self.next_ripe(wall) is None
 
     def next_ripe(self, wall: int) -> int | None:
         """The instant after *wall* at which the next number may be looked at, where the clock was set back."""
         read = self.read
         if self.promotion.until <= wall or read >= self.promotion.count:
             return None
-        due = int(self.promotion.at(np.array([read])).times[0])
+        due, _ = self.promotion.key_of(read)
         return due if due > wall else None
 
     @property
