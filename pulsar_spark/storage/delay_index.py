@@ -40,13 +40,13 @@ time stays what it was when buckets are merged, lost, or made anew.
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
 ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
 
-**Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year, in
-milliseconds, as clients have them: 4.9 bytes an entry, with different keys 9.0; in microseconds, and as Spark writes
-them, 6.2 (10.3). To index 10^6 entries takes 0.9 s of a core without Spark; a job of Spark's 7 s, the first one 21 s,
-as long as their publish took; one of 10^7, cold, 118 s where the publish took 40. 1,000 that are due of 10^7 in ten
-buckets: 20 to 170 ms for the first, as each bucket's segment is read, then 0.8 ms (p90 5 ms); of one bucket of 10^6 0.1
-ms. 100,000 of 10^7: 80 ms. The next deliver time 0.01 ms of one bucket, 0.3 of ten. A start: 6 ms for 10^6 in one
-bucket, 270 ms for 10^7 in ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments that were read.
+**Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year. Bytes an
+entry: 6.2 in microseconds, with a million keys 10.3; 4.9 and 9.0 where times are whole milliseconds, as clients have
+them, and Spark did not write them. Indexing: 0.9 s of a core for 10^6 without Spark; by Spark 10^6 in 4.5 s and 10^7 in
+36 s, the first job of a session 13 s and 101 s, where publishing them, first as well, took 6 s and 50 s. 1,000 that
+come due of 10^7 in one bucket: 2 to 45 ms where segments are read, else 0.1 ms; in ten buckets 20 to 170 ms and 0.8 ms.
+100,000 of 10^7: 80 to 150 ms. The next deliver time: a microsecond. A start: 46 ms for 10^7 in one bucket, 270 ms in
+ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments that were read.
 """
 
 from collections.abc import Iterator

@@ -97,3 +97,19 @@ def test_deleted_ones_are_acknowledged(client, broker):
     assert receive_values(hand.consumer, 2) == ["f", "a"] and nothing_comes(hand.consumer)
     eventually(lambda: hand.positions("ack") == [1, 4])
     assert hand.subscription._queued == 0
+
+
+def test_a_file_is_read_once_for_all_that_lies_in_it(client, broker, monkeypatch):
+    hand = Hand(client, broker, "abcdefgh")
+    paths = {run.path for run in hand.subscription.ledgers.runs(hand.topic.topic_id, -1, 0, 7)}
+    entries, asked = hand.subscription.entries, []
+    read = entries.read
+
+    def noted(table, run, *rest):
+        asked.append(run.path)
+        return read(table, run, *rest)
+
+    monkeypatch.setattr(entries, "read", noted)
+    hand.deliver(5, 0, 7, 2, 4, 1, 6, 3)
+    assert receive_values(hand.consumer, 8) == [*"fahcebgd"]
+    assert sorted(asked) == sorted(paths)
