@@ -155,6 +155,10 @@ class DueLane:
         is_unfinished = np.isin(positions, waiting) | np.isin(positions, self.motion.positions)
         return positions[is_unfinished | inside(positions, apart)]
 
+    def own_between(self, first: int, last: int) -> np.ndarray:
+        """The positions first..last of its own entries, whatever became of them."""
+        return self._own_between(first, last)[0]
+
     def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         positions, times = delayed_between(self.topic, self.cursor.key.partition, max(first, self.floor), last)
         is_own = self.is_own(positions, times)
@@ -181,7 +185,7 @@ class DueLane:
         for first in range(self.visible + 1, last_delayed + 1, WINDOW):
             last = min(first + WINDOW - 1, last_delayed)
             positions = np.arange(first, last + 1)
-            is_done = inside(positions, main) | np.isin(positions, self._own_between(first, last)[0])
+            is_done = inside(positions, main) | np.isin(positions, self.own_between(first, last))
             yield from ranges_of(positions[is_done & ~np.isin(positions, self.unfinished_between(first, last))])
         yield from ((max(first, last_delayed + 1), last) for first, last in main if last > last_delayed)
 

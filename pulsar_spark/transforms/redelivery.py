@@ -21,12 +21,12 @@ from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 def give_back(segments: DataFrame) -> DataFrame:
     """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or
-    dead; others may have a new due time. Every row has its cursor's ``limits``."""
+    dead; others may have a new due time, and unread ones keep theirs. Every row has its cursor's ``limits``."""
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
     is_kept = F.col("status") != "acknowledged"
     stays = (~is_back | is_dead) & is_kept
-    is_timed = F.col("status").isin("pending", "replay") | is_delayed
+    is_timed = F.col("status").isin("pending", "replay", "unread")
     return judged.select(
         *KEYS,
         "turn",
