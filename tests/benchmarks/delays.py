@@ -34,7 +34,8 @@ STEPS = (1_000, 100_000)
 SCATTER = 7_368_787
 """A prime: entry ids times this, modulo their number, are in no order."""
 COMMIT = 10**7
-DAY = 86_400_000_000
+HOUR = 3_600_000_000
+"""Microseconds until the first one is due: less than a consumer's lease, which a step of the clock must not end."""
 MESSAGE_BYTES, FLAT, STATE_ROWS = Budget(10), Budget(1.3, is_ratio=True), Budget(10_000)
 DRAIN_SECONDS, RESTART_SECONDS = Budget(10), Budget(15)
 TIMEOUT_SECONDS = 600
@@ -86,7 +87,7 @@ class _Pending:
         self.rig = RoundRig(bench.planner, bench.new_folder(name), lambda: self.now)
         self.topic = self.rig.create_topic("t")
         self.subscribed = self.rig.subscribe([self.topic], subscriptions)
-        self.begin = self.now + DAY
+        self.begin = self.now + HOUR
         bench.say(f"publishing {size:,} delayed messages")
         for first in range(0, size, COMMIT):
             publish(self._messages(bench, first, min(first + COMMIT, size)), self.rig.layout.root, self.topic)
@@ -164,7 +165,7 @@ def _state(bench: Bench, messages: int) -> Iterator[Figure]:
     topic = rig.create_topic("t")
     (on,) = rig.subscribe([topic])
     bench.say(f"{messages:,} messages, every second one delayed")
-    due = F.when(F.col("id") % 2 == 1, F.timestamp_micros(F.lit(now_micros() + DAY) + 1000 * F.col("id")))
+    due = F.when(F.col("id") % 2 == 1, F.timestamp_micros(F.lit(now_micros() + HOUR) + 1000 * F.col("id")))
     rows = bench.spark.range(messages, numPartitions=2)
     publish(rows.select(F.lit(b"x").alias("payload"), due.alias("deliver_at_time")), rig.layout.root, topic)
     rounds = [rig.timed_round()]
