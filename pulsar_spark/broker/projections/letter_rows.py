@@ -26,7 +26,6 @@ from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_propert
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, as_array, expanded
-from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import read_topic
@@ -34,10 +33,11 @@ from pulsar_spark.storage.topics import read_topic
 
 def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
     """The letters of all orders, or what keeps them; none of topics that are gone."""
-    by_cursor: dict[CursorKey, list[Order]] = defaultdict(list)
+    by_cursor: dict[tuple, list[Order]] = defaultdict(list)
     for order in orders:
-        by_cursor[order.key].append(order)
-    for key, ordered in by_cursor.items():
+        fact = order.fact
+        by_cursor[fact["topic_id"], fact["partition"], fact["subscription"]].append(order)
+    for (_, partition, _), ordered in by_cursor.items():
         try:
             state = _state_of(bundle, ordered[0].fact)
         except Exception as error:
@@ -45,7 +45,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
             yield from (order.left(error) for order in _in_line(ordered))
             continue
         if state is not None:
-            yield from _of_cursor(state, key.partition, ordered)
+            yield from _of_cursor(state, partition, ordered)
 
 
 def is_gone(bundle: Bundle, fact: dict) -> bool:
@@ -152,7 +152,9 @@ def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Let
 
 def _in_line(orders: list[Order]) -> list[Order]:
     """*orders* of a cursor as their letters follow each other."""
-    return sorted(orders, key=lambda order: (order.fact["first"], min(order.batch_indexes or [0])))
+    return sorted(
+        orders, key=lambda order: (order.fact["first"], min(order.batch_indexes) if order.batch_indexes else 0)
+    )
 
 
 def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iterator[Left]:
