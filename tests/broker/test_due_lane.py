@@ -378,3 +378,17 @@ def test_what_exclusive_handed_out_too_early_waits_beside_a_due_lane(engine):
     assert set(engine.state(TOPIC, -1, "s")["waits"]) == {0, 2, 3, 4, 5}
     late = [positions(engine.round([], START + now)) for now in (1_000, 2_000, HOUR, 2 * HOUR, 3 * HOUR)]
     assert late == [[3], [5], [0], [2], [4]]
+
+
+def test_what_is_done_ahead_of_the_read_position_is_no_backlog(engine):
+    """Cancelled, or come due to who has not read so far."""
+    publish(engine, None, 1_000, None, None, HOUR, 1_000, HOUR)
+    engine.round(join(permits=1), START)
+    result = engine.round([ON.cancel(4)], START)
+    stats = engine.stats(TOPIC, "s")
+    assert [reply.text for reply in result["replies"]] == ["1"]
+    assert (cursor_of(engine).read_position, stats["msgBacklog"], stats["msgDelayed"]) == (1, 6, 3)
+    due = engine.round([ON.flow("A", 2)], START + 1_000)
+    engine.round([ON.ack(position) for position in positions(due)], START + 1_001)
+    stats = engine.stats(TOPIC, "s")
+    assert (positions(due), stats["msgBacklog"], stats["msgDelayed"]) == ([1, 5], 4, 1)
