@@ -82,12 +82,13 @@ class Policies:
         self.remove_policy(scope, "subscription_expiration_minutes")
 
     def set_delayed_delivery(self, scope: str, active: bool, tick_ms: int = 1000, max_delay_ms: int = 0) -> None:
-        """Whether Shared subscriptions wait for deliver times; without, messages are delivered at once; what a
-        subscription waits for already comes in its time.
+        """Whether Shared and Key_Shared subscriptions wait for deliver times; without, messages are delivered at once,
+        those that wait already too.
 
-        *tick_ms* is how much earlier than asked for Pulsar may deliver: it is kept and has no effect, because nothing
-        comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and topics
-        here, so only 0, no limit, is taken.
+        *tick_ms* is how far apart, at least, the rounds are that the broker makes for nothing but what has come due:
+        so late a message may be where many deliver times follow each other. In Pulsar it is how early one may be;
+        nothing comes early here. Pulsar refuses delays above *max_delay_ms*: no broker stands between producers and
+        topics here, so only 0, no limit, is taken.
         """
         check_type(bool, active, "active")
         check_type(int, max_delay_ms, "max_delay_ms")

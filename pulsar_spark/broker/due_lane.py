@@ -83,17 +83,14 @@ class DueLane:
 
     def has_ripe(self, wall: int) -> bool:
         """Is there a number to look at whose time has come? It has, but where the clock was set back."""
-        read = self.read
-        if read >= self.promotion.count:
-            return False
-        return self.promotion.until <= wall or int(self.promotion.at(np.array([read])).times[0]) <= wall
+        return self.read < self.promotion.count and self.next_ripe(wall) is None
 
     def next_ripe(self, wall: int) -> int | None:
         """The instant after *wall* at which the next number may be looked at, where the clock was set back."""
         read = self.read
         if self.promotion.until <= wall or read >= self.promotion.count:
             return None
-        due = int(self.promotion.at(np.array([read])).times[0])
+        due, _ = self.promotion.key_of(read)
         return due if due > wall else None
 
     @property
@@ -158,6 +155,10 @@ class DueLane:
         is_unfinished = np.isin(positions, waiting) | np.isin(positions, self.motion.positions)
         return positions[is_unfinished | inside(positions, apart)]
 
+    def own_between(self, first: int, last: int) -> np.ndarray:
+        """The positions first..last of its own entries, whatever became of them."""
+        return self._own_between(first, last)[0]
+
     def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         positions, times = delayed_between(self.topic, self.cursor.key.partition, max(first, self.floor), last)
         is_own = self.is_own(positions, times)
@@ -184,7 +185,7 @@ class DueLane:
         for first in range(self.visible + 1, last_delayed + 1, WINDOW):
             last = min(first + WINDOW - 1, last_delayed)
             positions = np.arange(first, last + 1)
-            is_done = inside(positions, main) | np.isin(positions, self._own_between(first, last)[0])
+            is_done = inside(positions, main) | np.isin(positions, self.own_between(first, last))
             yield from ranges_of(positions[is_done & ~np.isin(positions, self.unfinished_between(first, last))])
         yield from ((max(first, last_delayed + 1), last) for first, last in main if last > last_delayed)
 

@@ -84,7 +84,7 @@ def fold(asked: CursorDraft) -> None:
     """Take the due lane away: exact positions say again what was said of them there."""
     cursor, due = asked.cursor, asked.cursor.due
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
-    asked.axis_acks = Positions()
+    asked.axis_acks, asked.passed = Positions(), Positions()
     states = [
         _waiting_no_more(held)._replace(first=first, last=last)
         for held in cursor.ranges_between(DUE_BASE, 1 << 62)
@@ -227,6 +227,22 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
             until = min(held.last, APART_BASE + last)
             asked.axis_acks.add(held.first, until)
             asked.expired += until - held.first + 1
+
+
+def expire_main(asked: CursorDraft, first: int, last: int) -> None:
+    """Let first..last of the main lane be acknowledged; the entries of the due lane among them are passed over."""
+    cursor, due = asked.cursor, asked.cursor.due
+    known = Positions((held.first, held.last) for held in cursor.ranges())
+    done = Positions((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED)
+    for begin in range(first, last + 1, WINDOW):
+        end = min(begin + WINDOW - 1, last)
+        own = ranges_of(due.own_between(begin, end))
+        for stretch in own:
+            for since, until in known.gaps(*stretch):
+                asked.passed.add(since, until)
+        for stretch in Positions(own).gaps(begin, end):
+            asked.expired += sum(until - since + 1 for since, until in done.gaps(*stretch))
+            asked.axis_acks.add(*stretch)
 
 
 # What is done to entries that wait

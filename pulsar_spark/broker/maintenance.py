@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.drafts import RoundDraft
-from pulsar_spark.broker.due_moves import expire_due, meet
+from pulsar_spark.broker.due_moves import expire_due, expire_main, meet
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
@@ -126,7 +126,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
         expire_due(asked, last, dead_before)
     for first, until in expired(cursor.mark_delete, last, _delayed(state, cursor, last), dead_before=dead_before):
         if cursor.due:
-            asked.axis_acks.add(first, until)
+            expire_main(asked, first, until)
         else:
             asked.expire(first, until)
 

@@ -16,7 +16,9 @@ Namespace = Annotated[str, typer.Argument(help="'tenant/namespace'.")]
 Enable = Annotated[
     bool | None, typer.Option("--enable/--disable", "-e/-d", help="Whether deliver times are waited for.")
 ]
-Tick = Annotated[str, typer.Option("--time", "-t", help="How early Pulsar may deliver; nothing comes early here.")]
+Tick = Annotated[
+    str, typer.Option("--time", "-t", help="How late what comes due may be, where much does; nothing comes early.")
+]
 MaxDelay = Annotated[str, typer.Option("--max-delay", help="Only 0: delays are not limited.")]
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 

@@ -90,21 +90,6 @@ def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
     return mark_delete if first_waiting is None else min(mark_delete, first_waiting - 1)
 
 
-def segments(times: np.ndarray, step: int, most: int) -> list[tuple[int, int]]:
-    """Delayed entries in due order, cut as a bucket stores them: (first, last) indexes of each segment. A new one
-    begins where a time is *step* or more behind the first of the segment, or the segment has *most* entries (5.9).
-
-    >>> segments(np.array([0, 100, 299, 300, 301, 900]), 300, 2)
-    [(0, 1), (2, 3), (4, 4), (5, 5)]
-    """
-    found, first = [], 0
-    while first < len(times):
-        behind = min(int(np.searchsorted(times, times[first] + step)), first + most)
-        found.append((first, behind - 1))
-        first = behind
-    return found
-
-
 WIDEST_MERGE = 4
 MAX_NUM_BUCKETS = 20
 """Pulsar's ``delayedDeliveryMaxNumBuckets``, by default; there it is -1, without limit."""

@@ -21,12 +21,11 @@ from pulsar_spark.transforms.acknowledge import KEYS, OFFERED_AS
 
 def give_back(segments: DataFrame) -> DataFrame:
     """Apply the returns. One row per segment as before; pending entries that come back are replay, due at once, or
-    dead; others may have a new due time. Every row has its cursor's ``limits``."""
+    dead; others may have a new due time, and unread ones keep theirs. Every row has its cursor's ``limits``."""
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
     is_kept = F.col("status") != "acknowledged"
     stays = (~is_back | is_dead) & is_kept
-    is_timed = F.col("status").isin("pending", "replay") | is_delayed
     return judged.select(
         *KEYS,
         "turn",
@@ -40,7 +39,7 @@ def give_back(segments: DataFrame) -> DataFrame:
         F.when(stays, F.col("consumer_id")).alias("consumer_id"),
         F.when(stays, F.col("delivery_round")).alias("delivery_round"),
         F.when(is_kept, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
-        F.when(~is_back & is_timed, F.col("due_time")).alias("due_time"),
+        F.when(~is_back & is_kept, F.col("due_time")).alias("due_time"),
         F.when(is_kept, F.col("ack_set")).alias("ack_set"),
         F.when(is_kept, F.col("batch_size")).alias("batch_size"),
         *OFFERED_AS,

@@ -1,8 +1,8 @@
 """Delayed delivery of very many messages: the index that Spark makes, rounds that promote what is due out of it, what
 that costs in memory and at a start, and a million messages from publish to the last acknowledgement.
 
-Rounds run in this process and at instants that are set: entry number n of the due order is due n milliseconds behind
-the first one, so a step of the clock promotes as many entries as it has milliseconds. Positions lie at random.
+Rounds run in this process and at instants that are set. Deliver times lie at random, as many milliseconds wide as there
+are messages, so a step of the clock promotes about as many entries as it has milliseconds.
 ``delays_billion`` is the first part with 10^9 messages: it needs some 40 GB of disk, and is run when it is named.
 """
 
@@ -31,10 +31,9 @@ from tests.requests import On
 
 FAMILY = "delays"
 STEPS = (1_000, 100_000)
-SCATTER = 7_368_787
-"""A prime: entry ids times this, modulo their number, are in no order."""
 COMMIT = 10**7
-DAY = 86_400_000_000
+HOUR = 3_600_000_000
+"""Microseconds until the first one is due: less than a consumer's lease, which a step of the clock must not end."""
 MESSAGE_BYTES, FLAT, STATE_ROWS = Budget(10), Budget(1.3, is_ratio=True), Budget(10_000)
 DRAIN_SECONDS, RESTART_SECONDS = Budget(10), Budget(15)
 TIMEOUT_SECONDS = 600
@@ -86,7 +85,7 @@ class _Pending:
         self.rig = RoundRig(bench.planner, bench.new_folder(name), lambda: self.now)
         self.topic = self.rig.create_topic("t")
         self.subscribed = self.rig.subscribe([self.topic], subscriptions)
-        self.begin = self.now + DAY
+        self.begin = self.now + HOUR
         bench.say(f"publishing {size:,} delayed messages")
         for first in range(0, size, COMMIT):
             publish(self._messages(bench, first, min(first + COMMIT, size)), self.rig.layout.root, self.topic)
@@ -105,8 +104,7 @@ class _Pending:
         return self.rig.rounds.bundle.topics[self.topic].topic.topic_id
 
     def _messages(self, bench: Bench, first: int, until: int) -> DataFrame:
-        rank = (F.col("id") * SCATTER) % self.size
-        due = F.timestamp_micros(F.lit(self.begin) + 1000 * rank)
+        due = F.timestamp_micros(F.lit(self.begin) + 1000 * F.pmod(F.xxhash64("id"), F.lit(self.size)))
         rows = bench.spark.range(first, until, numPartitions=2)
         return rows.select(F.lit(b"x").alias("payload"), due.alias("deliver_at_time"))
 
@@ -123,16 +121,17 @@ class _Pending:
         return sum(file.stat().st_size for file in folder.rglob("*.parquet")) / self.size
 
     def promote(self, entries: int) -> float:
-        """The seconds of a round in which so many come due; they are acknowledged in another one."""
+        """The seconds of a round in which about so many come due; they are acknowledged in another one."""
         self.now = self.begin + 1000 * (self.taken + entries - 1)
+        due = self.rig.rounds.bundle.delay_index.count(self._topic_id, -1, self.begin + 1000 * self.taken - 1, self.now)
         self.taken += entries
         if self.taken > self.size:
             raise AssertionError(f"{self.size} messages are too few for this")
         began = time.perf_counter()
         result = self.rig.ask([])
         elapsed = time.perf_counter() - began
-        if result.delivered_messages != entries * len(self.subscribed):
-            raise AssertionError(f"{result.delivered_messages} delivered, not {entries} to each subscription")
+        if result.delivered_messages != due * len(self.subscribed):
+            raise AssertionError(f"{result.delivered_messages} delivered, not {due} to each subscription")
         delivery_round = self.rig.rounds.bundle.round
         self.rig.ask([_delivered(on, self.size, delivery_round) for on in self.subscribed])
         return elapsed
@@ -164,7 +163,7 @@ def _state(bench: Bench, messages: int) -> Iterator[Figure]:
     topic = rig.create_topic("t")
     (on,) = rig.subscribe([topic])
     bench.say(f"{messages:,} messages, every second one delayed")
-    due = F.when(F.col("id") % 2 == 1, F.timestamp_micros(F.lit(now_micros() + DAY) + 1000 * F.col("id")))
+    due = F.when(F.col("id") % 2 == 1, F.timestamp_micros(F.lit(now_micros() + HOUR) + 1000 * F.col("id")))
     rows = bench.spark.range(messages, numPartitions=2)
     publish(rows.select(F.lit(b"x").alias("payload"), due.alias("deliver_at_time")), rig.layout.root, topic)
     rounds = [rig.timed_round()]

@@ -157,13 +157,13 @@ def test_what_is_met_before_its_deliver_time_waits_by_the_machine_s_clock(spark)
     )
     expected = spark.createDataFrame(
         [
-            entries(1, 0, 0, "unread"),
+            entries(1, 0, 0, "unread", due=500),
             entries(1, 1, 1, "replay", due=501),
             entries(1, 2, 2, "unread"),
-            entries(2, 0, 0, "unread"),
+            entries(2, 0, 0, "unread", due=501),
             entries(3, 0, 0, "replay", due=501),
             entries(3, 1, 1, "replay", due=501),
-            entries(3, 2, 2, "unread"),
+            entries(3, 2, 2, "unread", due=500),
         ],
         ENTRIES,
     )
