@@ -16,6 +16,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest, read_round
 from pulsar_spark.storage.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
+from tests.model_keys import Key
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -392,3 +393,17 @@ def test_what_is_done_ahead_of_the_read_position_is_no_backlog(engine):
     engine.round([ON.ack(position) for position in positions(due)], START + 1_001)
     stats = engine.stats(TOPIC, "s")
     assert (positions(due), stats["msgBacklog"], stats["msgDelayed"]) == ([1, 5], 4, 1)
+
+
+def test_given_back_for_later_by_several_holders_of_keys(engine):
+    """One of them from the due lane, and another from the main lane."""
+    publish(engine, *[None, 1_000] * 20, keys=[(Key(f"k{number}"),) for number in range(40)])
+    engine.round([*join(subscription_type="KeyShared"), ON.subscribe("B", "KeyShared", lease_ms=HOUR)], START - 1)
+    engine.round([ON.flow("B", 99)], START)
+    engine.round([], START + 1_000)
+    out = engine.state(TOPIC, -1, "s")["pending"]
+    assert len(out) == 40 and {holder for holder, *_ in out.values()} == {"A", "B"}
+    back = [ON.negative_ack(holder, position, delay_ms=500) for position, (holder, *_) in out.items()]
+    assert positions(engine.round(back, START + 1_001)) == []
+    assert engine.latest.set_aside == {}
+    assert sorted(positions(engine.round([], START + 1_501))) == [*range(40)]
