@@ -164,7 +164,7 @@ class KeyedByPage(Keyed):
         returns = self._returns()
         gone |= inside(positions, ((each.first, each.last) for each in returns if each.due_time <= now))
         back = expanded(*as_array((each.first, each.last) for each in returns if each.due_time > now))
-        back = back[~self._is_acknowledged(back)]
+        back = np.sort(back[~self._is_acknowledged(back)])  # they are asked for in any order
         return Out(
             np.concatenate((hashes[~gone], self._hashes_at(back))),
             np.concatenate((positions[~gone], back)),

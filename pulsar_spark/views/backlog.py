@@ -14,7 +14,10 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 from pulsar_spark.protocol.positions import inside
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scheduled import WAITS, DueEntries, due_entries
+from pulsar_spark.storage.scheduled import DONE, WAITS, DueEntries, due_entries
+
+_WINDOW = 1 << 20
+"""Positions whose deliver times are read in one go."""
 
 
 class Backlog(NamedTuple):
@@ -45,7 +48,17 @@ def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: in
     for part, found in due.unfinished():
         entries += np.count_nonzero(inside(part.positions, passed))
         delayed += np.count_nonzero((found == WAITS) & (part.times > now))
-    return Backlog(int(entries), int(delayed))
+    return Backlog(int(entries) - _done_ahead(due, passed, cursor["read_position"], end), int(delayed))
+
+
+def _done_ahead(due: DueEntries, passed: list[tuple[int, int]], first: int, end: int) -> int:
+    """How many entries at *first*, the read position, and behind it are done as delayed ones, though the main lane has
+    not come to pass over them: acknowledged while they waited, or sent as they came due to who has not read so far."""
+    done = 0
+    for begin in range(first, end, _WINDOW):
+        entries = due.delayed.by_position(begin, min(begin + _WINDOW, end) - 1)
+        done += np.count_nonzero((due.look(entries) == DONE) & ~inside(entries.positions, passed))
+    return int(done)
 
 
 def _acknowledged(ranges: list[Range]) -> int:

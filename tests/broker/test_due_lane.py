@@ -16,6 +16,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest, read_round
 from pulsar_spark.storage.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
+from tests.model_keys import Key
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
@@ -378,3 +379,31 @@ def test_what_exclusive_handed_out_too_early_waits_beside_a_due_lane(engine):
     assert set(engine.state(TOPIC, -1, "s")["waits"]) == {0, 2, 3, 4, 5}
     late = [positions(engine.round([], START + now)) for now in (1_000, 2_000, HOUR, 2 * HOUR, 3 * HOUR)]
     assert late == [[3], [5], [0], [2], [4]]
+
+
+def test_what_is_done_ahead_of_the_read_position_is_no_backlog(engine):
+    """Cancelled, or come due to who has not read so far."""
+    publish(engine, None, 1_000, None, None, HOUR, 1_000, HOUR)
+    engine.round(join(permits=1), START)
+    result = engine.round([ON.cancel(4)], START)
+    stats = engine.stats(TOPIC, "s")
+    assert [reply.text for reply in result["replies"]] == ["1"]
+    assert (cursor_of(engine).read_position, stats["msgBacklog"], stats["msgDelayed"]) == (1, 6, 3)
+    due = engine.round([ON.flow("A", 2)], START + 1_000)
+    engine.round([ON.ack(position) for position in positions(due)], START + 1_001)
+    stats = engine.stats(TOPIC, "s")
+    assert (positions(due), stats["msgBacklog"], stats["msgDelayed"]) == ([1, 5], 4, 1)
+
+
+def test_given_back_for_later_by_several_holders_of_keys(engine):
+    """One of them from the due lane, and another from the main lane."""
+    publish(engine, *[None, 1_000] * 20, keys=[(Key(f"k{number}"),) for number in range(40)])
+    engine.round([*join(subscription_type="KeyShared"), ON.subscribe("B", "KeyShared", lease_ms=HOUR)], START - 1)
+    engine.round([ON.flow("B", 99)], START)
+    engine.round([], START + 1_000)
+    out = engine.state(TOPIC, -1, "s")["pending"]
+    assert len(out) == 40 and {holder for holder, *_ in out.values()} == {"A", "B"}
+    back = [ON.negative_ack(holder, position, delay_ms=500) for position, (holder, *_) in out.items()]
+    assert positions(engine.round(back, START + 1_001)) == []
+    assert engine.latest.set_aside == {}
+    assert sorted(positions(engine.round([], START + 1_501))) == [*range(40)]
