@@ -15,13 +15,12 @@ from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_lane import WINDOW, DueLane
 from pulsar_spark.broker.isolation import isolated, of_topic
-from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 import base64
 import binascii
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,6 +70,20 @@ def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
     (True, False, False, False)
     """
     return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+
+
+class Checkpoint(NamedTuple):
+    """The numbers *first*..*last* are the delayed entries with *after* < deliver time <= *until* (microseconds)."""
+
+    first: int
+    last: int
+    after: int
+    until: int
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers those are."""
+        return self.last - self.first + 1
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -8,13 +8,12 @@ others wait (protocol.delays). Everything goes in parts, so that what waits cost
 from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index import LAST as EVER
@@ -67,15 +66,6 @@ class Delayed:
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
         return self._index.runs(self.topic.topic_id, self.partition, first, last)
-
-
-class Checkpoint(NamedTuple):
-    """The numbers first..last are the entries with *after* < deliver time <= *until* (microseconds)."""
-
-    first: int
-    last: int
-    after: int
-    until: int
 
 
 class DueEntries:
@@ -144,7 +134,7 @@ class DueEntries:
             first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
             if first < behind:
                 entries = self._entries_of(each)
-                if len(entries) <= each.last - each.first:
+                if len(entries) < each.numbers:
                     raise CorruptState(
                         f"topic {str(self.delayed.topic.name)!r}: of the entries with the numbers {each.first} to "
                         f"{each.last} there are {len(entries)}; {DOCTOR}"
