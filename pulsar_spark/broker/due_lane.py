@@ -28,7 +28,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual, visible_mark_delete
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, virtual, visible_mark_delete
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.ledgers import PartitionLedgers
@@ -38,8 +38,6 @@ LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 
 WINDOW = 1 << 20
 """Positions whose deliver times are read in one go."""
-
-_LAST = np.iinfo(np.int64).max
 
 
 class Motion(NamedTuple):
@@ -295,7 +293,7 @@ class DueLane:
             and self.visible == cursor.mark_delete
             and cursor.read_position > self.ledgers.last_delayed_position
             and not (self.promotion.has_waiting or self.topic.newly_delayed)
-            and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, _LAST))
+            and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, AXES_END))
         )
 
 

@@ -20,7 +20,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint, virtual
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def fold(asked: CursorDraft) -> None:
     asked.axis_acks, asked.passed = Positions(), Positions()
     states = [
         _waiting_no_more(held)._replace(first=first, last=last)
-        for held in cursor.ranges_between(DUE_BASE, 1 << 62)
+        for held in cursor.ranges_between(DUE_BASE, AXES_END)
         if held.status != ACKNOWLEDGED
         for first, last in ranges_of(np.sort(due.positions_of(held)))
     ]
@@ -128,7 +128,7 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
         return
     last_delayed = topic.ledgers(partition).last_delayed_position
     held_back, others = [], []
-    for held in cursor.ranges_between(0, 1 << 62):
+    for held in cursor.ranges_between(0, AXES_END):
         is_back = held.status == REPLAY or (held.status == PENDING and held.consumer_id in asked.left)
         (held_back if is_back and held.first <= last_delayed else others).append(held)
     found, is_changed = [], False
@@ -180,7 +180,7 @@ def _forget_numbers(asked: CursorDraft, checkpoint: Checkpoint) -> None:
     forgotten = Positions([(first, last)])
     kept = [
         held._replace(first=begin, last=end)
-        for held in cursor.ranges_between(0, 1 << 62)
+        for held in cursor.ranges_between(0, AXES_END)
         for begin, end in forgotten.gaps(held.first, held.last)
     ]
     _rewrite(asked, kept)
@@ -289,7 +289,7 @@ def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: 
     moved = Positions(ranges_of(np.array(sorted(places), np.int64)))
     kept: list[Range] = []
     known: list[Range] = []
-    for held in cursor.ranges_between(0, 1 << 62):
+    for held in cursor.ranges_between(0, AXES_END):
         gaps = list(moved.gaps(held.first, held.last))
         kept += [held._replace(first=first, last=last) for first, last in gaps]
         for first, last in Positions(gaps).gaps(held.first, held.last):

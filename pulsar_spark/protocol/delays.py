@@ -22,6 +22,9 @@ APART_BASE = 1 << 61
 """The virtual position of position 0 as that of an entry *apart*: one of the due lane that is kept by position, because
 it was acknowledged, in part or as a whole, or rescheduled before it was due."""
 
+AXES_END = 1 << 62
+"""Behind all positions, virtual ones too."""
+
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
 

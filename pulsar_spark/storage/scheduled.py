@@ -14,9 +14,9 @@ import numpy as np
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.delay_index import LAST as EVER
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -56,11 +56,11 @@ class Delayed:
         runs = self._runs(0, self.end - 1) if self.end else ()
         return next((run.first_position for run in runs if has_delayed(run)), None)
 
-    def count(self, after: int, until: int = EVER) -> int:
+    def count(self, after: int, until: int = MAX_LONG) -> int:
         """How many are due behind *after*, and at *until* at the latest."""
         return self._delayed.count(after, until)
 
-    def between(self, after: int, until: int = EVER) -> Iterator[Due]:
+    def between(self, after: int, until: int = MAX_LONG) -> Iterator[Due]:
         """Those in the order they come due, in parts: see storage.delay_index."""
         return self._delayed.between(after, until)
 
@@ -117,7 +117,7 @@ class DueEntries:
         found[(entries.times <= self.since) | (entries.positions < self.floor)] = OTHER
         return found
 
-    def unfinished(self, after: int = 0, until: int = EVER) -> Iterator[tuple[Due, np.ndarray]]:
+    def unfinished(self, after: int = 0, until: int = MAX_LONG) -> Iterator[tuple[Due, np.ndarray]]:
         """The entries with *after* < deliver time <= *until* that are not acknowledged, nor kept apart, in the order
         they come due, and what became of each (see :meth:`look`)."""
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
