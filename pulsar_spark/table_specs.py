@@ -53,10 +53,8 @@ class TableSpec(NamedTuple):
             raise KeyError(f"{self.name} has no column {sorted(unknown)}")
         return pa.Table.from_arrays(
             [
-                _array([row.get(field.name) for row in rows], field.type)
-                if field.name in known
-                else pa.nulls(len(rows), field.type)
-                for field in schema
+                _array([row.get(name) for row in rows], kind) if name in known else pa.nulls(len(rows), kind)
+                for name, kind in zip(schema.names, schema.types)  # a field makes its name anew whenever it is asked
             ],
             schema=schema,
         )

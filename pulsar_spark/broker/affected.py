@@ -110,13 +110,15 @@ def _latest(requests: list[Return]) -> Iterator[Return]:
 def _inside(returns: Iterable[Return], held: list[Range]) -> Iterator[Return]:
     """What of the *returns* lies in ranges; both by position."""
     returns = list(returns)
-    firsts, lasts = np.array([each[:2] for each in returns], np.int64).reshape(-1, 2).T
-    held_firsts, held_lasts = np.array([each[:2] for each in held], np.int64).reshape(-1, 2).T
+    firsts, lasts, held_firsts, held_lasts = (
+        np.array([*map(itemgetter(end), ranges)], np.int64) for ranges in (returns, held) for end in (0, 1)
+    )
     begins, ends = np.searchsorted(held_lasts, firsts), np.searchsorted(held_firsts, lasts, "right")
     inside, of = expanded(begins, ends - 1), np.repeat(np.arange(len(returns)), ends - begins)
     firsts, lasts = np.maximum(firsts[of], held_firsts[inside]), np.minimum(lasts[of], held_lasts[inside])
     for first, last, number in zip(firsts.tolist(), lasts.tolist(), of.tolist()):
-        yield Return(first, last, *returns[number][2:])
+        each = returns[number]
+        yield each if each[:2] == (first, last) else each._replace(first=first, last=last)
 
 
 def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:

@@ -21,6 +21,7 @@ from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
@@ -97,6 +98,8 @@ class History:
 
     def exact(self, delivery: Delivery) -> Delivery:
         """The same delivery without ranges of lanes."""
+        if all(isinstance(held, PositionRange) for held in delivery.ranges):
+            return delivery
         topic = read_topic(self._layout, delivery.topic)
         return delivery._replace(ranges=exact(topic, LedgerIndex(self._layout), delivery.ranges))
 

@@ -116,16 +116,17 @@ class PartitionLedgers:
     def spans_of(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Run, list[tuple[int, int]]]]:
         """The runs that hold positions of *spans* (first, last), in order and none overlapping the next, each with its
         parts of them."""
-        run, parts = None, []
+        run, until, end, parts = None, -1, self.end_position - 1, []
         for first, last in spans:
-            last = min(last, self.end_position - 1)
+            last = min(last, end)
             while first <= last:
-                if run is None or first > run.last_position:
+                if run is None or first > until:
                     if parts:
                         yield run, parts
                     run, parts = next(self.overlapping(first, first)), []
-                parts.append((first, min(last, run.last_position)))
-                first = run.last_position + 1
+                    until = run.last_position
+                parts.append((first, min(last, until)))
+                first = until + 1
         if parts:
             yield run, parts
 

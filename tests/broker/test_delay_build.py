@@ -1,9 +1,7 @@
 """A bucket of the delay index written by Spark."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from pulsar_spark.broker import delay_build, delay_upkeep
 from pulsar_spark.broker.delay_build import SparkBuild
@@ -15,6 +13,7 @@ from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.storage.delay_buckets import EVER
 from pulsar_spark.storage.delayed import read_delayed
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
 from pulsar_spark.table_specs import LEDGERS
@@ -79,5 +78,5 @@ def test_spark_indexes_what_the_driver_would(spark, topic, layout, monkeypatch):
                 == (expected.times > expected.times[99]).sum()
             )
         index = index if is_again else DelayIndex(layout)
-    rows = pa.table(DeltaTable(str(index.table.path)).to_pyarrow_dataset().to_table(columns=["kind", "position"]))
+    rows = dataset_of(index.table.path).to_table(columns=["kind", "position"])
     assert rows["kind"].to_pylist().count("entry") == bucket.entries

@@ -281,6 +281,35 @@ def test_one_letter_that_no_table_takes_waits_alone(engine, monkeypatch):
     assert [(row["first"], row["last"], row["error"]) for row in waiting(engine)] == [(2, 2, "ArrowTypeError")]
 
 
+def test_bad_letters_among_many_are_found_by_halves(engine, monkeypatch):
+    """A commit may hold thousands: trying each by itself would take half a minute."""
+    engine.publish(TOPIC, -1, [1] * 48)
+    subscribe(engine, ON)
+    made, make_rows, tried = letter_rows._properties, letters_module.rows_of, []
+
+    def broken_for_two(order, properties, message_id):
+        return made(order, properties, message_id) + ([("number", 5)] if message_id.entry_id() in (5, 40) else [])
+
+    def counted(blocks, *rest):
+        tried.append(sum(block.count for block in blocks))
+        return make_rows(blocks, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(letter_rows, "_properties", broken_for_two)
+        patch.setattr(letters_module, "rows_of", counted)
+        engine.round([ON.redeliver_all("A")], 2000)
+        engine.round([ON.redeliver_all("A")], 3000)
+        settle(engine, 3)
+    assert tried[:3] == [48, 48, 24] and len(tried) < 30
+    assert [(row["first"], row["last"], row["error"]) for row in waiting(engine)] == [
+        (5, 5, "ArrowTypeError"),
+        (40, 40, "ArrowTypeError"),
+    ]
+    settle(engine, 5)
+    assert [letter.position for letter in engine.letters(TOPIC, "s")] == list(range(48))
+    assert waiting(engine) == []
+
+
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
 def test_a_fault_of_the_whole_root_is_no_letters_fault(engine, monkeypatch, fault):
     """The broker does not go on to another round without them."""

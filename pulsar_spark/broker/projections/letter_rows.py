@@ -8,14 +8,15 @@ were deleted or trimmed have no rows, and no letters.
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
-from itertools import groupby, repeat
-from typing import NamedTuple
+from collections.abc import Iterator
+from operator import itemgetter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.projections.letter_blocks import Letters
 from pulsar_spark.broker.projections.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import Left
@@ -24,72 +25,19 @@ from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_properties
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import Positions
-from pulsar_spark.storage.cursor_ledger import CursorKey
+from pulsar_spark.protocol.positions import Positions, as_array, expanded
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.table_specs import MESSAGES
 
 
-class Letter(NamedTuple):
-    """A letter to write: row *number* of *messages*, which is message *index* (-1 outside a batch) of an entry, with
-    other *properties*. ``size`` counts the bytes of its payload."""
-
-    order: Order
-    position: int
-    index: int
-    messages: pa.Table
-    number: int
-    key: str | None
-    size: int
-    properties: list[tuple[str, str]]
-
-
-def rows_of(letters: list[Letter], publish_id: str, now: int, places: list[tuple[int, int]]) -> pa.Table:
-    """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each at
-    its place (partition, entry id). The hash of an entry is its first message's key's: the others of a batch go without
-    one, which whoever needs it computes."""
-    messages = [
-        source.take(pa.array([number for _, number in same]))
-        for source, same in _of_same_source((letter.messages, letter.number) for letter in letters)
-    ]
-    said = {
-        "publish_id": [publish_id] * len(letters),
-        "publish_time": [now] * len(letters),
-        "partition": [partition for partition, _ in places],
-        "entry_id": [entry_id for _, entry_id in places],
-        "batch_index": [None] * len(letters),
-        "batch_size": [1] * len(letters),
-        "sequence_id": [None] * len(letters),
-        "deliver_at_time": [letter.order.deliver_at for letter in letters],
-        "producer_name": [letter.order.producer_name for letter in letters],
-        "properties": [letter.properties for letter in letters],
-    }
-    kept = pa.concat_tables(messages)
-    speaks_for_itself = pa.array([letter.index <= 0 for letter in letters])
-    said["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
-    return pa.table(
-        [
-            pa.array(said[field.name], field.type) if field.name in said else kept[field.name].cast(field.type)
-            for field in MESSAGES.schema
-        ],
-        MESSAGES.schema,
-    )
-
-
-def _of_same_source(rows: Iterable[tuple[pa.Table, int]]) -> Iterator[tuple[pa.Table, list[tuple[pa.Table, int]]]]:
-    for _, same in groupby(rows, key=lambda row: id(row[0])):
-        found = list(same)
-        yield found[0][0], found
-
-
-def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letter | Left]:
+def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letters | Left]:
     """The letters of all orders, or what keeps them; none of topics that are gone."""
-    by_cursor: dict[CursorKey, list[Order]] = defaultdict(list)
+    by_cursor: dict[tuple, list[Order]] = defaultdict(list)
     for order in orders:
-        by_cursor[order.key].append(order)
-    for key, ordered in by_cursor.items():
+        fact = order.fact
+        by_cursor[fact["topic_id"], fact["partition"], fact["subscription"]].append(order)
+    for (_, partition, _), ordered in by_cursor.items():
         try:
             state = _state_of(bundle, ordered[0].fact)
         except Exception as error:
@@ -97,7 +45,7 @@ def letters_of(bundle: Bundle, orders: list[Order]) -> Iterator[Letter | Left]:
             yield from (order.left(error) for order in _in_line(ordered))
             continue
         if state is not None:
-            yield from _of_cursor(state, key.partition, ordered)
+            yield from _of_cursor(state, partition, ordered)
 
 
 def is_gone(bundle: Bundle, fact: dict) -> bool:
@@ -123,14 +71,9 @@ def _state_of(bundle: Bundle, fact: dict) -> TopicState | None:
     return None
 
 
-def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterator[Letter | Left]:
+def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterator[Letters | Left]:
     ordered = _in_line(orders)
-    ahead = deque(order for order in ordered if order.asked is None)
-    here: list[Order] = []
-    put_off: dict[tuple[int, int], list[Order]] = defaultdict(list)
-    for order in orders:
-        if order.asked is not None:
-            put_off[order.fact["first"], -1 if order.batch_indexes is None else min(order.batch_indexes)].append(order)
+    line = _Line([order for order in ordered if order.asked is None] + [order for order in orders if order.asked])
     for run, spans in state.ledgers(partition).spans_of(
         Positions((order.fact["first"], order.fact["last"]) for order in orders)
     ):
@@ -141,26 +84,77 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
             yield from _left(run.first_position, run.last_position, ordered, error)
             continue
         lost = deque(_lost(state, run, ordered, found))
-        tables = [rows for rows in found if not isinstance(rows, Missing)]
-        for messages, number, position, entry_id, batch_index, *content in _python_rows(tables):
-            index = -1 if batch_index is None else batch_index
-            while lost and (lost[0].first, _index_of(lost[0])) < (position, index):
-                yield lost.popleft()
-            while ahead and ahead[0].fact["first"] <= position:
-                here.append(ahead.popleft())
-            here = [order for order in here if order.fact["last"] >= position] if here else here
-            asking = [order for order in here if order.batch_indexes is None or order.names(index)]
-            if put_off:
-                asking += put_off.get((position, index)) or put_off.get((position, -1), ())
-            message_id = MessageId(partition, run.ledger_id, entry_id, index)
-            for order in asking:
-                yield _letter(order, position, message_id, messages, number, *content)
+        for messages in found:
+            if not isinstance(messages, Missing) and messages.num_rows:
+                yield from _of_messages(line, partition, run.ledger_id, messages, lost)
         yield from lost
+
+
+class _Line:
+    """Orders of a cursor, the first one's letter of a message before the next one's."""
+
+    def __init__(self, orders: list[Order]):
+        self.orders = orders
+        self._firsts, self._lasts = as_array((order.fact["first"], order.fact["last"]) for order in orders)
+        self._names_some = np.array([order.batch_indexes is not None for order in orders])
+
+    def asking(self, positions: np.ndarray, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the messages at *positions*, which ascend, and *indexes* there are letters of: a message's number
+        and an order's for each letter, message by message."""
+        near = np.flatnonzero((self._firsts <= positions[-1]) & (self._lasts >= positions[0]))
+        begins = np.searchsorted(positions, self._firsts[near], "left")
+        ends = np.searchsorted(positions, self._lasts[near], "right")
+        messages, whose = expanded(begins, ends - 1), np.repeat(near, ends - begins)
+        is_meant = np.ones(len(whose), bool)
+        for at in np.flatnonzero(self._names_some[whose]).tolist():
+            is_meant[at] = self.orders[whose[at]].names(int(indexes[messages[at]]))
+        messages, whose = messages[is_meant], whose[is_meant]
+        in_turn = np.lexsort((whose, messages))
+        return messages[in_turn], whose[in_turn]
+
+
+def _of_messages(
+    line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
+) -> Iterator[Letters | Left]:
+    """The letters of *messages* of a ledger; of *lost*, what comes before the last of them."""
+    positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
+    numbers, whose = line.asking(positions, indexes)
+    places = list(zip(positions[numbers].tolist(), indexes[numbers].tolist()))
+    left: list[tuple[int, int, Left]] = []
+    while lost and _place(lost[0]) < (positions[-1], indexes[-1]):
+        left.append((bisect_right(places, _place(lost[0])), 0, lost.popleft()))
+    is_each_once = np.array_equal(numbers, np.arange(len(positions)))
+    rows = messages if is_each_once else messages.take(pa.array(numbers))
+    orders, said = [line.orders[number] for number in whose.tolist()], []
+    for order, (position, index), entry_id, own in zip(
+        orders, places, rows["entry_id"].to_pylist(), rows["properties"].to_pylist()
+    ):
+        try:
+            said.append(_properties(order, dict(own or []), MessageId(partition, ledger_id, entry_id, index)))
+        except Exception as error:
+            raise_of_root(error)
+            left.append((len(said), 1, order.left(error, position, position, index)))
+            said.append([])
+    sizes = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
+    yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, said), left)
+
+
+def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:
+    """*letters*, and what is *left*: before which of them, and in place of how many."""
+    begin = 0
+    for at, instead_of, each in [*sorted(left, key=itemgetter(0, 1)), (letters.count, 0, None)]:
+        if begin < at:
+            yield letters.part(begin, at)
+        if each is not None:
+            yield each
+        begin = at + instead_of
 
 
 def _in_line(orders: list[Order]) -> list[Order]:
     """*orders* of a cursor as their letters follow each other."""
-    return sorted(orders, key=lambda order: (order.fact["first"], min(order.batch_indexes or [0])))
+    return sorted(
+        orders, key=lambda order: (order.fact["first"], min(order.batch_indexes) if order.batch_indexes else 0)
+    )
 
 
 def _left(first: int, last: int, ordered: list[Order], error: Exception) -> Iterator[Left]:
@@ -191,28 +185,9 @@ def _parts_of(left: Left, indexes: list[int]) -> Iterator[Left]:
             yield left._replace(ack_set=list(ack_sets.of_indexes([index])))
 
 
-def _index_of(left: Left) -> int:
-    """The first message of its entries that is left."""
-    return -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
-
-
-def _letter(
-    order: Order,
-    position: int,
-    message_id: MessageId,
-    messages: pa.Table,
-    number: int,
-    key: str | None,
-    size: int | None,
-    properties: list[tuple[str, str]] | None,
-) -> Letter | Left:
-    index = message_id.batch_index()
-    try:
-        said = _properties(order, dict(properties or []), message_id)
-    except Exception as error:
-        raise_of_root(error)
-        return order.left(error, position, position, index)
-    return Letter(order, position, index, messages, number, key, size or 0, said)
+def _place(left: Left) -> tuple[int, int]:
+    """The first message that is left: position and index."""
+    return left.first, -1 if left.ack_set is None else min(ack_sets.indexes(left.ack_set), default=-1)
 
 
 def _properties(order: Order, properties: dict[str, str], message_id: MessageId) -> list[tuple[str, str]]:
@@ -228,13 +203,3 @@ def _properties(order: Order, properties: dict[str, str], message_id: MessageId)
         attempts=order.fact["redelivery_count"],
     )
     return list(said.items())
-
-
-def _python_rows(tables: Iterable[pa.Table]) -> Iterator[tuple]:
-    """Of each row its table, its number in that, position, entry id, batch index, key, bytes of payload, and
-    properties. Payloads stay where they are."""
-    for messages in tables:
-        names = ("position", "entry_id", "batch_index", "partition_key")
-        columns = [*map(messages.column, names), pc.binary_length(messages["payload"]), messages["properties"]]
-        numbers = range(messages.num_rows)
-        yield from zip(repeat(messages), numbers, *(column.to_pylist() for column in columns))

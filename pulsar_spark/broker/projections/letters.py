@@ -17,7 +17,7 @@ the whole root is raised (see letter_orders).
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow.dataset as ds
@@ -25,8 +25,9 @@ import pyarrow.dataset as ds
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.projections.letter_blocks import Letters, rows_of
 from pulsar_spark.broker.projections.letter_orders import Order, orders_of, raise_of_root
-from pulsar_spark.broker.projections.letter_rows import Letter, is_gone, letters_of, rows_of
+from pulsar_spark.broker.projections.letter_rows import is_gone, letters_of
 from pulsar_spark.broker.waiting_letters import Left
 from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.protocol.routing import RoundRobinRouter
@@ -111,8 +112,8 @@ class _Commits:
     def __init__(self, orders: list[Order], app_id: str, round_number: int, now: int):
         self._orders, self._app_id, self._round, self._now = orders, app_id, round_number, now
         self._router, self._number = RoundRobinRouter(start=round_number), 0
-        self._commit: list[Letter] = []
-        self._size = 0
+        self._commit: list[Letters] = []
+        self._count = self._size = 0
         self._is_open, self._written = True, 0
         self._unwritten: dict[int, _Unwritten] = {}
         self.error: Exception | None = None
@@ -136,14 +137,14 @@ class _Commits:
                 for rest in self._unwritten_of(found):
                     self._stop(rest)
             else:
-                seen[id(found.order.fact)] += 1
+                seen.update(id(order.fact) for order in found.orders)
                 self._take(found)
         self._append()
         for order, places in self._unwritten.values():
             self.left += order.left_at(places, self.error)
         for order in self._orders:
-            if order.messages > seen[id(order.fact)]:
-                self.missing[order.key] += order.messages - seen[id(order.fact)]
+            if (missing := order.messages - seen[id(order.fact)]) > 0:
+                self.missing[order.key] += missing
                 self.topics[order.key] = order.fact["topic"]
 
     def _count_written(self) -> int:
@@ -165,18 +166,19 @@ class _Commits:
         """The publish id of the next commit."""
         return publish_id(self._now // 1000, zlib.crc32(f"{self._app_id}/{self._number}".encode()) << 32 | self._round)
 
-    def _take(self, letter: Letter) -> None:
-        if self._written:
-            self._written -= 1
-            self._place(letter)
-            return
-        if not self._is_open:
-            self._leave([letter])
-            return
-        self._commit.append(letter)
-        self._size += letter.size
-        if len(self._commit) == LETTERS_A_COMMIT or self._size >= BYTES_A_COMMIT:
-            self._append()
+    def _take(self, letters: Letters) -> None:
+        if written := min(self._written, letters.count):
+            self._written -= written
+            letters.part(0, written).partitions(self._router)
+            letters = letters.part(written, letters.count)
+        while letters.count and self._is_open:
+            now = letters.up_to(LETTERS_A_COMMIT - self._count, BYTES_A_COMMIT - self._size)
+            self._commit.append(letters.part(0, now))
+            self._count, self._size = self._count + now, self._size + int(letters.sizes[:now].sum())
+            letters = letters.part(now, letters.count)
+            if self._count == LETTERS_A_COMMIT or self._size >= BYTES_A_COMMIT:
+                self._append()
+        self._leave(letters)
 
     def _append(self) -> None:
         """Write the commit that has come together; where that fails, find out whether single letters are to blame."""
@@ -184,26 +186,13 @@ class _Commits:
             return
         app_id, commit = f"{self._app_id}/{self._number}", self._commit
         try:
-            rows = rows_of(commit, self._identity, self._now, self._places(commit))
-            self._table.append_once(rows, app_id, self._round)
+            partitions = [partition for letters in commit for partition in letters.partitions(self._router)]
+            self._table.append_once(rows_of(commit, self._identity, self._now, partitions), app_id, self._round)
         except Exception as error:
             raise_of_root(error)
             if not self._is_there(app_id):
                 self._blame(commit, error)
-        self._commit, self._size, self._number = [], 0, self._number + 1
-
-    def _places(self, letters: list[Letter]) -> list[tuple[int, int]]:
-        """Partition and entry id of each letter of a commit."""
-        places, entries = [], Counter()
-        for partition in map(self._place, letters):
-            places.append((partition, entries[partition]))
-            entries[partition] += 1
-        return places
-
-    def _place(self, letter: Letter) -> int:
-        """The partition of the next letter in line: that of its key, or the next in turn."""
-        partitions = letter.order.partitions
-        return partitions[self._router.partition(letter.key, len(partitions))]
+        self._commit, self._count, self._size, self._number = [], 0, 0, self._number + 1
 
     def _is_there(self, app_id: str) -> bool:
         """Did an append that failed commit all the same? Where that cannot be told it cannot have begun, since it
@@ -214,36 +203,41 @@ class _Commits:
             raise_of_root(error)
             return False
 
-    def _blame(self, commit: list[Letter], error: Exception) -> None:
+    def _blame(self, commit: list[Letters], error: Exception) -> None:
         """A commit failed: because of some of its letters, or, if none is bad by itself, because of the table, which
         then takes no others either."""
-        self._commit, self._is_open = [], False
-        bad = [(letter, reason) for letter in commit if (reason := _unwritable(letter)) is not None]
-        self.error = None if bad else error
-        self.left += [
-            letter.order.left(reason, letter.position, letter.position, letter.index) for letter, reason in bad
-        ]
-        blamed = {id(letter) for letter, _ in bad}
-        self._leave([letter for letter in commit if id(letter) not in blamed])
+        self._is_open = False
+        for letters in commit:
+            begin = 0
+            for number, reason in _unwritable(letters):
+                position, index = int(letters.positions[number]), int(letters.indexes[number])
+                self.left.append(letters.orders[number].left(reason, position, position, index))
+                self._leave(letters.part(begin, number))
+                begin, error = number + 1, None
+            self._leave(letters.part(begin, letters.count))
+        self.error = error
 
     def _stop(self, left: Left) -> None:
         self.left.append(left)
         self._is_open = False
-        self._leave(self._commit)
+        for letters in self._commit:
+            self._leave(letters)
         self._commit = []
 
-    def _leave(self, letters: list[Letter]) -> None:
-        for letter in letters:
-            self._unwritten.setdefault(id(letter.order), _Unwritten(letter.order, [])).places.append(
-                (letter.position, letter.index)
-            )
+    def _leave(self, letters: Letters) -> None:
+        for order, *place in zip(letters.orders, letters.positions.tolist(), letters.indexes.tolist()):
+            self._unwritten.setdefault(id(order), _Unwritten(order, [])).places.append(tuple(place))
 
 
-def _unwritable(letter: Letter) -> Exception | None:
-    """What is wrong with this one letter, if anything."""
+def _unwritable(letters: Letters) -> Iterator[tuple[int, Exception]]:
+    """Which letters no table takes by themselves, and why; halves are tried until they are found."""
     try:
-        rows_of([letter], "", 0, [(0, 0)])
+        rows_of([letters], "", 0, [0] * letters.count)
     except Exception as error:
         raise_of_root(error)
-        return error
-    return None
+        if letters.count == 1:
+            yield 0, error
+            return
+        middle = letters.count // 2
+        for begin, end in ((0, middle), (middle, letters.count)):
+            yield from ((begin + number, reason) for number, reason in _unwritable(letters.part(begin, end)))

@@ -1,0 +1,90 @@
+"""Blocks of letters: columns of what differs from letter to letter, so that a hundred thousand that died in a round are
+cut, placed and written without an object for each."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.broker.projections.letter_orders import Order
+from pulsar_spark.protocol.routing import RoundRobinRouter
+from pulsar_spark.table_specs import MESSAGES
+
+
+class Letters(NamedTuple):
+    """Letters of a cursor in a row, of which each column has one element: the order it is of, its message (position and
+    index in the batch, -1 outside one; the message's row) and the properties it has instead of the message's. ``sizes``
+    count the bytes of payloads."""
+
+    orders: Sequence[Order]
+    positions: np.ndarray
+    indexes: np.ndarray
+    messages: pa.Table
+    sizes: np.ndarray
+    properties: Sequence[list[tuple[str, str]]]
+
+    @property
+    def count(self) -> int:
+        """How many letters these are."""
+        return len(self.orders)
+
+    def part(self, begin: int, end: int) -> "Letters":
+        """Those from number *begin* to before *end*."""
+        return Letters(*(column[begin:end] for column in self))
+
+    def up_to(self, letters: int, size: int) -> int:
+        """How many of them, at least one, it takes to have *letters* or payloads of *size* bytes together, or all."""
+        return min(self.count, letters, int(np.searchsorted(np.cumsum(self.sizes), size)) + 1)
+
+    def partitions(self, router: RoundRobinRouter) -> list[int]:
+        """The partition of each letter's topic that it goes to: that of its key, or the next in turn."""
+        keys = self.messages["partition_key"].to_pylist()
+        return [order.partitions[router.partition(key, len(order.partitions))] for order, key in zip(self.orders, keys)]
+
+    def of_requests(self, name: str) -> list:
+        """What each letter's order says that is the same for all that one request, or the dead letter policy, asked
+        for."""
+        said = {id(order.asked): order for order in self.orders}
+        values = {asked: getattr(order, name) for asked, order in said.items()}
+        return [values[id(order.asked)] for order in self.orders]
+
+
+def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:
+    """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each as
+    the next entry of its partition. The hash of an entry is its first message's key's: the others of a batch go without
+    one, which whoever needs it computes."""
+    letters = len(partitions)
+    said = {
+        "publish_id": [publish_id] * letters,
+        "publish_time": [now] * letters,
+        "partition": partitions,
+        "entry_id": _entry_ids(np.array(partitions)),
+        "batch_index": [None] * letters,
+        "batch_size": [1] * letters,
+        "sequence_id": [None] * letters,
+        "deliver_at_time": list(chain.from_iterable(block.of_requests("deliver_at") for block in blocks)),
+        "producer_name": list(chain.from_iterable(block.of_requests("producer_name") for block in blocks)),
+        "properties": list(chain.from_iterable(block.properties for block in blocks)),
+    }
+    kept = pa.concat_tables(block.messages for block in blocks)
+    speaks_for_itself = pa.array(np.concatenate([block.indexes for block in blocks]) <= 0)
+    said["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
+    return pa.table(
+        [
+            pa.array(said[field.name], field.type) if field.name in said else kept[field.name].cast(field.type)
+            for field in MESSAGES.schema
+        ],
+        MESSAGES.schema,
+    )
+
+
+def _entry_ids(partitions: np.ndarray) -> np.ndarray:
+    """The place of each among those of its partition."""
+    found = np.empty(len(partitions), np.int64)
+    for partition in np.unique(partitions):
+        of_partition = np.flatnonzero(partitions == partition)
+        found[of_partition] = np.arange(len(of_partition))
+    return found
