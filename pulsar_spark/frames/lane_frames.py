@@ -1,8 +1,7 @@
 """Reading what was delivered by lane: rows between two positions that have the hashes of a lane.
 
-Bounds are pushed down as for any range (storage.slices), and so are the least and the greatest hash; which rows are the
-lane's Spark tells by the stored hash of each. The keys are read too, to compute hashes, only where a file has rows
-without one.
+Bounds of positions are pushed down as for any range (storage.slices); which rows are the lane's Spark tells by the
+stored hash of each. The keys are read too, to compute hashes, only where a file has rows without one.
 """
 
 from collections.abc import Sequence

@@ -19,9 +19,15 @@ _COMPUTED = "computed_sticky_key_hash"
 
 
 def with_hash(messages: DataFrame) -> DataFrame:
-    """The same with a hash in every row; *messages* have the :data:`KEY_COLUMNS`."""
+    """The same with a hash in every row; *messages* have the :data:`KEY_COLUMNS`.
+
+    A filter on the hash must not be moved below it: the optimizer would write each step of the computation once for
+    every time the next one uses it, which is more code than fits into memory. It moves none below a column that may
+    differ each time it is computed, as the last one here, of which no row has need, is declared to be.
+    """
     computed = hash_keys(messages, _sticky_key(), _COMPUTED)
-    return computed.withColumn(HASH, F.coalesce(F.col(HASH), F.col(_COMPUTED))).drop(_COMPUTED)
+    once = F.coalesce(F.col(HASH), F.col(_COMPUTED), F.monotonically_increasing_id().cast("int"))
+    return computed.withColumn(HASH, once).drop(_COMPUTED)
 
 
 def by_key(messages: DataFrame) -> DataFrame:

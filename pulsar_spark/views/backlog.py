@@ -21,16 +21,16 @@ _WINDOW = 1 << 20
 
 
 class Backlog(NamedTuple):
-    """Entries that are not acknowledged, and messages among them that wait for a time that is to come."""
+    """Entries that are not acknowledged, and those among them that wait for a time that is to come."""
 
     entries: int
-    delayed_messages: int
+    delayed: int
 
 
 def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
     """The backlog of a cursor before position *end*, at *now* (microseconds)."""
     cursor, ranges = latest.cursors[key], latest.ranges(key)
-    delayed = sum(held.unacked_messages for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
+    delayed = sum(held.size for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
     due = due_entries(latest, key, index)
     if due is None:
         return Backlog(end - cursor["mark_delete_position"] - 1 - _acknowledged(ranges), delayed)

@@ -245,7 +245,7 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
         "msgBacklog": backlog.entries,
         "ackedEntries": end_position - backlog.entries,
         **_unacked_stats(observed, key, None, ranges),
-        "msgDelayed": backlog.delayed_messages,
+        "msgDelayed": backlog.delayed,
         "msgOutCounter": cursor["msg_out_counter"] or 0,
         "msgRedeliverCounter": cursor["msg_redeliver_counter"] or 0,
         "markDeletePosition": cursor["mark_delete_position"],

@@ -4,6 +4,8 @@ Parquet files and against the same consumers on a Shared one.
 The broker is in a process of its own, all consumers in this one, as threads of one Spark session. They subscribe to a
 new topic and wait; then one commit publishes all messages. A run is timed from that commit until all are acknowledged.
 Keys lie at random, or are sorted by hash as ``publish(sort_by_key=True)`` does; a hot key has a fifth of all messages.
+Shared, to which keys are all the same, is measured beside keys at random. Of a run's parts, "functions" is the time
+that consumers spent inside their functions, of all of them together.
 """
 
 import threading
@@ -11,6 +13,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -28,71 +31,87 @@ from tests.benchmarks.figures import PER_SECOND, Budget, Figure
 FAMILY = "key_shared"
 KEYS = 10**6
 BUDGETS = {1: 0.3, 4: 0.3, 32: 0.15}
+BUDGET_MESSAGES = 10**7
+RANDOM, SORTED, HOT = "keys at random", "sorted by key", "a hot key"
+CASES = [*((keys, consumers) for keys in (RANDOM, SORTED) for consumers in BUDGETS), (HOT, 4)]
+QUICK_CASES = [(RANDOM, 4), (SORTED, 32)]
+_WARM_UP = 20_000
 _LOOK_SECONDS = 0.02
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
+    yield from measure_cases(bench, bench.few(2 * 10**5, BUDGET_MESSAGES), QUICK_CASES if bench.is_quick else CASES)
+
+
+def measure_cases(bench: Bench, messages: int, cases: list[tuple[str, int]]) -> Iterator[Figure]:
     root = bench.new_folder("keyed_backlog") / "root"
-    messages = bench.few(10**6, 10**7)
     with BrokerProcess(root, bench.folder / "keyed_backlog.log"):
         bench.say("starting a broker")
         admin = Admin(f"delta:{root}", timeout_seconds=TIMEOUT_SECONDS)
         admin.set_max_unacked_per_consumer("public/default", 0)
         admin.set_max_unacked_per_subscription("public/default", 0)
-        topics = _Topics(bench, root)
-        for keys in ("keys at random", "sorted by key"):
-            for consumers in BUDGETS:
-                yield from _figures(topics, messages, consumers, keys)
-        yield from _figures(topics, messages, 4, "a hot key")
+        topics = _Topics(bench, root, admin)
+        for kind in ("Shared", "KeyShared"):
+            topics.run(_WARM_UP, 4, SORTED, kind)
+        for keys, consumers in cases:
+            yield from _figures(topics, messages, consumers, keys)
 
 
 def _figures(topics: "_Topics", messages: int, consumers: int, keys: str) -> Iterator[Figure]:
     topics.bench.say(f"{messages:,} messages to {consumers} Key_Shared DataFrame consumers, {keys}")
-    ours, shared, plain = in_turns(
-        topics.bench.few(1, 3),
+    topics.parts.clear()
+    others = [lambda: topics.run(messages, consumers, keys, "Shared")] if keys == RANDOM else []
+    ours, plain, *shared = in_turns(
+        topics.bench.few(1, 2),
         lambda: topics.run(messages, consumers, keys, "KeyShared"),
-        lambda: topics.run(messages, consumers, keys, "Shared"),
         lambda: messages / seconds(lambda: topics.read_plainly(messages)),
-        warm_up=topics.bench.few(0, 1),
+        *others,
+        warm_up=0,
     )
     what = f"consume {messages:,} x {PAYLOAD_BYTES} B as frames, {consumers} consumers, {keys}"
-    budget = Budget(BUDGETS[consumers], is_most=False, is_ratio=True)
-    yield Figure(FAMILY, what, PER_SECOND, ours, "read of the Parquet files", plain, budget)
-    yield Figure(FAMILY, f"{what}, by Shared", PER_SECOND, ours, "Shared", shared)
+    budget = Budget(BUDGETS[consumers], is_most=False, is_ratio=True) if messages == BUDGET_MESSAGES else None
+    parts = topics.parts["KeyShared"]
+    parts = {name: median(run[name] for run in parts) for name in parts[0]}
+    yield Figure(FAMILY, what, PER_SECOND, ours, "read of the Parquet files", plain, budget, parts)
+    for runs in shared:
+        yield Figure(FAMILY, f"{what}, by Shared", PER_SECOND, ours, "Shared", runs)
 
 
 class _Topics:
-    """Topics of one root, a new one for each run."""
+    """Topics of one root, a new one for each run, where the one before is deleted; ``parts`` says by type of
+    subscription where the time of each run went."""
 
-    def __init__(self, bench: Bench, root: Path):
-        self.bench, self._root, self._layout = bench, root, Layout(root)
+    def __init__(self, bench: Bench, root: Path, admin: Admin):
+        self.bench, self._root, self._layout, self._admin = bench, root, Layout(root), admin
         self._names = (f"t{number}" for number in count())
         self._last = None
+        self.parts: dict[str, list[dict[str, float]]] = {}
 
     def run(self, messages: int, consumers: int, keys: str, kind: str) -> float:
         """Messages a second of one run."""
+        if self._last is not None:
+            self._admin.delete_topic(str(self._last.name), force=True)
         self._last = topic = create_topic(self._layout, next(self._names))
-        total, lock = [0], threading.Lock()
-
-        def add(frame: DataFrame, delivery) -> None:
-            found = sum_of_lengths(frame)
-            with lock:
-                total[0] += found
-
+        calls = _Calls()
         options = {"subscription_type": kind, "timeout": TIMEOUT_SECONDS}
         running = [
-            consume(self.bench.spark, self._root, str(topic.name), "s", add, consumer_name=f"c{number}", **options)
+            consume(
+                self.bench.spark, self._root, str(topic.name), "s", calls.add, consumer_name=f"c{number}", **options
+            )
             for number in range(consumers)
         ]
-        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys == "sorted by key")
-        elapsed = seconds(lambda: self._await(CursorKey(topic.topic_id, -1, "s"), messages))
+        publish(self._messages(messages, keys), self._root, str(topic.name), sort_by_key=keys == SORTED)
+        began = time.perf_counter()
+        self._await(CursorKey(topic.topic_id, -1, "s"), messages)
+        ended = time.perf_counter()
         for consumption in running:
             consumption.stop(0)
         for consumption in running:
             consumption.stop(TIMEOUT_SECONDS)
-        if total[0] != messages * PAYLOAD_BYTES:
-            raise AssertionError(f"{total[0]} bytes consumed of {messages} messages of {PAYLOAD_BYTES} bytes")
-        return messages / elapsed
+        if calls.bytes != messages * PAYLOAD_BYTES:
+            raise AssertionError(f"{calls.bytes} bytes consumed of {messages} messages of {PAYLOAD_BYTES} bytes")
+        self.parts.setdefault(kind, []).append(calls.parts(began, ended))
+        return messages / (ended - began)
 
     def read_plainly(self, messages: int) -> None:
         """The files of the last run, with what its consumers do."""
@@ -109,6 +128,29 @@ class _Topics:
 
     def _messages(self, messages: int, keys: str) -> DataFrame:
         number = F.pmod(F.xxhash64("payload"), F.lit(KEYS))
-        if keys == "a hot key":
+        if keys == HOT:
             number = F.when(F.pmod(F.hash("payload"), F.lit(5)) == 0, 0).otherwise(number)
         return self.bench.messages(0, messages).withColumn("partition_key", F.concat(F.lit("key-"), number))
+
+
+class _Calls:
+    """What all consumers of a run did in their functions."""
+
+    def __init__(self):
+        self.bytes, self._spans, self._lock = 0, [], threading.Lock()
+
+    def add(self, frame: DataFrame, delivery) -> None:
+        entered = time.perf_counter()
+        found = sum_of_lengths(frame)
+        with self._lock:
+            self.bytes += found
+            self._spans.append((entered, time.perf_counter()))
+
+    def parts(self, began: float, ended: float) -> dict[str, float]:
+        entered, left = zip(*sorted(self._spans))
+        return {
+            "first delivery": entered[0] - began,
+            "from the first call to the end of the last": max(left) - entered[0],
+            "functions": sum(left) - sum(entered),
+            "after the last": ended - max(left),
+        }

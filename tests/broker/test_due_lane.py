@@ -407,3 +407,12 @@ def test_given_back_for_later_by_several_holders_of_keys(engine):
     assert positions(engine.round(back, START + 1_001)) == []
     assert engine.latest.set_aside == {}
     assert sorted(positions(engine.round([], START + 1_501))) == [*range(40)]
+
+
+def test_what_waits_is_counted_in_entries_as_the_backlog_is(engine):
+    """Whether they wait in the index or were moved."""
+    engine.publish(TOPIC, -1, [3, 3], START, deliver_at_ms=[START + HOUR] * 2)
+    engine.round(join(), START)
+    engine.round([ON.reschedule(1, deliver_at_ms=START + 1_000)], START)
+    stats = engine.stats(TOPIC, "s")
+    assert (stats["msgBacklog"], stats["msgDelayed"]) == (2, 2)

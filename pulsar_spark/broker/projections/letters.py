@@ -7,7 +7,7 @@ the letters of the latest round again, which does nothing where they are there.
 
 All letters of a round for one topic are written together, in commits of bounded size, however many subscriptions,
 partitions and requests they come from: cursor by cursor, each one's in order of position. A letter keeps the row of its
-message; what is different is said in letter_rows.
+message; what is different is said in letter_blocks.
 
 What cannot be written is left out and waits (see waiting_letters), and so, for one round, does what stands behind it in
 line for the same topic: so a commit of a number holds the same letters whenever it is made, though what failed at first
