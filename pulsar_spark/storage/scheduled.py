@@ -7,13 +7,13 @@ others wait (protocol.delays). Everything goes in parts, so that what waits cost
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
+from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
@@ -25,13 +25,7 @@ from pulsar_spark.storage.topics import Topic, read_topic
 WAITS, DONE, OTHER = -1, -2, -3
 """What became of an entry that is in no range: it is still to be delivered, it is acknowledged, or it is none of the
 cursor's delayed entries, but one like any other."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHECKPOINTS = 16
-
-
-def micros(time: datetime | None) -> int:
-    """An instant in microseconds since 1970, 0 for none."""
-    return 0 if time is None else (time - _EPOCH) // timedelta(microseconds=1)
 
 
 class Delayed:
@@ -74,11 +68,12 @@ class DueEntries:
     def __init__(self, latest: LatestRows, key: CursorKey, delayed: Delayed):
         cursor, place = latest.cursors[key], (key.topic_id, key.partition)
         self.delayed = delayed
-        self.since, self.floor = micros(cursor["due_since"]), cursor["due_floor"]
+        self.since, self.floor = to_micros(cursor["due_since"]), cursor["due_floor"]
         self.done_until = cursor["due_mark_delete"]
         rows = sorted((at, row) for (*where, at), row in latest.promotions.items() if (*where,) == place)
         self.checkpoints = [
-            Checkpoint(first, row["last"], micros(row["due_since"]), micros(row["due_time"])) for first, row in rows
+            Checkpoint(first, row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
+            for first, row in rows
         ]
         self.ranges = sorted(
             (held for held in latest.ranges(key) if held.first >= DUE_BASE), key=lambda held: held.first
