@@ -34,7 +34,6 @@ CANCEL = "cancel"
 DELIVER_AT_MS = "deliver_at_ms"
 """Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
 
-
 POSITIONS = "positions"
 """Property of a request to cancel or reschedule that means, between its first position and its last, these only, as
 :func:`named` writes them: thousands that lie scattered are one request."""
@@ -43,19 +42,14 @@ POSITIONS = "positions"
 def virtual(number: int) -> int:
     """Where a number lies among positions.
 
-    >>> virtual(7) - DUE_BASE, number_of(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
-    (7, 7, True, False)
+    >>> virtual(7) - DUE_BASE, is_virtual(virtual(0)), is_virtual(7)
+    (7, True, False)
     """
     return DUE_BASE + number
 
 
-def number_of(position: int) -> int:
-    """The number that a virtual position stands for."""
-    return position - DUE_BASE
-
-
 def is_virtual(position: int) -> bool:
-    """Whether a position stands for a number."""
+    """Whether a position is none of the topic's own: it stands for a number, or for an entry apart."""
     return position >= DUE_BASE
 
 
