@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pulsar_spark.broker.delay_head import Head
-from pulsar_spark.broker.delay_index import LEAST, DelayIndex, Pending
+from pulsar_spark.broker.delay_head import LEAST, Head
+from pulsar_spark.broker.delay_index import DelayIndex, Pending
 from pulsar_spark.protocol.delays import buckets_to_merge
 from pulsar_spark.storage.delay_buckets import EVER, Bucket
 from pulsar_spark.storage.delay_merge import merge_buckets, write_entries

@@ -13,7 +13,7 @@ from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
 
 MOST_ENTRIES, MOST_RUNS = 1 << 17, 2_000
 """A head of so many entries, or of so many publishes, is to become a bucket: both are read again at a start."""
-_LEAST = -(1 << 63)
+LEAST = -(1 << 63)
 """An instant that nothing is due at: what is, is no delayed entry."""
 
 
@@ -64,7 +64,7 @@ class Head:
     def drop(self, place: int, until: int) -> None:
         """Entries due at or before *until* are needed no more."""
         if place in self._sorted:
-            self.entries -= self.count(place, _LEAST, until)
+            self.entries -= self.count(place, LEAST, until)
             self._sorted[place] = [part.between(until, None) for part in self._sorted[place]]
 
     def forget(self, place: int) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pulsar_spark.broker.delay_head import Head
+from pulsar_spark.broker.delay_head import LEAST, Head
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.numbering import Run
@@ -28,7 +28,6 @@ from pulsar_spark.storage.topics import Topic
 
 AT_ONCE, MOST_AT_ONCE = 10_000, 32
 """Entries, and files, that are read by the round that numbers them: a few milliseconds."""
-LEAST = -(1 << 63)
 log = logging.getLogger(__name__)
 
 

@@ -33,6 +33,10 @@ def sticky_key_hash(key: bytes) -> int:
     return mmh3.hash(key, 0, signed=False) & MAX_HASH
 
 
+NO_KEY_HASH = sticky_key_hash(NONE_KEY)
+"""The hash of an entry without a key."""
+
+
 def sticky_key(
     partition_key: str | bytes | None,
     *,

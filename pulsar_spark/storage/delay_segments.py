@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.sticky_key import NO_KEY_HASH
 from pulsar_spark.storage.delayed import NONE_DUE, Due
 
 SEGMENT_ENTRIES = 1 << 15
 FILE_ENTRIES = 1 << 21
-_NO_KEY = sticky_key_hash(NONE_KEY)
 _MS = 1000
 _CODED = {"due_time": "DELTA_BINARY_PACKED", "position": "DELTA_BINARY_PACKED", "sticky_key_hash": "PLAIN"}
 
@@ -165,7 +164,7 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
             pa.array(partitions[indexes]),
             pa.array(due.times // _MS if is_ms else due.times).cast(schema.field("due_time").type),
             pa.array(due.positions),
-            pa.array(due.hashes, mask=due.hashes == _NO_KEY),
+            pa.array(due.hashes, mask=due.hashes == NO_KEY_HASH),
         ],
         schema=schema,
     )
@@ -188,7 +187,7 @@ class SegmentFile:
         columns = ["due_time", "position", "sticky_key_hash"] + (["topic_id", "partition"] if only is None else [])
         rows = self._file.read_row_group(segment, columns=columns)
         times = rows["due_time"].cast(pa.int64()).to_numpy() * (_MS if self.is_ms else 1)
-        hashes = rows["sticky_key_hash"].fill_null(_NO_KEY).to_numpy()
+        hashes = rows["sticky_key_hash"].fill_null(NO_KEY_HASH).to_numpy()
         due = Due(rows["position"].to_numpy(), times, hashes)
         return Entries(due, np.full(len(due), only, np.int32) if only is not None else _places_of(rows, places))
 

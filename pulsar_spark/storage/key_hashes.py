@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.protocol.sticky_key import MAX_HASH, NONE_KEY, bytes_of, sticky_key_hash
+from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -29,13 +29,11 @@ _KEYS = ("partition_key", "ordering_key", *KEY_FLAGS)
 _GAP = 1024
 """So many entries between two that are asked for are read along, rather than two stretches one by one."""
 
-_NO_KEY = sticky_key_hash(NONE_KEY)
-
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     """The 31-bit hash of each entry of *runs*, in their order: int32, that of ``NONE_KEY`` for an entry that has no
     key, is deleted or lost. A run of a file that is known to hold no keys is not read."""
-    hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, _NO_KEY, np.int32) for run in runs]
+    hashes = [_hashes_of(table, run) if run.has_keys else np.full(run.entries, NO_KEY_HASH, np.int32) for run in runs]
     return np.concatenate([np.empty(0, np.int32), *hashes])
 
 
@@ -71,7 +69,7 @@ def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: S
 
 def _hashes_of(table, run: Run) -> np.ndarray:
     stored = read_slice(table, [run], ["sticky_key_hash"])["sticky_key_hash"]
-    hashes = stored.fill_null(_NO_KEY).to_numpy() & np.int32(MAX_HASH)
+    hashes = stored.fill_null(NO_KEY_HASH).to_numpy() & np.int32(MAX_HASH)
     if stored.null_count:
         unknown = stored.is_null().to_numpy()
         first, last = (run.first_position + int(at) for at in unknown.nonzero()[0][[0, -1]])
@@ -104,5 +102,5 @@ def _of_base64(key: bytes) -> int:
 
 def _of_each(keys: pa.Array, hash_of: Callable[[bytes], int]) -> np.ndarray:
     distinct = keys.dictionary_encode()
-    hashes = np.array([*map(hash_of, distinct.dictionary.to_pylist()), _NO_KEY], np.int32)
+    hashes = np.array([*map(hash_of, distinct.dictionary.to_pylist()), NO_KEY_HASH], np.int32)
     return hashes[distinct.indices.fill_null(-1).to_numpy()]

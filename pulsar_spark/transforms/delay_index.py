@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pulsar_spark.protocol.sticky_key import NONE_KEY, sticky_key_hash
+from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH
 from pulsar_spark.transforms.sticky_keys import HASH, with_hash
 
 ORDER = ("partition", "due_time", "position")
@@ -25,7 +25,7 @@ def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
     )
     is_keyed = HASH in messages.columns
     hashed = with_hash(delayed) if is_keyed else delayed.withColumn(HASH, F.lit(None).cast("int"))
-    hash_of_key = F.when(F.col(HASH) != sticky_key_hash(NONE_KEY), F.col(HASH).bitwiseAND(F.lit(0x7FFFFFFF)))
+    hash_of_key = F.when(F.col(HASH) != NO_KEY_HASH, F.col(HASH).bitwiseAND(F.lit(MAX_HASH)))
     return hashed.select("partition", F.col("deliver_at_time").alias("due_time"), "position", hash_of_key.alias(HASH))
 
 
