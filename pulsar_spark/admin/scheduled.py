@@ -16,13 +16,13 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named
+from pulsar_spark.protocol.instants import to_micros, to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scheduled import micros
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.views.scheduled import Scheduled, read_scheduled
 
@@ -104,7 +104,7 @@ class ScheduledMessages:
             raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
-            to = micros(aware(to)) // 1000
+            to = to_millis(aware(to))
         at = deliver_at_ms(to, by, 0)
 
         def new_times(times: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ class ScheduledMessages:
                 f"topic {topic!r} has no subscription {subscription!r}: look at 'pulsar-spark subscriptions list'"
             )
         positions = _positions_of(index, topic_, partitions, chosen.ids) if chosen.ids else {}
-        reader, now = EntryReader(CACHED_BYTES), micros(datetime.datetime.now(datetime.UTC))
+        reader, now = EntryReader(CACHED_BYTES), to_micros(datetime.datetime.now(datetime.UTC))
         for partition in partitions:
             wanted = positions.get(partition, set()) if chosen.ids else None
             window = chosen.window(now)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.client.arguments import check_properties, check_type_or_none
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.instants import to_micros
+from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.missing import Missing
-from pulsar_spark.storage.scheduled import EVER, micros
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.scheduled import Scheduled, Window, places_of
@@ -39,8 +39,8 @@ class Selection(NamedTuple):
         return not any(self)
 
     def window(self, now: int) -> Window:
-        since = now if self.since is None else max(now, micros(aware(self.since)) - 1)
-        return Window(since, EVER if self.until is None else micros(aware(self.until)) - 1)
+        since = now if self.since is None else max(now, to_micros(aware(self.since)) - 1)
+        return Window(since, MAX_LONG if self.until is None else to_micros(aware(self.until)) - 1)
 
     def fits(self, rows: pa.Table) -> np.ndarray:
         """Which messages have one of the keys and the properties."""

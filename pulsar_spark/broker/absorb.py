@@ -17,8 +17,8 @@ from pulsar_spark.broker.facts import (
 )
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.key_shared import with_other_ranges
-from pulsar_spark.broker.keyed_lanes import LaneWork
 from pulsar_spark.broker.lane_form import Lane, page_of
+from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.round_rows import PageRows
 from pulsar_spark.broker.state import Cursor

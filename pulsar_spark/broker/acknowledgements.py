@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pulsar_spark.broker.admission import MOST_DELAY_MS
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Request, Return
-from pulsar_spark.broker.due_moves import reschedule, waiting
+from pulsar_spark.broker.rescheduling import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
 from pulsar_spark.protocol import ack_set as ack_sets

@@ -16,7 +16,6 @@ own clock goes on from where it was, and every round's row keeps both, so that a
 
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 TOLERANCE = 2_000_000
@@ -24,7 +23,6 @@ TOLERANCE = 2_000_000
 without being taken for wrong."""
 
 CONFIRM_SECONDS = 10
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Instant(NamedTuple):
@@ -42,16 +40,6 @@ def now_micros() -> int:
 def steady_micros() -> int:
     """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
-
-
-def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970 of an aware datetime."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
-
-
-def from_micros(micros: int) -> datetime:
-    """The instant so many microseconds after 1970, in UTC."""
-    return datetime.fromtimestamp(micros / 1_000_000, timezone.utc)
 
 
 class BundleClock:

@@ -1,21 +1,12 @@
-"""Deliver times of entries, read from their topic: which of them are delayed (protocol.delays), and until when."""
+"""Deliver times of entries at given positions: which of them are delayed (protocol.delays), and until when."""
 
 import numpy as np
-import pyarrow as pa
 
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.delayed import delayed_in, has_delayed
 
 _GAP = 1024
 """So many entries between two that are asked for are read along, rather than two stretches one by one."""
-
-
-def times_of(table, run: Run) -> np.ndarray:
-    """The deliver time of each entry of *run* that is delayed, in microseconds, 0 of the others. An entry's first
-    message decides; one that is deleted or lost waits for nothing."""
-    times = read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).fill_null(0).to_numpy()
-    return np.where(times > run.delayed_after, times, 0)
 
 
 def delayed_between(topic: TopicState, partition: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,11 +15,8 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
     ledgers = topic.ledgers(partition)
     last = min(last, ledgers.last_delayed_position)
     for run in ledgers.overlapping(first, last) if first <= last else ():
-        if run.delayed_after is not None:
-            part = run.part(first, last)
-            times = times_of(topic.topic.path, part)
-            places = np.flatnonzero(times)
-            found.append((places + part.first_position, times[places]))
+        if has_delayed(run):
+            found.append(delayed_in(topic.topic.path, run.part(first, last)))
     positions, times = (np.concatenate(columns) for columns in zip(*found))
     return positions, times
 

@@ -28,7 +28,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual, visible_mark_delete
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, virtual, visible_mark_delete
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.ledgers import PartitionLedgers
@@ -38,8 +38,6 @@ LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 
 WINDOW = 1 << 20
 """Positions whose deliver times are read in one go."""
-
-_LAST = np.iinfo(np.int64).max
 
 
 class Motion(NamedTuple):
@@ -146,14 +144,9 @@ class DueLane:
         positions, times = self._own_between(first, last)
         if not len(positions):
             return positions
-        apart = list(
-            (held.first - APART_BASE, held.last - APART_BASE)
-            for held in self.cursor.ranges_between(APART_BASE + first, APART_BASE + last + 1)
-            if held.status != ACKNOWLEDGED
-        )
         waiting = self.unlooked(positions, times)
         is_unfinished = np.isin(positions, waiting) | np.isin(positions, self.motion.positions)
-        return positions[is_unfinished | inside(positions, apart)]
+        return positions[is_unfinished | inside(positions, self._apart_between(first, last, but=ACKNOWLEDGED))]
 
     def own_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries, whatever became of them."""
@@ -193,11 +186,12 @@ class DueLane:
         """Which positions are kept apart."""
         if not len(positions):
             return np.zeros(0, bool)
-        low, high = APART_BASE + int(positions.min()), APART_BASE + int(positions.max())
-        spans = [
-            (held.first - APART_BASE, held.last - APART_BASE) for held in self.cursor.ranges_between(low, high + 1)
-        ]
-        return inside(positions, spans)
+        return inside(positions, self._apart_between(int(positions.min()), int(positions.max())))
+
+    def _apart_between(self, first: int, last: int, but: str | None = None) -> list[tuple[int, int]]:
+        """The stretches of positions that are kept apart and overlap *first*..*last*, *but* those of one status."""
+        held = self.cursor.ranges_between(APART_BASE + first, APART_BASE + last + 1)
+        return [(each.first - APART_BASE, each.last - APART_BASE) for each in held if each.status != but]
 
     def place(self, position: int) -> int:
         """Where on the axes the state of the entry at *position* is kept, or would be."""
@@ -295,7 +289,7 @@ class DueLane:
             and self.visible == cursor.mark_delete
             and cursor.read_position > self.ledgers.last_delayed_position
             and not (self.promotion.has_waiting or self.topic.newly_delayed)
-            and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, _LAST))
+            and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, AXES_END))
         )
 
 

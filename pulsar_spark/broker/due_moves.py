@@ -1,4 +1,4 @@
-"""How a cursor comes to a due lane and loses it, and what is done to entries that wait for their deliver time.
+"""How a cursor comes to a due lane and loses it, and the rare moves by which many of its entries change at once.
 
 A due lane begins when a cursor meets the first entries that wait; what is due by then is like any other entry to it. It
 is folded back into exact positions where deliver times do not count any more: on Exclusive and Failover (2.6), and with
@@ -15,13 +15,11 @@ from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_lane import WINDOW, DueLane
 from pulsar_spark.broker.isolation import isolated, of_topic
-from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
-from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, virtual
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
 
 log = logging.getLogger(__name__)
@@ -47,7 +45,7 @@ def begin(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
     ahead = list(cursor.ranges_between(cursor.read_position, DUE_BASE))
     if ahead:
         kept = [held for held in cursor.ranges() if held.first < cursor.read_position]
-        _rewrite(asked, [*kept, *_set_apart(due, ahead)])
+        rewrite(asked, [*kept, *_set_apart(due, ahead)])
 
 
 def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
@@ -87,7 +85,7 @@ def fold(asked: CursorDraft) -> None:
     asked.axis_acks, asked.passed = Positions(), Positions()
     states = [
         _waiting_no_more(held)._replace(first=first, last=last)
-        for held in cursor.ranges_between(DUE_BASE, 1 << 62)
+        for held in cursor.ranges_between(DUE_BASE, AXES_END)
         if held.status != ACKNOWLEDGED
         for first, last in ranges_of(np.sort(due.positions_of(held)))
     ]
@@ -97,7 +95,7 @@ def fold(asked: CursorDraft) -> None:
     known = Positions(sorted((held.first, held.last) for held in states))
     done = [Range(first, last, ACKNOWLEDGED) for span in acknowledged for first, last in known.gaps(*span)]
     cursor.mark_delete = mark_delete
-    _rewrite(asked, [*states, *done])
+    rewrite(asked, [*states, *done])
     cursor.read_position = cursor.first_unknown(cursor.mark_delete + 1)
 
 
@@ -107,7 +105,7 @@ def stop_waiting(asked: CursorDraft) -> None:
     if cursor.due:
         fold(asked)
     elif any(page.replays_at is not None and page.replays[-1][0] for page in cursor.pages):
-        _rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
+        rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
 
 
 def _waiting_no_more(held: Range) -> Range:
@@ -129,7 +127,7 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
         return
     last_delayed = topic.ledgers(partition).last_delayed_position
     held_back, others = [], []
-    for held in cursor.ranges_between(0, 1 << 62):
+    for held in cursor.ranges_between(0, AXES_END):
         is_back = held.status == REPLAY or (held.status == PENDING and held.consumer_id in asked.left)
         (held_back if is_back and held.first <= last_delayed else others).append(held)
     found, is_changed = [], False
@@ -143,7 +141,7 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
             found.append(back._replace(first=held.first + start, last=held.first + end - 1, due_time=due_time))
         is_changed |= bool(times.any())
     if is_changed:
-        _rewrite(asked, [*others, *found])
+        rewrite(asked, [*others, *found])
 
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
@@ -181,13 +179,13 @@ def _forget_numbers(asked: CursorDraft, checkpoint: Checkpoint) -> None:
     forgotten = Positions([(first, last)])
     kept = [
         held._replace(first=begin, last=end)
-        for held in cursor.ranges_between(0, 1 << 62)
+        for held in cursor.ranges_between(0, AXES_END)
         for begin, end in forgotten.gaps(held.first, held.last)
     ]
-    _rewrite(asked, kept)
+    rewrite(asked, kept)
 
 
-def _rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
+def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
     """Keep these ranges instead of those the cursor has."""
     cursor = asked.cursor
     asked.dropped_pages += cursor.clear()
@@ -245,60 +243,9 @@ def expire_main(asked: CursorDraft, first: int, last: int) -> None:
             asked.axis_acks.add(*stretch)
 
 
-# What is done to entries that wait
-
-
-def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> list[int]:
-    """Where the entries of the cursor at *first*..*last* are kept, or would be, that wait for their deliver time: of
-    those of the due lane that were not looked at the places apart, of others their own."""
-    cursor = asked.cursor
-    topic = bundle.topics[cursor.topic]
-    if not honours_delays(bundle, cursor) or cursor.lanes:
-        return []
-    if cursor.due is None:
-        meet(bundle, asked, first, last, wall)
-    places: list[int] = []
-    if cursor.due is not None:
-        for begins in range(first, min(last, topic.ledgers(cursor.key.partition).last_delayed_position) + 1, WINDOW):
-            found = cursor.due.waiting_between(begins, min(begins + WINDOW - 1, last))
-            places += (found + APART_BASE).tolist()
-        places += _waiting_replays(cursor, APART_BASE + first, APART_BASE + last, wall)
-    places += _waiting_replays(cursor, first, last, wall)
-    return [place for place in places if place not in asked.axis_acks and place % APART_BASE not in asked.acks]
-
-
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:
     """Those the cursor has not read."""
     topic = bundle.topics[cursor.topic]
     first, last = max(first, cursor.read_position), min(last, topic.ledgers(cursor.key.partition).last_delayed_position)
     positions = np.arange(first, last + 1)
     return positions[delayed_at(topic, cursor.key.partition, positions) > wall]
-
-
-def _waiting_replays(cursor: Cursor, first: int, last: int, wall: int) -> list[int]:
-    return [
-        place
-        for held in cursor.ranges_between(first, last + 1)
-        if held.status == REPLAY and (held.due_time or 0) > wall
-        for place in range(max(first, held.first), min(last, held.last) + 1)
-    ]
-
-
-def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: int) -> None:
-    """Let the entries at *places* (see :func:`waiting`) wait until *due_time*."""
-    cursor = asked.cursor
-    moved = Positions(ranges_of(np.array(sorted(places), np.int64)))
-    kept: list[Range] = []
-    known: list[Range] = []
-    for held in cursor.ranges_between(0, 1 << 62):
-        gaps = list(moved.gaps(held.first, held.last))
-        kept += [held._replace(first=first, last=last) for first, last in gaps]
-        for first, last in Positions(gaps).gaps(held.first, held.last):
-            known.append(held._replace(first=first, last=last, due_time=due_time))
-    fresh = Positions(sorted((held.first, held.last) for held in known))
-    for span in moved:
-        for first, last in fresh.gaps(*span):
-            for place in range(first, last + 1):
-                size = bundle.batch_size(cursor, place - APART_BASE)
-                known.append(Range(place, place, REPLAY, redelivery_count=0, due_time=due_time, batch_size=size))
-    _rewrite(asked, [*kept, *known])

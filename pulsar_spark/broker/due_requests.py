@@ -11,7 +11,7 @@ from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 ONE_BY_ONE = 1 << 22
@@ -33,7 +33,7 @@ def bring_onto_axes(asked: CursorDraft) -> None:
 def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
     """Acknowledge what these deliveries, (consumer, round), held of the due lane at spans of positions."""
     cursor = asked.cursor
-    for held in cursor.ranges_between(DUE_BASE, 1 << 62):
+    for held in cursor.ranges_between(DUE_BASE, AXES_END):
         spans = of_delivery.get((held.consumer_id, held.delivery_round)) if held.consumer_id else None
         if spans:
             places = np.arange(held.first, held.last + 1)
@@ -68,7 +68,7 @@ def _in_motion(due: DueLane, spans: list[tuple[int, int]]) -> list[tuple[int, in
 
 
 def _apart(due: DueLane) -> list[tuple[int, int]]:
-    held = due.cursor.ranges_between(APART_BASE, 1 << 62)
+    held = due.cursor.ranges_between(APART_BASE, AXES_END)
     return [(each.first, each.last) for each in held if each.status != ACKNOWLEDGED]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_BASE, lane_name
+from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, lane_name
 from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
@@ -21,7 +21,7 @@ from pulsar_spark.storage.set_aside import SetAside
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.drafts import Request
-    from pulsar_spark.broker.promotion import Checkpoint, Promotion
+    from pulsar_spark.broker.promotion import Promotion
     from pulsar_spark.broker.topics import TopicState
 
 _TEXT = 2000
@@ -89,7 +89,7 @@ def cursor_row(cursor: Cursor) -> dict:
     )
 
 
-def promotion_rows(promotion: "Promotion", checkpoints: Iterable["Checkpoint"], gone: Iterable[int]) -> list[dict]:
+def promotion_rows(promotion: "Promotion", checkpoints: Iterable[Checkpoint], gone: Iterable[int]) -> list[dict]:
     """One row per checkpoint of a topic partition: which entries the numbers first..last are; the last one says how far
     promotion has come."""
     same = dict(kind="promotion", topic=promotion.topic, topic_id=promotion.topic_id, partition=promotion.partition)

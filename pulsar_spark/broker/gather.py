@@ -14,8 +14,9 @@ from pulsar_spark.broker.due_moves import stop_waiting
 from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
-from pulsar_spark.broker.keyed_lanes import KeyedByLane, LaneWork
+from pulsar_spark.broker.keyed_lanes import KeyedByLane
 from pulsar_spark.broker.keyed_pages import KeyedByPage
+from pulsar_spark.broker.lane_work import LaneWork
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays

@@ -6,18 +6,18 @@ What the columns of each kind of row mean is said where they are written (see fa
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.broker.facts import policy_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
-from pulsar_spark.broker.promotion import Checkpoint
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.delays import virtual
+from pulsar_spark.protocol.delays import Checkpoint, virtual
+from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
 from pulsar_spark.protocol.topic_name import parse_topic_name

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.due_moves import expire_due, expire_main, meet
 from pulsar_spark.broker.isolation import isolated, of_topic
@@ -30,6 +29,7 @@ from pulsar_spark.protocol.expiry import (
     holds_producers,
     is_spared,
 )
+from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 

@@ -6,7 +6,6 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from functools import partial
 
-from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import MOST, Desk, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.due_moves import stop_waiting, wait_again
@@ -19,6 +18,7 @@ from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
+from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letters_to
 from pulsar_spark.protocol.membership import (
     DEFAULT_LEASE_MS,

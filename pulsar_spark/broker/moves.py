@@ -6,12 +6,12 @@ Rules: semantics 3.26-3.29.
 from datetime import timedelta
 from heapq import merge
 
-from pulsar_spark.broker.clock import from_micros
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import reset_row
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import seek_position, skip_unacked
+from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.letters import LATEST_MS
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 

@@ -16,12 +16,12 @@ import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.errors import DelayIndexNotReady
+from pulsar_spark.protocol.delays import Checkpoint
 from pulsar_spark.storage.delay_index import NONE_DUE, Due
 
 JOINED_NUMBERS = 1 << 14
@@ -37,19 +37,6 @@ TICK = "delayed_delivery_tick_ms"
 """The policy that says how far apart rounds are, at least, that are made for what has come due alone."""
 
 log = logging.getLogger(__name__)
-
-
-class Checkpoint(NamedTuple):
-    """The numbers *first*..*last* are the delayed entries with *after* < deliver time <= *until* (microseconds)."""
-
-    first: int
-    last: int
-    after: int
-    until: int
-
-    @property
-    def numbers(self) -> int:
-        return self.last - self.first + 1
 
 
 class Promotion:

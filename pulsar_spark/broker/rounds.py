@@ -10,6 +10,9 @@ The writes, in order, and what a crash between them leaves:
    wait, which the next round says (see waiting_letters);
 4. the streaming checkpoint, which only spares a look at requests that the round's row already names as consumed.
 
+The delay index is told of 1. behind it, and what nobody needs any more behind 2.; it is committed in the background
+(see delay_commits), and what it lacks after a crash is read from the topics again.
+
 Both tables are appended to as "this version or none": a broker that was taken over meets a version it did not write and
 stops (:class:`BrokerFenced`).
 """

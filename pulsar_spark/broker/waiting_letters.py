@@ -17,9 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from pulsar_spark.broker.clock import Instant, to_micros
+from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.facts import letterless_row, waiting_letter_row
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import letters_in
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, WaitingKey

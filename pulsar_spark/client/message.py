@@ -4,18 +4,16 @@ A received message is a place in a block of decoded rows: its columns become Pyt
 whole block at once, so that a consumer which reads only payloads pays only for payloads.
 """
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 
 import pyarrow as pa
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
 from pulsar_spark.schema import Schema
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Block:
@@ -174,4 +172,4 @@ class RoutedMessage:
 
 
 def _milliseconds(time: datetime | None) -> int:
-    return 0 if time is None else (time - _EPOCH) // _MILLISECOND
+    return 0 if time is None else to_millis(time)

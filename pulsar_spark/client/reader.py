@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
@@ -12,13 +12,13 @@ from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
 from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
 from pulsar_spark.link import interrupts
+from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import Schema
 from pulsar_spark.storage.topics import Topic
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Reader:
@@ -75,7 +75,7 @@ class Reader:
                 self._messages = self._read([])
                 return
             if isinstance(messageid, int):
-                self._start_time = _EPOCH + timedelta(milliseconds=messageid)
+                self._start_time = EPOCH + timedelta(milliseconds=messageid)
             elif messageid != MessageId.earliest:
                 if messageid.partition() not in self._partitions:
                     raise InvalidConfiguration(

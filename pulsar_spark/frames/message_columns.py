@@ -6,7 +6,7 @@ misspelt ``partition_key`` would else publish without keys and nobody would know
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, MAX_MS
 from pulsar_spark.errors import InvalidMessage
+from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.storage.session import quoted
 from pulsar_spark.table_specs import MESSAGES
 
@@ -40,7 +41,6 @@ _OPTIONAL = {
 _ALIASES = {"key": "partition_key"}
 _KEYS = ("partition_key", "ordering_key")
 _DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
@@ -48,7 +48,7 @@ def message_columns(
     frame: DataFrame,
     properties_from: Sequence[str] = (),
     max_message_size: int | None = MAX_MESSAGE_SIZE,
-    now: datetime = _EPOCH,
+    now: datetime = EPOCH,
 ) -> dict[str, Column]:
     """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
     left out. ``deliver_after`` counts from *now*.
@@ -130,7 +130,7 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     if isinstance(given, T.TimestampType):
         return column
     if isinstance(given, T.DayTimeIntervalType):
-        since = timedelta(milliseconds=MAX_MS) - (now - _EPOCH)
+        since = timedelta(milliseconds=MAX_MS) - (now - EPOCH)
         is_beyond, instant = column > F.lit(since), F.lit(now) + column
     else:
         is_beyond, instant = ~column.between(-MAX_MS, MAX_MS), F.timestamp_millis(column)

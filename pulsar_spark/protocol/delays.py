@@ -9,6 +9,7 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 import base64
 import binascii
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,9 @@ APART_BASE = 1 << 61
 """The virtual position of position 0 as that of an entry *apart*: one of the due lane that is kept by position, because
 it was acknowledged, in part or as a whole, or rescheduled before it was due."""
 
+AXES_END = 1 << 62
+"""Behind all positions, virtual ones too."""
+
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
 
@@ -30,7 +34,6 @@ CANCEL = "cancel"
 DELIVER_AT_MS = "deliver_at_ms"
 """Property of a request to reschedule: until when its entries wait from then on, in milliseconds since 1970."""
 
-
 POSITIONS = "positions"
 """Property of a request to cancel or reschedule that means, between its first position and its last, these only, as
 :func:`named` writes them: thousands that lie scattered are one request."""
@@ -39,19 +42,14 @@ POSITIONS = "positions"
 def virtual(number: int) -> int:
     """Where a number lies among positions.
 
-    >>> virtual(7) - DUE_BASE, number_of(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
-    (7, 7, True, False)
+    >>> virtual(7) - DUE_BASE, is_virtual(virtual(0)), is_virtual(7)
+    (7, True, False)
     """
     return DUE_BASE + number
 
 
-def number_of(position: int) -> int:
-    """The number that a virtual position stands for."""
-    return position - DUE_BASE
-
-
 def is_virtual(position: int) -> bool:
-    """Whether a position stands for a number."""
+    """Whether a position is none of the topic's own: it stands for a number, or for an entry apart."""
     return position >= DUE_BASE
 
 
@@ -69,6 +67,20 @@ def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
     (True, False, False, False)
     """
     return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+
+
+class Checkpoint(NamedTuple):
+    """The numbers *first*..*last* are the delayed entries with *after* < deliver time <= *until* (microseconds)."""
+
+    first: int
+    last: int
+    after: int
+    until: int
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers those are."""
+        return self.last - self.first + 1
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:

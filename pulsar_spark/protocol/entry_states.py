@@ -45,7 +45,8 @@ EVENTS = {
     RELEASE: "its holder left, is active no longer or gave it back unseen, or another entry of an Exclusive or "
     "Failover cursor came back: an uncounted return",
     ORDER_LETTERS: "the round names the dead letters of its unacknowledged messages",
-    WAIT: "a read meets it before its deliver time, though it had come by a clock that was set back since",
+    WAIT: "a read meets it before its deliver time, and it is no delayed entry: its time had come by a clock that was "
+    "set back since, or an earlier release numbered it",
     RESCHEDULE: "it waits, and is given another deliver time",
     DELIVER: "the round gives it to a consumer",
 }

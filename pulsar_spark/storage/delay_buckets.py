@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.errors import CorruptState
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.delay_segments import Entries, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delayed import Due, in_order
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 EVER = 1 << 62
 """An instant behind all that a clock will say."""
-_MOST = (1 << 63) - 1
 _CACHED_BYTES = 64 << 20
 _OPEN_FILES = 64
 
@@ -57,7 +57,7 @@ class Bucket:
         self._is_alone = _are_alone(found)
         self.firsts, self.lasts = found.firsts[self._starts], found.lasts[self._ends - 1]
         self.entries = int(found.entries.sum())
-        self._low, self._next = np.full(len(self.places), _MOST), np.full(len(self.places), _MOST)
+        self._low, self._next = np.full(len(self.places), MAX_LONG), np.full(len(self.places), MAX_LONG)
 
     def of(self, place: int) -> Known | None:
         at = int(np.searchsorted(self.places, place))
@@ -148,7 +148,7 @@ class Buckets:
         self._segments = segments
 
     def _with(self, place: int) -> Iterator[tuple[Bucket, Known]]:
-        since = self.since.get(place, _MOST)
+        since = self.since.get(place, MAX_LONG)
         for bucket in self.buckets:
             if bucket.number >= since:
                 known = bucket.of(place)
@@ -184,7 +184,7 @@ class Buckets:
 
     def count(self, place: int, after: int, until: int | None) -> int:
         """How many those are, of all behind *after* without *until*: of whole segments their statistics say it."""
-        counted, latest = 0, _MOST if until is None else until
+        counted, latest = 0, MAX_LONG if until is None else until
         for bucket, known in self._with(place):
             first, end = _touched(known.segments, after, latest)
             found = known.segments.part(slice(first, end))

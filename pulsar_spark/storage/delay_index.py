@@ -52,6 +52,7 @@ ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments tha
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.storage.delay_buckets import BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_notes import NOT_INDEXED
 from pulsar_spark.storage.delay_segments import Places
@@ -63,7 +64,6 @@ from pulsar_spark.storage.topics import Topic
 
 __all__ = ["NONE_DUE", "Due", "IndexReader", "read_buckets", "scheduled"]
 PART_ENTRIES = 100_000
-LAST = (1 << 63) - 1
 
 
 def scheduled(
@@ -71,7 +71,7 @@ def scheduled(
 ) -> Iterator[Due]:
     """The delayed entries of a topic partition with *after* < deliver time <= *until*, in order of (deliver time,
     position), in parts of about *most* entries."""
-    yield from IndexReader(layout, topic, partition).between(after, LAST if until is None else until, most)
+    yield from IndexReader(layout, topic, partition).between(after, MAX_LONG if until is None else until, most)
 
 
 class IndexReader:

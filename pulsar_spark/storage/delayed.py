@@ -1,4 +1,5 @@
-"""Delayed entries in arrays, and reading them from their topic (semantics 5.1): what the delay index is made of."""
+"""Deliver times read from their topic (semantics 5.1), and delayed entries in arrays: what the delay index is made
+of."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,15 +59,25 @@ def has_delayed(run: Run) -> bool:
     return run.has_delayed and run.delayed_after is not None
 
 
+def deliver_times(table: Path, run: Run) -> pa.Array:
+    """The deliver time of each entry of *run*, as its producer gave it, in microseconds: null without one. An entry's
+    first message decides; one that is deleted or lost waits for nothing."""
+    return read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+
+
+def delayed_in(table: Path, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`."""
+    times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
+    places = np.flatnonzero(times > run.delayed_after)
+    return places + run.first_position, times[places]
+
+
 def read_delayed(table: Path, runs: Iterable[Run]) -> Due:
-    """The delayed entries of *runs* of the topic in *table*, read from its files. An entry's first message decides; one
-    that is deleted or lost waits for nothing."""
+    """The delayed entries of *runs* of the topic in *table*, read from its files."""
     return in_order(_delayed_of(table, run) for run in runs if has_delayed(run))
 
 
 def _delayed_of(table: Path, run: Run) -> Due:
-    slice_ = read_slice(table, [run], ["deliver_at_time"])
-    times = slice_["deliver_at_time"].cast(pa.int64()).fill_null(run.delayed_after).to_numpy()
-    places = np.flatnonzero(times > run.delayed_after)
-    hashes = read_hashes(table, [run])[places] if len(places) else NONE_DUE.hashes
-    return Due(places + run.first_position, times[places], hashes)
+    positions, times = delayed_in(table, run)
+    hashes = read_hashes(table, [run])[positions - run.first_position] if len(positions) else NONE_DUE.hashes
+    return Due(positions, times, hashes)

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_spark.protocol.instants import from_micros, to_micros
+
 _STATISTICS_TEXT = 256
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
-_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1) - 999
+_FIRST = to_micros(datetime.min.replace(tzinfo=timezone.utc))
+_LAST = to_micros(datetime.max.replace(tzinfo=timezone.utc)) - 999
 
 
 def statistics(rows: pa.Table) -> dict:
@@ -106,7 +107,7 @@ def _at_least(value: int | str | datetime) -> int | str:
 def _datetime(micros: int) -> datetime:
     """The instant, or the end of Python's calendar where it lies beyond: tables and Spark know earlier and later
     ones."""
-    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST), _LAST))
+    return from_micros(min(max(micros, _FIRST), _LAST))
 
 
 def _instant(value: datetime) -> str:

@@ -7,17 +7,16 @@ others wait (protocol.delays). Everything goes in parts, so that what waits cost
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
+from pulsar_spark.protocol.instants import to_micros
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
-from pulsar_spark.storage.delay_index import LAST as EVER
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -26,13 +25,7 @@ from pulsar_spark.storage.topics import Topic, read_topic
 WAITS, DONE, OTHER = -1, -2, -3
 """What became of an entry that is in no range: it is still to be delivered, it is acknowledged, or it is none of the
 cursor's delayed entries, but one like any other."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_CHECKPOINTS = 16
-
-
-def micros(time: datetime | None) -> int:
-    """An instant in microseconds since 1970, 0 for none."""
-    return 0 if time is None else (time - _EPOCH) // timedelta(microseconds=1)
 
 
 class Delayed:
@@ -57,25 +50,16 @@ class Delayed:
         runs = self._runs(0, self.end - 1) if self.end else ()
         return next((run.first_position for run in runs if has_delayed(run)), None)
 
-    def count(self, after: int, until: int = EVER) -> int:
+    def count(self, after: int, until: int = MAX_LONG) -> int:
         """How many are due behind *after*, and at *until* at the latest."""
         return self._delayed.count(after, until)
 
-    def between(self, after: int, until: int = EVER) -> Iterator[Due]:
+    def between(self, after: int, until: int = MAX_LONG) -> Iterator[Due]:
         """Those in the order they come due, in parts: see storage.delay_index."""
         return self._delayed.between(after, until)
 
     def _runs(self, first: int, last: int) -> Iterator[Run]:
         return self._index.runs(self.topic.topic_id, self.partition, first, last)
-
-
-class Checkpoint(NamedTuple):
-    """The numbers first..last are the entries with *after* < deliver time <= *until* (microseconds)."""
-
-    first: int
-    last: int
-    after: int
-    until: int
 
 
 class DueEntries:
@@ -84,11 +68,12 @@ class DueEntries:
     def __init__(self, latest: LatestRows, key: CursorKey, delayed: Delayed):
         cursor, place = latest.cursors[key], (key.topic_id, key.partition)
         self.delayed = delayed
-        self.since, self.floor = micros(cursor["due_since"]), cursor["due_floor"]
+        self.since, self.floor = to_micros(cursor["due_since"]), cursor["due_floor"]
         self.done_until = cursor["due_mark_delete"]
         rows = sorted((at, row) for (*where, at), row in latest.promotions.items() if (*where,) == place)
         self.checkpoints = [
-            Checkpoint(first, row["last"], micros(row["due_since"]), micros(row["due_time"])) for first, row in rows
+            Checkpoint(first, row["last"], to_micros(row["due_since"]), to_micros(row["due_time"]))
+            for first, row in rows
         ]
         self.ranges = sorted(
             (held for held in latest.ranges(key) if held.first >= DUE_BASE), key=lambda held: held.first
@@ -127,7 +112,7 @@ class DueEntries:
         found[(entries.times <= self.since) | (entries.positions < self.floor)] = OTHER
         return found
 
-    def unfinished(self, after: int = 0, until: int = EVER) -> Iterator[tuple[Due, np.ndarray]]:
+    def unfinished(self, after: int = 0, until: int = MAX_LONG) -> Iterator[tuple[Due, np.ndarray]]:
         """The entries with *after* < deliver time <= *until* that are not acknowledged, nor kept apart, in the order
         they come due, and what became of each (see :meth:`look`)."""
         lowest = next((each.after for each in self.checkpoints if each.last > self.done_until), self.promoted_until)
@@ -144,7 +129,7 @@ class DueEntries:
             first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
             if first < behind:
                 entries = self._entries_of(each)
-                if len(entries) <= each.last - each.first:
+                if len(entries) < each.numbers:
                     raise CorruptState(
                         f"topic {str(self.delayed.topic.name)!r}: of the entries with the numbers {each.first} to "
                         f"{each.last} there are {len(entries)}; {DOCTOR}"

@@ -8,9 +8,9 @@ ignored. On Exclusive and Failover any of these requests brings everything back 
 having been named is not counted, so that it does not die with it. Where the count would rise above the dead letter
 policy's limit the entry is dead instead (4.26). An unread entry of a Shared or Key_Shared subscription that is met
 before its deliver time waits as replay, held or not, as Pulsar looks at the time before the hash
-(trackDelayedDelivery). Source: Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker,
-ConsumerImpl.processPossibleToDLQ; semantics 2.12, 2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and
-partial acknowledgements.
+(trackDelayedDelivery): one of no due lane, that is, as the plan is not given what waits there. Source:
+Consumer.redeliverUnacknowledgedMessages, InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ; semantics 2.12,
+2.19, 4.14-4.21, 4.26 with 0.20: counts outlive disconnects and partial acknowledgements.
 """
 
 from pyspark.sql import Column, DataFrame, Window

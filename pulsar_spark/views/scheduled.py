@@ -17,13 +17,14 @@ from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.cursor import REPLAY, Range
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
+from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delayed import Due, in_order
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.scheduled import DONE, EVER, WAITS, Delayed, DueEntries, due_entries
+from pulsar_spark.storage.scheduled import DONE, WAITS, Delayed, DueEntries, due_entries
 from pulsar_spark.storage.topics import Topic, read_topic
 from pulsar_spark.views.view_specs import SCHEDULED
 
@@ -32,7 +33,7 @@ class Window(NamedTuple):
     """Which deliver times are meant: behind *after*, at *until* at the latest (microseconds since 1970)."""
 
     after: int
-    until: int = EVER
+    until: int = MAX_LONG
 
 
 class Scheduled(NamedTuple):

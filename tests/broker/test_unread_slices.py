@@ -1,6 +1,15 @@
 """What a round knows of entries that were never handed out."""
 
-from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread
+from datetime import datetime, timedelta, timezone
+
+from deltalake import DeltaTable
+
+from pulsar_spark.broker.unread_slices import UNREAD, delayed_unread, due_stretches
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import create_topic
+from pulsar_spark.table_specs import MESSAGES
 from tests.requests import On
 from tests.spark_engine import SparkEngine
 
@@ -25,3 +34,30 @@ def test_neighbours_that_agree_are_one_across_publishes(engine):
     assert unread(engine, "s", 0, 8) == [(0, 2, 1, None), (3, 5, 1, due), (6, 7, 3, due), (8, 8, 3, None)]
     assert unread(engine, "s", 1, 4) == [(1, 2, 1, None), (3, 4, 1, due)]
     assert unread(engine, "x", 0, 8) == [(0, 5, 1, None), (6, 8, 3, None)], "Exclusive knows no deliver times"
+
+
+def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_for_nothing(layout):
+    topic, epoch = create_topic(layout, "t"), datetime(1970, 1, 1, tzinfo=timezone.utc)
+    rows = [
+        dict(
+            publish_id="p1",
+            entry_id=entry,
+            batch_index=index,
+            batch_size=3,
+            partition=-1,
+            publish_time=epoch,
+            deliver_at_time=None if due is None or index else epoch + timedelta(microseconds=due),
+        )
+        for entry, due in enumerate([None, 5, 5, 7, 8, 8, None])
+        for index in range(3)
+    ]
+    version = AppendTable(topic.path).append(MESSAGES.rows(rows))
+    ((run,),) = number_commit(topic.path, TableLog(topic.path).commit(version), {-1: 0}, set()).values()
+    DeltaTable(str(topic.path)).delete("entry_id = 5")
+    found = due_stretches(topic.path, run.part(1, 6))
+    assert [(*row.values(),) for row in found.to_pylist()] == [
+        (1, 2, 3, 5),
+        (3, 3, 3, 7),
+        (4, 4, 3, 8),
+        (5, 6, 3, None),
+    ]

@@ -1,0 +1,28 @@
+"""Instants as numbers: microseconds since 1970, as tables and rounds count them, and milliseconds, as Pulsar does."""
+
+from datetime import datetime, timedelta, timezone
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def to_micros(instant: datetime) -> int:
+    """Microseconds since 1970 of an aware datetime."""
+    return (instant - EPOCH) // timedelta(microseconds=1)
+
+
+def to_millis(instant: datetime) -> int:
+    """Whole milliseconds since 1970 of an aware datetime.
+
+    >>> to_millis(EPOCH + timedelta(seconds=2, microseconds=1999)), to_micros(EPOCH - timedelta(seconds=1))
+    (2001, -1000000)
+    """
+    return (instant - EPOCH) // timedelta(milliseconds=1)
+
+
+def from_micros(micros: int) -> datetime:
+    """The instant so many microseconds after 1970, in UTC.
+
+    >>> str(from_micros(1_500_000))
+    '1970-01-01 00:00:01.500000+00:00'
+    """
+    return EPOCH + timedelta(microseconds=micros)
