@@ -2,16 +2,16 @@
 
 ``msgInCounter`` and ``storageSize`` come from the log of the topic's table, rates from the rounds and publishes of the
 last minute (see ``activity``), everything else from the latest rows of ``cursor_ledger``. As in Pulsar the backlog
-counts entries (3.28) and the unacknowledged, delayed and sent counters count messages. ``backlogSize`` is an estimate:
-the slowest subscription's share of the topic's bytes. Ours are ``ackedEntries``, everything that is not backlog;
-``oldestUnackedSeconds``, how long ago the oldest delivery was made that is not acknowledged (null for none);
-``deadLetters``, the messages in the subscription's dead letter topic; ``waitingLetters``, those that could not be
-written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``, for which there was none to write, because
-they were deleted or trimmed before. Only where there is something to say: ``error``, what stopped a topic, or why it
-or a subscription is set aside, and ``errorKind``, which of the two (``stopped``, ``set_aside``); of a topic
-``foreignMessages``, rows that are no publish, ``deletedMessages``, what was taken out of the table by other means than
-trimming, and ``lostMessages``, those whose file is gone. What only Key_Shared subscriptions have is said by key_shared.
-They are nested as Pulsar's; stats_table has them as rows.
+counts entries (3.28), those of it that wait do too (``msgDelayed``), and the unacknowledged and sent counters count
+messages. ``backlogSize`` is an estimate: the slowest subscription's share of the topic's bytes. Ours are
+``ackedEntries``, everything that is not backlog; ``oldestUnackedSeconds``, how long ago the oldest delivery was made
+that is not acknowledged (null for none); ``deadLetters``, the messages in the subscription's dead letter topic;
+``waitingLetters``, those that could not be written yet (see ``pulsar-spark dlq waiting``); and ``letterlessMessages``,
+for which there was none to write, because they were deleted or trimmed before. Only where there is something to say:
+``error``, what stopped a topic, or why it or a subscription is set aside, and ``errorKind``, which of the two
+(``stopped``, ``set_aside``); of a topic ``foreignMessages``, rows that are no publish, ``deletedMessages``, what was
+taken out of the table by other means than trimming, and ``lostMessages``, those whose file is gone. What only
+Key_Shared subscriptions have is said by key_shared. They are nested as Pulsar's; stats_table has them as rows.
 """
 
 import datetime

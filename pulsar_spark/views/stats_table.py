@@ -43,7 +43,7 @@ STATS = TableSpec(
                 pa.float64(),
                 "how long ago the oldest delivery was made that is not acknowledged; null for none",
             ),
-            ("delayed", pa.int64(), "subscription: messages that wait for a time to be delivered again, or first"),
+            ("delayed", pa.int64(), "subscription: entries of the backlog that wait for a time that is to come"),
             ("dead", pa.int64(), "subscription: messages in its dead letter topic"),
             ("delivered", pa.int64(), "messages delivered since the subscription was made, or the consumer connected"),
             ("redelivered", pa.int64(), "messages among them that had been delivered before"),
