@@ -16,7 +16,7 @@ from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named
-from pulsar_spark.protocol.instants import to_micros, to_millis
+from pulsar_spark.protocol.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -104,13 +104,13 @@ class ScheduledMessages:
             raise InvalidConfiguration("to when are they moved? Give a time, or how much later, and not both")
         chosen = _chosen("moved", selection(**select), every)
         if isinstance(to, datetime.datetime):
-            to = to_millis(aware(to))
+            to = deliver_millis(aware(to))
         at = deliver_at_ms(to, by, 0)
 
         def new_times(times: np.ndarray) -> np.ndarray:
             if by is None:
                 return np.full(len(times), at)
-            return np.array([deliver_at_ms(each + at, None, 0) for each in (times // 1000).tolist()], np.int64)
+            return np.array([deliver_at_ms(each + at, None, 0) for each in (-(-times // 1000)).tolist()], np.int64)
 
         said = {} if reason is None else {"reason": reason}
         return self._ask_of(self._look(topic, subscription, chosen), "reschedule", new_times, said, dry_run, tell)

@@ -36,7 +36,10 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        if CANCEL in request.properties:
+        is_cancel = request.properties.get(CANCEL, "false")
+        if is_cancel not in ("true", "false"):
+            raise InvalidConfiguration(f"{CANCEL} {shown(is_cancel)}: give 'true' or 'false'")
+        if is_cancel == "true":
             return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)

@@ -21,7 +21,7 @@ from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
 from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
 from pulsar_spark.link.requester import require_root
-from pulsar_spark.protocol.instants import to_millis
+from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.key_shared import hash_ranges_of
 from pulsar_spark.protocol.membership import SUBSCRIPTION_TYPES
 from pulsar_spark.storage.layout import Layout
@@ -138,7 +138,7 @@ def parse_property(text: str) -> tuple[str, str]:
 def _milliseconds(text: str | None) -> int | None:
     """The time that --deliver-at names, in milliseconds since 1970."""
     found = parse_time("--deliver-at", text)
-    return None if found is None else to_millis(found)
+    return None if found is None else deliver_millis(found)
 
 
 def _publish(producer: "pulsar_spark.Producer", contents: Iterable[Content], options: dict, rate: float) -> dict:

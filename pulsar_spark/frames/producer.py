@@ -47,7 +47,7 @@ from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.instants import to_millis
+from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
@@ -160,7 +160,7 @@ def publish(
 
 
 def _milliseconds(time: datetime | int | None) -> int | None:
-    return time if not isinstance(time, datetime) else to_millis(time.astimezone())
+    return time if not isinstance(time, datetime) else deliver_millis(time.astimezone())
 
 
 def publish_stream(

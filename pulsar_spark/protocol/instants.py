@@ -19,6 +19,16 @@ def to_millis(instant: datetime) -> int:
     return (instant - EPOCH) // timedelta(milliseconds=1)
 
 
+def deliver_millis(instant: datetime) -> int:
+    """The first whole millisecond since 1970 that is not before an aware datetime: what is delivered then is not early
+    (semantics 0.21).
+
+    >>> deliver_millis(EPOCH + timedelta(microseconds=2001)), deliver_millis(EPOCH + timedelta(milliseconds=2))
+    (3, 2)
+    """
+    return -((EPOCH - instant) // timedelta(milliseconds=1))
+
+
 def from_micros(micros: int) -> datetime:
     """The instant so many microseconds after 1970, in UTC.
 

@@ -50,6 +50,10 @@ REFUSED = {
         without(ILL.negative_ack("c", 0), properties={"is_unseen": "yes", "receipt": "true"}),
         "InvalidConfiguration",
     ),
+    "cancelled, or not": (
+        without(ILL.ack(1), properties={"cancel": "false!", "receipt": "true"}),
+        "InvalidConfiguration",
+    ),
     "policy of a topic that is not": (
         without(ILL.policy("message_ttl_seconds", 5), topic="persistent://public/default/none"),
         "TopicNotFound",
