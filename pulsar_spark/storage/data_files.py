@@ -117,16 +117,18 @@ def _sync_folders_of(table: Path, adds: list[dict]) -> None:
 def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
     counting = [name for name in _COUNTING if name in rows.schema.names]
-    pq.write_table(
-        rows,
-        table / path,
-        compression="snappy",
-        store_schema=False,
-        row_group_size=_ROW_GROUP_ROWS,
-        write_page_checksum=True,
-        use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
-        column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
-    )
+    # Opened here, because a writer that fails on a full disk leaves open what it opened itself.
+    with pa.OSFile(str(table / path), "wb") as sink:
+        pq.write_table(
+            rows,
+            sink,
+            compression="snappy",
+            store_schema=False,
+            row_group_size=_ROW_GROUP_ROWS,
+            write_page_checksum=True,
+            use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
+            column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
+        )
     if is_durable(table):
         sync_file(table / path)
     return _add(table, path, values, statistics(rows))

@@ -6,6 +6,7 @@ from pulsar_spark.broker import planner as planner_module
 from pulsar_spark.broker.planner import _middle
 from pulsar_spark.broker.work import Rows, Work
 from tests.benchmarks.plan_twin import one_cursor
+from tests.client.waiting import eventually
 from tests.plain_planner import PlainPlanner
 from tests.spark_engine import planner_of
 
@@ -29,7 +30,7 @@ def test_halves_side_by_side_are_planned_as_at_once(spark, monkeypatch):
     monkeypatch.setattr(planner_module, "COMPILED_FROM", 1)
     monkeypatch.setattr(planner_module, "HALVED_FROM", 1)
     planner = planner_of(spark)
-    planner.compile()
+    eventually(lambda: planner.compile() or planner._is_compiled.is_set(), 120)  # it may be under way already
     halved, run_halves = [], planner._run_halves
     monkeypatch.setattr(planner, "_run_halves", lambda work: halved.append(work) or run_halves(work))
     for ranges in ((3, 40, 7, 12, 1), (4, 4), (30, 2)):
