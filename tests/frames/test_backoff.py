@@ -70,7 +70,7 @@ def test_the_pause_grows_to_a_minute_and_is_told_and_a_success_resets_it(served,
             clock.advance(0.001)
         eventually(lambda: len(function.calls) == 9)
         function.error = None
-        eventually(lambda: len(served.asked("negative_ack")) == 9)
+        eventually(lambda: len(served.asked("negative_ack")) == 9 and consumption.last_progress["failures"] == 9)
         served.advance(60)
         clock.advance(60)
         eventually(lambda: consumption.last_progress["failures"] == 0)
