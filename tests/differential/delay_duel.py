@@ -12,9 +12,8 @@ import pytest
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.errors import DelayIndexNotReady
 from tests.crashes import Crash
-from tests.differential.duel import TOPICS, Duel, same
+from tests.differential.duel import Duel, same
 from tests.differential.strategies import Turn
-from tests.model_cursor import Cursor
 
 ENOUGH_ROUNDS = 8
 """So many rounds after all deliver times have come and everybody has acknowledged, nothing is left: what a holder gives
@@ -108,13 +107,6 @@ class DelayedDuel(Duel):
         self._restart()
 
     # The end
-
-    def _places(self) -> dict[str, Cursor]:
-        names = {place: name for name, place in TOPICS.items()}
-        return {
-            f"{names[cursor.topic, cursor.partition]}/{cursor.subscription}": cursor
-            for cursor in self.model.cursors.values()
-        }
 
     def _lift_limits(self) -> list[str]:
         alive = [f"t/any: {consumer} alive" for consumer in "abc"]

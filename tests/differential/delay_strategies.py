@@ -8,7 +8,7 @@ when a bucket is written and not committed.
 
 from hypothesis import strategies as st
 
-from tests.differential.strategies import CRASHES, Turn, left, receipt, words
+from tests.differential.strategies import QUICK_MS, Turn, histories_of, left, receipt, turns_of, words
 
 PLACES = ("t/any", "t/any", "t/keys", "p0/any", "p1/shared")
 TYPES = {
@@ -83,12 +83,7 @@ def steps(draw) -> str:
     return f"{place}: {consumer} {draw(CONSUMER_STEPS[kind][1])}"
 
 
-turns = st.builds(
-    Turn,
-    st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000]),
-    st.lists(steps(), max_size=8),
-    st.sampled_from([None] * 17 + ["between", *CRASHES]),
-)
+turns = turns_of(steps(), later_ms=QUICK_MS, most=8)
 
 
 def openings() -> st.SearchStrategy[list[str]]:
@@ -106,7 +101,4 @@ def openings() -> st.SearchStrategy[list[str]]:
 
 
 def histories() -> st.SearchStrategy[list[Turn]]:
-    bundles = st.lists(st.lists(turns, min_size=1, max_size=12), max_size=8)
-    return st.tuples(openings(), bundles).map(
-        lambda drawn: [Turn(0, drawn[0]), *(turn for bundle in drawn[1] for turn in bundle)]
-    )
+    return histories_of(openings(), turns, bundles=8)

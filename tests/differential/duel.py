@@ -7,6 +7,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from tests.crashes import Crash, crash_at
 from tests.differential.strategies import CRASHES, Turn
 from tests.model import Model
+from tests.model_cursor import Cursor
 from tests.requests import On
 from tests.spark_engine import new_engine
 from tests.spec.history import publish
@@ -49,6 +50,14 @@ class Duel:
             self._restart()
         found = self.engine.committed()
         self._compare(found, expected, where)
+
+    def _places(self) -> dict[str, Cursor]:
+        """The model's cursors, by the words that steps name them with."""
+        names = {place: name for name, place in TOPICS.items()}
+        return {
+            f"{names[cursor.topic, cursor.partition]}/{cursor.subscription}": cursor
+            for cursor in self.model.cursors.values()
+        }
 
     def _compare(self, found: dict, expected: dict, where: str) -> None:
         same(

@@ -8,7 +8,7 @@ turn; and those handed out while the subscription had another type, or no order.
 
 from dataclasses import dataclass, field
 
-from tests.differential.duel import TOPICS, Duel, same
+from tests.differential.duel import Duel, same
 from tests.differential.strategies import Turn
 from tests.model_cursor import Cursor, Delivery
 from tests.model_keys import KeyShared
@@ -110,13 +110,6 @@ class KeyedDuel(Duel):
             self.order.watch(found["deliveries"])
         except AssertionError as broken:
             raise AssertionError(f"{where}: {broken}") from broken
-
-    def _places(self) -> dict[str, Cursor]:
-        names = {place: name for name, place in TOPICS.items()}
-        return {
-            f"{names[cursor.topic, cursor.partition]}/{cursor.subscription}": cursor
-            for cursor in self.model.cursors.values()
-        }
 
     def _lift_limits(self) -> list[str]:
         alive = [f"t/keys: {consumer} alive" for consumer in "abcd"]

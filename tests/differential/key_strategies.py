@@ -7,7 +7,7 @@ subscription goes on is decided by policies drawn at the beginning, and by its f
 
 from hypothesis import strategies as st
 
-from tests.differential.strategies import CRASHES, Turn, left, receipt, words
+from tests.differential.strategies import QUICK_MS, Turn, histories_of, left, receipt, turns_of, words
 
 PLACES = ("t/keys", "t/keys", "p0/keys", "p1/other")
 CONSUMERS = "abcd"
@@ -89,12 +89,7 @@ def steps(draw) -> str:
     return f"{place}: {consumer} {draw(CONSUMER_STEPS[kind][1])}{lease}"
 
 
-turns = st.builds(
-    Turn,
-    st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000]),
-    st.lists(steps(), max_size=8),
-    st.sampled_from([None] * 17 + ["between", *CRASHES]),
-)
+turns = turns_of(steps(), later_ms=QUICK_MS, most=8)
 
 
 def openings() -> st.SearchStrategy[list[str]]:
@@ -112,7 +107,4 @@ def openings() -> st.SearchStrategy[list[str]]:
 
 
 def histories() -> st.SearchStrategy[list[Turn]]:
-    bundles = st.lists(st.lists(turns, min_size=1, max_size=12), max_size=8)
-    return st.tuples(openings(), bundles).map(
-        lambda drawn: [Turn(0, drawn[0]), *(turn for bundle in drawn[1] for turn in bundle)]
-    )
+    return histories_of(openings(), turns, bundles=8)

@@ -134,12 +134,28 @@ def steps(draw) -> str:
     return f"{place}: {consumer} {draw(asked[kind][1])}" + (f" lease {LEASES[consumer]}" if kind == "subscribe" else "")
 
 
-turns = st.builds(
-    Turn,
-    st.sampled_from([1000, 1000, 0, 1, 500, 2000, 5000] * 4 + [61_000]),
-    st.lists(steps(), max_size=10),
-    st.sampled_from([None] * 17 + ["between", *CRASHES]),
-)
+QUICK_MS = [1000, 1000, 0, 1, 500, 2000, 5000]
+"""Between rounds, mostly."""
+
+
+def turns_of(steps: st.SearchStrategy[str], *, later_ms: list[int], most: int) -> st.SearchStrategy[Turn]:
+    """Rounds of up to so many steps; in some of them the broker dies."""
+    crashes = st.sampled_from([None] * 17 + ["between", *CRASHES])
+    return st.builds(Turn, st.sampled_from(later_ms), st.lists(steps, max_size=most), crashes)
+
+
+def histories_of(
+    openings: st.SearchStrategy[list[str]], turns: st.SearchStrategy[Turn], *, bundles: int
+) -> st.SearchStrategy[list[Turn]]:
+    """An opening and a few dozen turns. They are drawn in bundles, because hypothesis draws short lists, and shrinks
+    them best."""
+    drawn_turns = st.lists(st.lists(turns, min_size=1, max_size=12), max_size=bundles)
+    return st.tuples(openings, drawn_turns).map(
+        lambda drawn: [Turn(0, drawn[0]), *(turn for bundle in drawn[1] for turn in bundle)]
+    )
+
+
+turns = turns_of(steps(), later_ms=QUICK_MS * 4 + [61_000], most=10)
 
 
 def openings() -> st.SearchStrategy[list[str]]:
@@ -158,9 +174,4 @@ def openings() -> st.SearchStrategy[list[str]]:
 
 
 def histories() -> st.SearchStrategy[list[Turn]]:
-    """An opening and a few dozen turns. They are drawn in bundles, because hypothesis draws short lists, and shrinks
-    them best."""
-    bundles = st.lists(st.lists(turns, min_size=1, max_size=12), max_size=12)
-    return st.tuples(openings(), bundles).map(
-        lambda drawn: [Turn(0, drawn[0]), *(turn for bundle in drawn[1] for turn in bundle)]
-    )
+    return histories_of(openings(), turns, bundles=12)
