@@ -103,7 +103,8 @@ class PlainBroker(runner.Broker):
         """The requests of these kinds that are committed now, when rounds have taken them in."""
         latest = self.requests_version()
         eventually(lambda: self.rounds.bundle.requests_version >= latest)
-        return [request for request in self.requests() if request.kind in kinds]
+        taken_in = (request for request in self.requests() if request.requests_version <= latest)
+        return [request for request in taken_in if request.kind in kinds]
 
     def cursor(self, topic: str, subscription: str, partition: int = -1) -> Cursor:
         """What the broker keeps of a subscription, which there must be."""
