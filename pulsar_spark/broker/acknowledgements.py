@@ -8,13 +8,13 @@ depends on what came before (3.20); so ack sets are intersected by protocol.ack_
 from collections.abc import Iterable, Iterator
 
 from pulsar_spark.broker.admission import MOST_DELAY_MS
-from pulsar_spark.broker.desk import Desk, number_of
+from pulsar_spark.broker.desk import Desk, is_said, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Request, Return
 from pulsar_spark.broker.rescheduling import reschedule, waiting
 from pulsar_spark.broker.state import Cursor
-from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage, shown
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.cursor import DELIVERY_ROUND
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
 from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
@@ -24,11 +24,6 @@ NOTED = ("ack", "negative_ack")
 """Kinds of requests that many messages may be named by, one a request."""
 
 
-IS_UNSEEN = "is_unseen"
-"""Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
-give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
-
-
 class Acknowledgements(Desk):
     """Requests about entries."""
 
@@ -36,10 +31,7 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         self.check_range(cursor, request.first, request.last)
         draft = self.draft.of(cursor)
-        is_cancel = request.properties.get(CANCEL, "false")
-        if is_cancel not in ("true", "false"):
-            raise InvalidConfiguration(f"{CANCEL} {shown(is_cancel)}: give 'true' or 'false'")
-        if is_cancel == "true":
+        if is_said(request, CANCEL):
             return self._cancel(cursor, request)
         if DELIVERY_ROUND in request.properties:
             delivered = number_of(request, DELIVERY_ROUND, least=0)
@@ -129,18 +121,14 @@ class Acknowledgements(Desk):
         cursor = self.cursor_of(request)
         consumer = self.consumer_of(request, cursor)
         self.check_range(cursor, request.first, request.last)
-        delay_ms, is_unseen = max(request.delay_ms or 0, 0), request.properties.get(IS_UNSEEN, "false")
-        if is_unseen not in ("true", "false"):
-            raise InvalidConfiguration(f"{IS_UNSEEN} {shown(is_unseen)}: give 'true' or 'false'")
-        if is_unseen == "true" and delay_ms:
+        delay_ms, is_unseen = max(request.delay_ms or 0, 0), is_said(request, IS_UNSEEN)
+        if is_unseen and delay_ms:
             raise InvalidConfiguration(
                 f"positions {request.first} to {request.last} are given back unseen, with delay_ms {delay_ms}: what "
                 "nobody was shown comes again at once: leave out one of the two"
             )
         self.draft.of(cursor).returns.append(
-            Return(
-                request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen == "true"
-            )
+            Return(request.first, request.last, consumer.consumer_id, self.draft.now + delay_ms * 1000, is_unseen)
         )
 
     def note(self, taken: Request, alike: Iterable[Request]) -> Iterator[Request]:

@@ -121,6 +121,14 @@ class Desk:
         return cursor
 
 
+def is_said(request: Request, name: str) -> bool:
+    """Whether a property says "true"; without it no."""
+    value = request.properties.get(name, "false")
+    if value not in ("true", "false"):
+        raise InvalidConfiguration(f"{name} {shown(value)}: give 'true' or 'false'")
+    return value == "true"
+
+
 def number_of(request: Request, name: str, default: int | None = None, *, least: int = -MOST, most: int = MOST) -> int:
     """A property that is a number from *least* to *most*; *default* where it is not given."""
     value = request.properties.get(name)

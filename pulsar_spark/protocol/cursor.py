@@ -20,6 +20,10 @@ DELIVERY_ROUND = "delivery_round"
 """Property of an acknowledgement that means, of its positions, those that this round delivered to the consumer and that
 are still with it: what is delivered by lane is known by that, and others' entries lie between."""
 
+IS_UNSEEN = "is_unseen"
+"""Property of a negative acknowledgement, "true" where the application was shown none of its entries: a consumer may
+give back what came too early for the order of a key. They come again at once, and that counts as no redelivery."""
+
 
 class Range(NamedTuple):
     """Entries first..last in one status; ``due_time`` in microseconds since 1970 (UTC). Attributes that do not apply
