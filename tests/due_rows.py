@@ -45,6 +45,8 @@ def by_position(
     for position in range(cursor["mark_delete_position"] + 1, passed + 1):
         found[position] = Range(position, position, ACKNOWLEDGED)
     waits = {}
+    if cursor["due_since"] is None:
+        return _behind(cursor, found), {}
     for number, (time, position) in enumerate(delayed_entries(state, partition)):
         if time > cursor["due_since"] and position >= cursor["due_floor"]:
             assert position not in found or found[position].status == ACKNOWLEDGED, "the main lane has it as well"

@@ -14,6 +14,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
+from tests.model_chunks import Chunks
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
@@ -30,6 +31,8 @@ class Delivery(NamedTuple):
     position: int
     redelivery_count: int
     ack_set: tuple[int, ...] | None
+    chunks: tuple[int, ...] | None = None
+    """Where the chunks of a chunked message lie, in their order."""
 
 
 class Letter(NamedTuple):
@@ -98,6 +101,10 @@ class Cursor:
     """Of all entries of the topic partition, whatever the type."""
     delays: Delays = field(default_factory=Delays)
     """Likewise."""
+    chunks: Chunks = field(default_factory=Chunks)
+    """Likewise."""
+    released: set[int] = field(default_factory=set)
+    """Incomplete messages that are acknowledged, by their first chunks."""
     has_delays: bool = True
     """Does the policy of its topic allow delays?"""
     due: DueLane | None = None
@@ -117,6 +124,32 @@ class Cursor:
     def knows_delays(self) -> bool:
         """Exclusive and Failover do not (2.6)."""
         return self.has_delays and not self.is_single_active()
+
+    def is_part(self, position: int) -> bool:
+        """Is the entry a chunk that is never delivered itself? The last one of a message is, unless the message was
+        acknowledged before it was complete."""
+        positions = self.chunks.messages.get(position, (-1,))
+        return position in self.chunks.parts or positions[0] in self.released
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Before the first chunk of every message that is not acknowledged, be it complete or not; and nowhere behind
+        where all that is no part is acknowledged."""
+        unacknowledged = [positions for unit, positions in self.chunks.messages.items() if not self.is_done(unit)]
+        held = {positions[0] for positions in [*unacknowledged, *self.chunks.open.values()]} - self.released
+        return min([self.mark_delete, *(first - 1 for first in held)])
+
+    def acknowledged_behind(self) -> set[int]:
+        """All that is acknowledged behind the visible mark-delete; a chunk is when its message is."""
+        behind = range(self.visible_mark_delete + 1, self.chunks.seen)
+        held = {
+            position
+            for unit, positions in self.chunks.messages.items()
+            if not self.is_done(unit)
+            for position in positions
+        }
+        held |= {position for positions in self.chunks.open.values() for position in positions}
+        return {position for position in behind if self.is_done(position) and position not in held}
 
     def is_own_delayed(self, position: int) -> bool:
         """Does the entry go by its deliver time, and not by its place?"""
@@ -278,6 +311,11 @@ class Cursor:
             self._done(at)
         self._advance()
 
+    def release_up_to(self, position: int) -> None:
+        """Incomplete messages that nothing was added to behind *position* are acknowledged, and are not delivered if
+        they are completed later."""
+        self.released |= {chunks[0] for chunks in self.chunks.open.values() if chunks[-1] <= position}
+
     def apply_acks(self, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
         of one that was never delivered waits as replay; on Shared for its deliver time."""
@@ -285,7 +323,7 @@ class Cursor:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position):
+                if self.is_done(position) or (left is not None and self.is_part(position)):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -388,13 +426,14 @@ class Cursor:
             self._meet(range(self.read_position, len(deliver_ms)))
         unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
         own = [position for position in unknown if self.is_own_delayed(position)]
-        unknown = [position for position in unknown if position not in own]
+        parts = [position for position in unknown if self.is_part(position)]
+        unknown = [position for position in unknown if position not in own and position not in parts]
         permits = sum(consumer.permits for consumer in readers)
         met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
-        if readers and self.due is not None:
+        if readers:
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
-            self.due.passed |= {position for position in own if position < behind}
+            self._pass_over(own, parts, behind)
         early = [
             position
             for position in met
@@ -403,6 +442,13 @@ class Cursor:
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
+
+    def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
+        """A read went past these, as far as they lie before *behind*."""
+        if self.due is not None:
+            self.due.passed |= {position for position in own if position < behind}
+        self.acknowledged |= {position for position in parts if position < behind}
+        self._advance()
 
     def _read_by_key(
         self, unknown: Iterable[int], receivers: list[Consumer], now_ms: int, look_ahead: int
@@ -595,4 +641,5 @@ class Cursor:
             position,
             back.redelivery_count,
             self.ack_sets.get(position),
+            positions if len(positions := self.chunks.messages.get(position, ())) > 1 else None,
         )
