@@ -13,7 +13,7 @@ from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
-from tests.model_chunks import Chunk, Chunks
+from tests.model_chunks import Chunk, Chunks, Units, limits_of
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 from tests.model_delays import Delays
 from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
@@ -116,6 +116,8 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
+            if cursor.consumers:
+                cursor.units.expire(self.publish_ms[cursor.topic, cursor.partition], now_ms)
             cursor.apply_acks(batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
@@ -174,7 +176,9 @@ class Model:
         for cursor in self.cursors.values():
             if (cursor.topic, cursor.subscription) == (topic, subscription):
                 batches = self.batches[topic, cursor.partition]
-                backlog += len([at for at in range(len(batches)) if not cursor.is_done(at) and not cursor.is_part(at)])
+                backlog += len(
+                    [at for at in range(len(batches)) if not cursor.is_done(at) and not cursor.units.is_part(at)]
+                )
                 delayed += len([at for at in cursor.waits_for().values() if at > self.now_ms])
         return {"msgBacklog": backlog, "msgDelayed": delayed}
 
@@ -289,7 +293,7 @@ class Model:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
         (0.26)."""
         newest = max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
-        cursor.release_up_to(newest)
+        cursor.units.release_up_to(newest)
         cursor.acks += [
             (position, position, None, False)
             for position in range(newest + 1)
@@ -352,7 +356,7 @@ class Model:
                 last_active_ms=self.now_ms,
                 hashes=self.hashes[key[:2]],
                 delays=self.delays[key[:2]],
-                chunks=self.chunks[key[:2]],
+                units=Units(self.chunks[key[:2]]),
             ),
         )
 
@@ -391,6 +395,7 @@ class Model:
             if is_new:
                 del self.cursors[key]
             raise Refused("ConsumerAssignError") from refused
+        cursor.units.walk_anew(limits_of(properties))
         if int(properties.get("max_redeliver_count", 0)):
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"
@@ -438,7 +443,7 @@ class Model:
         if asked.is_cumulative and self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
             raise Refused("CumulativeAcknowledgementNotAllowedError")
         cursor, first, position = self._checked(request, request["first"], request["last"])
-        if cursor.is_part(position):
+        if cursor.units.is_part(position):
             raise Refused("InvalidMessage")
         batch_size = self.batches[cursor.topic, cursor.partition][position]
         index = 0 if batch_size == 1 else asked.batch_index
@@ -492,7 +497,7 @@ class Model:
         backlog = [
             position
             for position in range(self._end(cursor))
-            if not cursor.is_done(position) and not cursor.is_part(position) and position not in asked
+            if not cursor.is_done(position) and not cursor.units.is_part(position) and position not in asked
         ]
         skipped = backlog[: int(properties["messages"])]
         cursor.done_up_to(max(skipped, default=cursor.mark_delete))
@@ -506,7 +511,7 @@ class Model:
         cursor = self._cursor(request)
         before = self.now_ms - 1000 * int(properties["seconds"])
         old = [position for position, at in enumerate(self.publish_ms[cursor.topic, cursor.partition]) if at < before]
-        cursor.release_up_to(max(old, default=-1))
+        cursor.units.release_up_to(max(old, default=-1))
         cursor.done_up_to(max(old, default=cursor.mark_delete))
 
     def _unsubscribe(self, request: dict, properties: dict) -> None:

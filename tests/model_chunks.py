@@ -5,6 +5,7 @@ complete, of one that is *open* because chunks are still to come, or of none, fo
 entry by entry; nothing is shared with ``protocol.chunking``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,3 +80,82 @@ class Chunks:
             return False
         self.messages[position] = tuple(self.open.pop(group))
         return True
+
+
+@dataclass
+class Limits:
+    """How many incomplete messages a consumer keeps, whether what is one too many is acknowledged, and how long it
+    waits (1.9); 0 is no limit."""
+
+    most: int = 0
+    is_acknowledged: bool = False
+    expire_ms: int = 0
+
+
+def limits_of(properties: dict) -> Limits:
+    """What a request to subscribe asks for."""
+    return Limits(
+        int(properties.get("max_pending_chunked_message", 0)),
+        properties.get("auto_ack_oldest_chunked_message_on_queue_full") == "true",
+        int(properties.get("expire_time_of_incomplete_chunked_message_ms", 0)),
+    )
+
+
+@dataclass
+class Units:
+    """The messages of a topic partition as one subscription has them, by their first chunks. *released* ones were
+    acknowledged before they were delivered, *withheld* ones the consumer has dropped; *walked* is up to where it has
+    counted first chunks."""
+
+    chunks: Chunks = field(default_factory=Chunks)
+    limits: Limits = field(default_factory=Limits)
+    released: set[int] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
+    walked: int = -1
+
+    def is_part(self, position: int) -> bool:
+        """Is the entry a chunk that is never delivered itself? The last one of a message is, unless the message was
+        acknowledged before."""
+        return position in self.chunks.parts or self._first_of(position) in self.released
+
+    def is_withheld(self, position: int) -> bool:
+        return self._first_of(position) in self.withheld
+
+    def _first_of(self, unit: int) -> int | None:
+        return self.chunks.messages[unit][0] if unit in self.chunks.messages else None
+
+    def unacknowledged(self, is_done: Callable[[int], bool]) -> list[tuple[int, ...]]:
+        """The chunks of each message that is not, be it complete or not."""
+        complete = [positions for unit, positions in self.chunks.messages.items() if not is_done(unit)]
+        several = [*complete, *map(tuple, self.chunks.open.values())]
+        return sorted(positions for positions in several if positions[0] not in self.released)
+
+    def walk_anew(self, limits: Limits | None = None) -> None:
+        """The consumer is sent all that is unacknowledged once more."""
+        self.walked, self.withheld, self.limits = -1, set(), limits or self.limits
+
+    def drop_oldest(self, behind: int, is_done: Callable[[int], bool]) -> bool:
+        """At each first chunk before *behind*, in order, the oldest of the messages that are incomplete there goes, if
+        they are too many (1.14). Did any?"""
+        dropped: set[int] = set()
+        messages = {positions[0]: positions[-1] for positions in self.unacknowledged(is_done)}
+        last = {first: unit if unit in self.chunks.messages else None for first, unit in messages.items()}
+        for here in last:
+            if self.limits.most > 0 and self.walked < here < behind:
+                kept = [at for at in last if at <= here and (last[at] is None or last[at] > here)]
+                kept = [at for at in kept if at not in self.withheld | dropped]
+                dropped |= set(kept[: -self.limits.most])
+        self.walked = max(self.walked, behind - 1)
+        (self.released if self.limits.is_acknowledged else self.withheld).update(dropped)
+        return bool(dropped)
+
+    def expire(self, published_ms: list[int], now_ms: int) -> None:
+        """What is incomplete for too long is acknowledged, whatever the consumers ask for else (1.15)."""
+        if self.limits.expire_ms > 0:
+            firsts = [positions[0] for positions in self.chunks.open.values()]
+            self.released |= {at for at in firsts if published_ms[at] + self.limits.expire_ms <= now_ms}
+
+    def release_up_to(self, position: int) -> None:
+        """Incomplete messages that nothing was added to behind *position* are acknowledged, and are not delivered if
+        they are completed later."""
+        self.released |= {positions[0] for positions in self.chunks.open.values() if positions[-1] <= position}

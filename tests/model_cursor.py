@@ -14,7 +14,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
-from tests.model_chunks import Chunks
+from tests.model_chunks import Units
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
@@ -101,10 +101,7 @@ class Cursor:
     """Of all entries of the topic partition, whatever the type."""
     delays: Delays = field(default_factory=Delays)
     """Likewise."""
-    chunks: Chunks = field(default_factory=Chunks)
-    """Likewise."""
-    released: set[int] = field(default_factory=set)
-    """Incomplete messages that are acknowledged, by their first chunks."""
+    units: Units = field(default_factory=Units)
     has_delays: bool = True
     """Does the policy of its topic allow delays?"""
     due: DueLane | None = None
@@ -125,31 +122,16 @@ class Cursor:
         """Exclusive and Failover do not (2.6)."""
         return self.has_delays and not self.is_single_active()
 
-    def is_part(self, position: int) -> bool:
-        """Is the entry a chunk that is never delivered itself? The last one of a message is, unless the message was
-        acknowledged before it was complete."""
-        positions = self.chunks.messages.get(position, (-1,))
-        return position in self.chunks.parts or positions[0] in self.released
-
     @property
     def visible_mark_delete(self) -> int:
         """Before the first chunk of every message that is not acknowledged, be it complete or not; and nowhere behind
         where all that is no part is acknowledged."""
-        unacknowledged = [positions for unit, positions in self.chunks.messages.items() if not self.is_done(unit)]
-        held = {positions[0] for positions in [*unacknowledged, *self.chunks.open.values()]} - self.released
-        return min([self.mark_delete, *(first - 1 for first in held)])
+        return min([self.mark_delete, *(chunks[0] - 1 for chunks in self.units.unacknowledged(self.is_done))])
 
     def acknowledged_behind(self) -> set[int]:
         """All that is acknowledged behind the visible mark-delete; a chunk is when its message is."""
-        behind = range(self.visible_mark_delete + 1, self.chunks.seen)
-        held = {
-            position
-            for unit, positions in self.chunks.messages.items()
-            if not self.is_done(unit)
-            for position in positions
-        }
-        held |= {position for positions in self.chunks.open.values() for position in positions}
-        return {position for position in behind if self.is_done(position) and position not in held}
+        done = {at for at in range(self.visible_mark_delete + 1, self.units.chunks.seen) if self.is_done(at)}
+        return done.difference(*self.units.unacknowledged(self.is_done))
 
     def is_own_delayed(self, position: int) -> bool:
         """Does the entry go by its deliver time, and not by its place?"""
@@ -298,6 +280,8 @@ class Cursor:
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         self.due = None
+        self.units.released = set()
+        self.units.walk_anew()
         if self.keys:
             self.keys.recently_joined = {}
         for consumer in self.consumers.values():
@@ -311,11 +295,6 @@ class Cursor:
             self._done(at)
         self._advance()
 
-    def release_up_to(self, position: int) -> None:
-        """Incomplete messages that nothing was added to behind *position* are acknowledged, and are not delivered if
-        they are completed later."""
-        self.released |= {chunks[0] for chunks in self.chunks.open.values() if chunks[-1] <= position}
-
     def apply_acks(self, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
         of one that was never delivered waits as replay; on Shared for its deliver time."""
@@ -323,7 +302,7 @@ class Cursor:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position) or (left is not None and self.is_part(position)):
+                if self.is_done(position) or (left is not None and self.units.is_part(position)):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -351,6 +330,8 @@ class Cursor:
             known.pop(position, None)
 
     def _advance(self) -> None:
+        for position in [position for position in self.replay if self.units.is_part(position)]:
+            self._done(position)
         while self.mark_delete + 1 in self.acknowledged:
             self.mark_delete += 1
             self.acknowledged.remove(self.mark_delete)
@@ -369,6 +350,8 @@ class Cursor:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
         unseen = set()
+        if self.redeliver_all:
+            self.units.walk_anew()
         for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -424,16 +407,21 @@ class Cursor:
             readers = [each for each in receivers if each.consumer_id in owners and (has_work or not each.is_blocked)]
         if readers:
             self._meet(range(self.read_position, len(deliver_ms)))
-        unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
-        own = [position for position in unknown if self.is_own_delayed(position)]
-        parts = [position for position in unknown if self.is_part(position)]
-        unknown = [position for position in unknown if position not in own and position not in parts]
         permits = sum(consumer.permits for consumer in readers)
-        met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
-        if readers:
+        while True:
+            unknown = [at for at in range(self.read_position, len(deliver_ms)) if not self._is_known(at)]
+            own = [position for position in unknown if self.is_own_delayed(position)]
+            passed = [
+                position for position in unknown if self.units.is_part(position) or self.units.is_withheld(position)
+            ]
+            unknown = [position for position in unknown if position not in own and position not in passed]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
-            self._pass_over(own, parts, behind)
+            if not readers or not self.units.drop_oldest(behind, self.is_done):
+                break
+        if readers:
+            self._pass_over(own, passed, behind)
         early = [
             position
             for position in met
@@ -444,10 +432,15 @@ class Cursor:
         return [position for position in met if position not in early]
 
     def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
-        """A read went past these, as far as they lie before *behind*."""
+        """A read went past these, as far as they lie before *behind*; what is withheld comes again when it is not any
+        more."""
         if self.due is not None:
             self.due.passed |= {position for position in own if position < behind}
-        self.acknowledged |= {position for position in parts if position < behind}
+        for position in [position for position in parts if position < behind]:
+            if self.units.is_withheld(position):
+                self._wait_until(position, None)
+            else:
+                self.acknowledged.add(position)
         self._advance()
 
     def _read_by_key(
@@ -504,8 +497,12 @@ class Cursor:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
         of deliver time (0.21)."""
         if self.is_single_active():
-            return sorted(self.replay)
-        back = [position for position, back in self.replay.items() if back.due_ms is None]
+            return sorted(position for position in self.replay if not self.units.is_withheld(position))
+        back = [
+            position
+            for position, back in self.replay.items()
+            if back.due_ms is None and not self.units.is_withheld(position)
+        ]
         due = [(at, self._place(position)) for position, at in self.waits_for().items() if at <= now_ms]
         return sorted(back, key=self._place) + [place[-1] for _, place in sorted(due)]
 
@@ -641,5 +638,5 @@ class Cursor:
             position,
             back.redelivery_count,
             self.ack_sets.get(position),
-            positions if len(positions := self.chunks.messages.get(position, ())) > 1 else None,
+            positions if len(positions := self.units.chunks.messages.get(position, ())) > 1 else None,
         )

@@ -130,7 +130,8 @@ def in_units(recorded: dict, expected: dict, chunks: Chunks, parts_sent: int) ->
         "delivered": [position for position in recorded["delivered"] if position not in chunks.parts],
         "counts": [each for each in recorded["counts"] if each[0] not in chunks.parts],
         "pending": [position for position in recorded["pending"] if position not in chunks.parts],
-        "unacked": recorded["unacked"] - len([position for position in recorded["pending"] if position in chunks.parts]),
+        "unacked": recorded["unacked"]
+        - len([position for position in recorded["pending"] if position in chunks.parts]),
         "permits": recorded["permits"] + parts_sent,
     }
 
