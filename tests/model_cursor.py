@@ -638,5 +638,5 @@ class Cursor:
             position,
             back.redelivery_count,
             self.ack_sets.get(position),
-            positions if len(positions := self.units.chunks.messages.get(position, ())) > 1 else None,
+            self.units.chunks.messages.get(position),
         )

@@ -20,7 +20,7 @@ class ChunkedDuel(DelayedDuel):
 def _not_whole(delivery: Delivery, entries: list[Chunk | None]) -> str | None:
     """Why what was delivered is no message as its producer sent it."""
     last = entries[delivery.position]
-    if last is None or last.num_chunks == 1:
+    if last is None:
         return None if delivery.chunks is None else "has chunks of others"
     if delivery.chunks is None or delivery.chunks[-1] != delivery.position:
         return "is not the last of its chunks"

@@ -27,7 +27,7 @@ CASES = [
         A message of one chunk is complete at once, with a uuid too.""",
         table="""
         | s | publish         | requests                        | delivered | pending | mark-delete |
-        | 0 | A:0/1 A:0/1 1   | A subscribe Exclusive; A flow 9 | A 0-2     | A 0-2   | -1          |
+        | 0 | A:0/1 A:0/1 1   | A subscribe Exclusive; A flow 9 | A 0[0] 1[1] 2 | A 0-2 | -1        |
         | 1 |                 | A ack 0-2                       |           | none    | 2           |
     """,
     ),
