@@ -116,8 +116,8 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
-            if cursor.consumers:
-                cursor.units.expire(self.publish_ms[cursor.topic, cursor.partition], now_ms)
+            if limiting := cursor.limiting:
+                cursor.units.expire(limiting.limits, self.publish_ms[cursor.topic, cursor.partition], now_ms)
             cursor.apply_acks(batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
@@ -387,6 +387,7 @@ class Model:
             self.now_ms,
             has_unacked_limits=properties.get("max_unacked_messages") != "0",
             ranges=hash_ranges_of(properties),
+            limits=limits_of(properties),
         )
         try:
             cursor.join(consumer, asked, active_from_ms=self._active_from(cursor))
@@ -395,7 +396,6 @@ class Model:
             if is_new:
                 del self.cursors[key]
             raise Refused("ConsumerAssignError") from refused
-        cursor.units.walk_anew(limits_of(properties))
         if int(properties.get("max_redeliver_count", 0)):
             cursor.max_redeliver_count = int(properties["max_redeliver_count"])
         cursor.is_asked |= properties.get("max_unacked_messages") == "0"

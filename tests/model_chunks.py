@@ -35,6 +35,8 @@ class Chunks:
     messages: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The chunks of complete messages, by the position of the last."""
     parts: set[int] = field(default_factory=set)
+    attempts: dict[int, int | None] = field(default_factory=dict)
+    """Where each message that was begun ended, complete or thrown away, by its first chunk; None of an open one."""
     seen: int = 0
 
     def see(self) -> list[int]:
@@ -65,21 +67,28 @@ class Chunks:
         chunk = self.entries[position]
         group = (chunk.producer_name, chunk.uuid)
         if not 0 <= chunk.chunk_id < chunk.num_chunks:
-            self.open.pop(group, None)
+            self._end(group, position)
             return False
         if chunk.chunk_id == 0:
-            self.open[group] = []
+            self._end(group, position)
+            self.open[group], self.attempts[position] = [], None
         so_far = self.open.get(group)
         if so_far is None or chunk.chunk_id < len(so_far):
             return False
         if chunk.chunk_id > len(so_far) or (so_far and chunk.num_chunks != self.entries[so_far[0]].num_chunks):
-            del self.open[group]
+            self._end(group, position)
             return False
         so_far.append(position)
         if len(so_far) < chunk.num_chunks:
             return False
-        self.messages[position] = tuple(self.open.pop(group))
+        self.messages[position] = tuple(self._end(group, position))
         return True
+
+    def _end(self, group: Group, position: int) -> list[int]:
+        so_far = self.open.pop(group, [])
+        if so_far:
+            self.attempts[so_far[0]] = position
+        return so_far
 
 
 @dataclass
@@ -104,13 +113,12 @@ def limits_of(properties: dict) -> Limits:
 @dataclass
 class Units:
     """The messages of a topic partition as one subscription has them, by their first chunks. *released* ones were
-    acknowledged before they were delivered, *withheld* ones the consumer has dropped; *walked* is up to where it has
-    counted first chunks."""
+    acknowledged before they were delivered; *withheld* ones a consumer has dropped, which they are with from then on
+    as if they had been delivered; *walked* is up to where first chunks have been counted."""
 
     chunks: Chunks = field(default_factory=Chunks)
-    limits: Limits = field(default_factory=Limits)
     released: set[int] = field(default_factory=set)
-    withheld: set[int] = field(default_factory=set)
+    withheld: dict[int, str] = field(default_factory=dict)
     walked: int = -1
 
     def is_part(self, position: int) -> bool:
@@ -118,8 +126,13 @@ class Units:
         acknowledged before."""
         return position in self.chunks.parts or self._first_of(position) in self.released
 
-    def is_withheld(self, position: int) -> bool:
-        return self._first_of(position) in self.withheld
+    def withheld_by(self, unit: int) -> str | None:
+        """The consumer that has dropped the message."""
+        return self.withheld.get(self._first_of(unit))
+
+    def forget(self, consumer_id: str) -> None:
+        """What the consumer has dropped it, or another one, gets."""
+        self.withheld = {first: holder for first, holder in self.withheld.items() if holder != consumer_id}
 
     def _first_of(self, unit: int) -> int | None:
         return self.chunks.messages[unit][0] if unit in self.chunks.messages else None
@@ -130,30 +143,32 @@ class Units:
         several = [*complete, *map(tuple, self.chunks.open.values())]
         return sorted(positions for positions in several if positions[0] not in self.released)
 
-    def walk_anew(self, limits: Limits | None = None) -> None:
-        """The consumer is sent all that is unacknowledged once more."""
-        self.walked, self.withheld, self.limits = -1, set(), limits or self.limits
-
-    def drop_oldest(self, behind: int, is_done: Callable[[int], bool]) -> bool:
+    def drop_oldest(self, behind: int, limits: Limits, consumer_id: str, is_done: Callable[[int], bool]) -> bool:
         """At each first chunk before *behind*, in order, the oldest of the messages that are incomplete there goes, if
-        they are too many (1.14). Did any?"""
+        they are too many for the consumer (1.14). Did any?"""
         dropped: set[int] = set()
-        messages = {positions[0]: positions[-1] for positions in self.unacknowledged(is_done)}
-        last = {first: unit if unit in self.chunks.messages else None for first, unit in messages.items()}
-        for here in last:
-            if self.limits.most > 0 and self.walked < here < behind:
-                kept = [at for at in last if at <= here and (last[at] is None or last[at] > here)]
-                kept = [at for at in kept if at not in self.withheld | dropped]
-                dropped |= set(kept[: -self.limits.most])
+        ends = {
+            first: end
+            for first, end in self.chunks.attempts.items()
+            if first not in self.released and not (end in self.chunks.messages and is_done(end))
+        }
+        for here in ends:
+            if limits.most > 0 and self.walked < here < behind:
+                kept = [at for at in ends if at <= here and (ends[at] is None or ends[at] > here)]
+                kept = [at for at in kept if at not in dropped and at not in self.withheld]
+                dropped |= set(kept[: -limits.most])
         self.walked = max(self.walked, behind - 1)
-        (self.released if self.limits.is_acknowledged else self.withheld).update(dropped)
+        if limits.is_acknowledged:
+            self.released |= dropped
+        else:
+            self.withheld |= dict.fromkeys(dropped, consumer_id)
         return bool(dropped)
 
-    def expire(self, published_ms: list[int], now_ms: int) -> None:
-        """What is incomplete for too long is acknowledged, whatever the consumers ask for else (1.15)."""
-        if self.limits.expire_ms > 0:
+    def expire(self, limits: Limits, published_ms: list[int], now_ms: int) -> None:
+        """What is incomplete for too long is acknowledged, whatever the consumer asks for else (1.15)."""
+        if limits.expire_ms > 0:
             firsts = [positions[0] for positions in self.chunks.open.values()]
-            self.released |= {at for at in firsts if published_ms[at] + self.limits.expire_ms <= now_ms}
+            self.released |= {at for at in firsts if published_ms[at] + limits.expire_ms <= now_ms}
 
     def release_up_to(self, position: int) -> None:
         """Incomplete messages that nothing was added to behind *position* are acknowledged, and are not delivered if

@@ -14,7 +14,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
-from tests.model_chunks import Units
+from tests.model_chunks import Limits, Units
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
@@ -58,6 +58,7 @@ class Consumer:
     is_blocked: bool = False
     has_unacked_limits: bool = True
     ranges: tuple[tuple[int, int], ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def in_line(self) -> Candidate:
         return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
@@ -236,6 +237,7 @@ class Cursor:
             return
         del self.consumers[consumer_id]
         self.left.add(consumer_id)
+        self.units.forget(consumer_id)
         self._choose_active(active_from_ms)
         if self.keys:
             self.keys.leave(consumer_id, consumers_left=len(self.consumers))
@@ -281,7 +283,7 @@ class Cursor:
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         self.due = None
         self.units.released = set()
-        self.units.walk_anew()
+        self.units.withheld = {}
         if self.keys:
             self.keys.recently_joined = {}
         for consumer in self.consumers.values():
@@ -350,8 +352,8 @@ class Cursor:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
         unseen = set()
-        if self.redeliver_all:
-            self.units.walk_anew()
+        for consumer_id in self.redeliver_all:
+            self.units.forget(consumer_id)
         for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -412,13 +414,13 @@ class Cursor:
             unknown = [at for at in range(self.read_position, len(deliver_ms)) if not self._is_known(at)]
             own = [position for position in unknown if self.is_own_delayed(position)]
             passed = [
-                position for position in unknown if self.units.is_part(position) or self.units.is_withheld(position)
+                position for position in unknown if self.units.is_part(position) or self.units.withheld_by(position)
             ]
             unknown = [position for position in unknown if position not in own and position not in passed]
             met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
-            if not readers or not self.units.drop_oldest(behind, self.is_done):
+            if not readers or not self._drop_oldest(behind):
                 break
         if readers:
             self._pass_over(own, passed, behind)
@@ -431,14 +433,22 @@ class Cursor:
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
 
+    @property
+    def limiting(self) -> Consumer | None:
+        """Of whom the limits of incomplete messages are: the last one that came."""
+        return max(self.consumers.values(), key=lambda consumer: consumer.join_order, default=None)
+
+    def _drop_oldest(self, behind: int) -> bool:
+        consumer = self.limiting
+        return self.units.drop_oldest(behind, consumer.limits, consumer.consumer_id, self.is_done)
+
     def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
-        """A read went past these, as far as they lie before *behind*; what is withheld comes again when it is not any
-        more."""
+        """A read went past these, as far as they lie before *behind*; what a consumer dropped is out at it."""
         if self.due is not None:
             self.due.passed |= {position for position in own if position < behind}
         for position in [position for position in parts if position < behind]:
-            if self.units.is_withheld(position):
-                self._wait_until(position, None)
+            if self.units.withheld_by(position):
+                self.pending[position] = Pending(self.units.withheld_by(position), 0)
             else:
                 self.acknowledged.add(position)
         self._advance()
@@ -497,11 +507,11 @@ class Cursor:
         """What goes before anything new: by position; on Shared first what came back, then what has come due, in order
         of deliver time (0.21)."""
         if self.is_single_active():
-            return sorted(position for position in self.replay if not self.units.is_withheld(position))
+            return sorted(self.replay)
         back = [
             position
             for position, back in self.replay.items()
-            if back.due_ms is None and not self.units.is_withheld(position)
+            if back.due_ms is None and not self.units.withheld_by(position)
         ]
         due = [(at, self._place(position)) for position, at in self.waits_for().items() if at <= now_ms]
         return sorted(back, key=self._place) + [place[-1] for _, place in sorted(due)]

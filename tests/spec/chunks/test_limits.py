@@ -11,15 +11,15 @@ CASES = [
         "one too many",
         source="1.14, rawchunk_max_pending",
         says="""
-        A first chunk that makes the incomplete messages more than the limit drops the oldest of them: the consumer does not get it, also when it is completed. One that subscribes anew does.""",
+        A first chunk that makes the incomplete messages more than the limit drops the oldest of them: the consumer does not get it, also when it is completed; it is out at the consumer all the same. The next one gets it.""",
         table="""
-        | s | publish             | requests                                  | delivered      | mark-delete |
-        | 0 |                     | A subscribe Exclusive pending 1; A flow 9 |                | -1          |
-        | 1 | A:0/2 B:0-1/2 A:1/2 1 |                                         | A 2[1,2] 4     | -1          |
-        | 2 |                     | A ack 2; A ack 4                          |                | -1          |
-        | 3 |                     | A close                                   |                | -1          |
-        | 4 |                     | B subscribe Exclusive pending 10; B flow 9 | B 3[0,3]      | -1          |
-        | 5 |                     | B ack 3                                   |                | 4           |
+        | s | publish             | requests                                  | delivered      | mark-delete | pending | permits | unacked |
+        | 0 |                     | A subscribe Exclusive pending 1; A flow 9 |                | -1          | none    | A 9     | A 0     |
+        | 1 | A:0/2 B:0-1/2 A:1/2 1 |                                         | A 2[1,2] 4     | -1          | A 2-4   | A 7     | A 3     |
+        | 2 |                     | A ack 2; A ack 4                          |                | -1          | A 3     | A 7     | A 1     |
+        | 3 |                     | A close                                   |                | -1          | none    |         |         |
+        | 4 |                     | B subscribe Exclusive pending 10; B flow 9 | B 3[0,3]      | -1          | B 3     | B 8     | B 1     |
+        | 5 |                     | B ack 3                                   |                | 4           | none    | B 8     | B 0     |
     """,
     ),
     Case(
@@ -87,12 +87,12 @@ CASES = [
         "withheld until it asks again",
         source="1.14, fact of 1.16",
         says="""
-        Who asks for all that is unacknowledged gets also what was withheld.""",
+        Who asks for all that is unacknowledged gets also what it had dropped; it counts as redelivered.""",
         table="""
         | s | publish               | requests                                  | delivered           | mark-delete |
         | 0 | A:0/2 B:0-1/2 A:1/2   | A subscribe Exclusive pending 1; A flow 9 | A 2[1,2]            | -1          |
         | 1 |                       | A ack 2                                   |                     | -1          |
-        | 2 |                       | A redeliver; A flow 9                     | A 3[0,3]            | -1          |
+        | 2 |                       | A redeliver; A flow 9                     | A 3+1[0,3]          | -1          |
     """,
     ),
     Case(
