@@ -6,6 +6,7 @@ The number of a delayed entry is its rank by (deliver time, position) among all 
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.topics import TopicState
@@ -24,6 +25,9 @@ def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:
                 (time, run.first_position + place)
                 for place, time in enumerate(times.to_pylist())
                 if is_delayed(time, run.delayed_after)
+                and not (
+                    run.may_have_chunks and state.chunks(partition).are_parts(np.array([run.first_position + place]))[0]
+                )
             ]
     return sorted(found)
 
