@@ -8,6 +8,7 @@ be read again from there.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.topics import Topic
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 MOST_READ = 1 << 20
@@ -223,6 +226,13 @@ class ChunkGroups:
             gone = gone + np.searchsorted(at[new], gone, "right")
         if len(gone):
             self._of_key, self._keys = np.delete(self._of_key, gone), np.delete(self._keys, gone)
+
+
+def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
+    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it: if none of
+    these may have chunks, nothing is looked up."""
+    known = ledgers_of_topic(layout, topic.topic_id) if any(run.may_have_chunks for run in runs) else {}
+    return ChunkGroups(topic.path, known.get(partition) or PartitionLedgers())
 
 
 def read_chunks(table: Path, run: Run) -> Chunks:
