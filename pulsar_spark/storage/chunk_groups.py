@@ -74,6 +74,11 @@ class ChunkGroups:
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         """The groups that are open, by hash of producer and uuid, and their indexes among the attempts."""
 
+    @property
+    def last_position(self) -> int:
+        """Behind it there are no chunks; -1 where there are none at all."""
+        return self._ledgers.last_chunk_position
+
     # What is asked
 
     def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
