@@ -58,8 +58,7 @@ class ChunkGroups:
     def __init__(self, table: Path, ledgers: PartitionLedgers):
         self._table, self._ledgers = table, ledgers
         self.begin = self.end = ledgers.end_position
-        self.changes = 0
-        """Counts up with each change of what is open."""
+        self._changes = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -74,7 +73,18 @@ class ChunkGroups:
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         """The groups that are open, by hash of producer and uuid, and their indexes among the attempts."""
 
+    @property
+    def last_position(self) -> int:
+        """Behind it there are no chunks; -1 where there are none at all."""
+        return self._ledgers.last_chunk_position
+
     # What is asked
+
+    @property
+    def changes(self) -> int:
+        """Counts up with each change of what is open."""
+        self.need(self._ledgers.end_position)
+        return self._changes
 
     def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the complete messages whose last chunks lie at *first*..*last* begin and end, by their ends."""
@@ -142,7 +152,7 @@ class ChunkGroups:
     def _read_from(self, first: int) -> None:
         self._forget()
         self._is_read, self.begin = True, first
-        self.changes += 1
+        self._changes += 1
         run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
         if run is None:
             self.end = self._ledgers.end_position
@@ -159,7 +169,7 @@ class ChunkGroups:
         self.end = run.last_position + 1
 
     def _judge(self, found: Chunks) -> None:
-        self.changes += 1
+        self._changes += 1
         at = np.searchsorted(self._keys, found.keys)
         is_known = np.append(self._keys, 0)[at] == found.keys
         is_known &= at < len(self._keys)

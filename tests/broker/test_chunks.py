@@ -202,3 +202,18 @@ def test_a_delayed_chunked_message_comes_due_once_as_a_whole(engine, subscriptio
     engine.round([ON._ask("close", "A"), *join("Exclusive", consumer="B")], START + 60_002)
     publish(engine, "B:1:2", **later)
     assert positions(engine.round([], START + 60_003)) == [5]
+
+
+def test_what_is_begun_anew_or_broken_is_needed_no_more_even_while_nobody_asks(engine):
+    publish(engine, "A:0:3 B:0:2")
+    engine.round([*join(), ON._ask("close", "A")], START)
+    assert marks(engine) == (-1, -1)
+    engine.round(join(consumer="B", permits=9), START + 1)
+    engine.round([ON._ask("close", "B")], START + 2)
+    assert marks(engine) == (-1, 1)
+    publish(engine, "A:0:3")
+    engine.round([], START + 3)
+    assert marks(engine) == (0, 1)
+    publish(engine, "B:1:3")
+    engine.round([], START + 4)
+    assert marks(engine) == (1, 1)
