@@ -96,7 +96,10 @@ def parts_of_messages(chunks: DataFrame) -> DataFrame:
         .filter("is_taken AND NOT is_closed")
     )
     whole = Window.partitionBy(*_GROUP, "attempt")
-    ends = {"first": F.min("position").over(whole), "last": F.max(F.when(F.col("closes"), F.col("position"))).over(whole)}
+    ends = {
+        "first": F.min("position").over(whole),
+        "last": F.max(F.when(F.col("closes"), F.col("position"))).over(whole),
+    }
     return judged.withColumns(ends).filter("last IS NOT NULL").select(*_PLACE, "first", "last")
 
 
@@ -108,7 +111,9 @@ def join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
     of_last = F.max_by(F.struct(*rest), "position") if rest else F.lit(None)
     joined = rows.groupBy(*place).agg(whole.alias("payload"), of_last.alias("of_last"))
-    named = joined.select("partition", F.col("last").alias("position"), "payload", *(f"of_last.`{name}`" for name in rest))
+    named = joined.select(
+        "partition", F.col("last").alias("position"), "payload", *(f"of_last.`{name}`" for name in rest)
+    )
     return named.select(*chunks.columns)
 
 
