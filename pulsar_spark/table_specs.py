@@ -361,6 +361,14 @@ CURSOR_LEDGER = TableSpec(
                 2,
             ),
             (
+                "chunks",
+                pa.binary(),
+                "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
+                "message whose last chunk is in it, one pair behind the other, by last, packed (protocol.delays); "
+                "else null",
+                2,
+            ),
+            (
                 "hash_ranges",
                 HASH_RANGES,
                 "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
@@ -421,6 +429,13 @@ LEDGERS = TableSpec(
                 pa.int64(),
                 "entries with a deliver-at time behind this instant (microseconds since 1970) wait in the delay index, "
                 "the others do not wait; null = none of them does, or numbered by an earlier release",
+                2,
+            ),
+            (
+                "chunks_from",
+                pa.int64(),
+                "to know what the chunks of the run make up, read those from this position on; null = it has none, or "
+                "was numbered by an earlier release",
                 2,
             ),
         )
