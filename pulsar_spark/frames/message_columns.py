@@ -160,8 +160,8 @@ def _payload(given: T.DataType, max_message_size: int | None) -> Column:
             F.lit("a payload has "),
             size.cast("string"),
             F.lit(
-                f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger "
-                "max_message_size"
+                f" bytes, above the maximum of {max_message_size}: publish with chunking=True, publish less per "
+                "message or give a larger max_message_size"
             ),
         ),
     )
