@@ -9,12 +9,8 @@ is written.
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.errors import MessageTooBig
-from pulsar_spark.protocol.chunking import chunk_count, chunk_payload_bytes
-from pulsar_spark.protocol.metadata_size import metadata_bytes
-
-_MOST_BYTES, _NUMBERS = 4, 1024
-"""Bytes that a character takes at most; and what numbers and the producer's name take, generously: so that only
-metadata that may be too large is measured."""
+from pulsar_spark.protocol.chunking import chunk_count, chunk_payload_bytes, metadata_bytes
+from pulsar_spark.protocol.message_id import MAX_LONG
 
 
 def pieces_of(
@@ -23,38 +19,33 @@ def pieces_of(
     """The payload as it is to be sent: whole, or in the slices that become chunks. :class:`MessageTooBig` where it may
     not be split, :class:`InvalidMessage` where the metadata alone fills a message (1.4)."""
     size = len(message.payload or b"")
-    if not settings.chunking_enabled and size > max_message_size:
-        raise MessageTooBig(
-            f"a payload of {size} bytes is above the maximum of {max_message_size}: create the producer with "
-            "chunking_enabled=True, or raise the policy max_message_size"
-        )
-    if not settings.chunking_enabled and _MOST_BYTES * _characters(message) + _NUMBERS < max_message_size:
+    if not settings.chunking_enabled:
+        if size > max_message_size:
+            raise MessageTooBig(
+                f"a payload of {size} bytes is above the maximum of {max_message_size}: create the producer with "
+                "chunking_enabled=True, or raise the policy max_message_size"
+            )
         return [message.payload]
     room = chunk_payload_bytes(
         max_message_size, _metadata_bytes(message, producer_name), settings.chunk_max_message_size
     )
-    if not settings.chunking_enabled or chunk_count(size, room) == 1:
+    if chunk_count(size, room) == 1:
         return [message.payload]
     view = memoryview(message.payload)
     return [view[at : at + room] for at in range(0, size, room)]
 
 
-def _characters(message: Outgoing) -> int:
-    texts = sum(len(name) + len(value) + 4 for name, value in message.properties or ())
-    return texts + len(message.partition_key or "") + len(message.ordering_key or "")
-
-
 def _metadata_bytes(message: Outgoing, producer_name: str) -> int:
+    texts = (producer_name, f"{producer_name}-{MAX_LONG}", message.partition_key, message.ordering_key)
     return metadata_bytes(
-        producer_name,
-        message.sequence_id,
-        message.publish_ms,
-        partition_key=message.partition_key,
-        ordering_key=message.ordering_key,
-        properties=message.properties or (),
-        event_ms=message.event_ms,
-        deliver_at_ms=message.deliver_at_ms,
+        [_bytes(text) for text in texts if text is not None],
+        [(_bytes(name), _bytes(value)) for name, value in message.properties or ()],
     )
+
+
+def _bytes(text: str) -> bytes:
+    """Half of a surrogate pair counts like any other; it is refused when the message is written."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def chunks_of(message: Outgoing, uuid: str, pieces: list[bytes | memoryview | None]) -> list[Outgoing]:
