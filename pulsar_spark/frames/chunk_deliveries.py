@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.delivery import Delivery, between, without
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.ledger_index import LedgerIndex
-from pulsar_spark.storage.missing import Missing
+from pulsar_spark.storage.missing import Missing, lost_error
 from pulsar_spark.storage.slices import PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.chunks import join_parts
@@ -63,13 +63,12 @@ class Parts(NamedTuple):
     lasts: np.ndarray
 
 
-class Whole(NamedTuple):
-    """What of chunked messages can be read: their chunks, by partition; and what of them cannot, by the position of its
-    last chunk."""
+class Unusable(NamedTuple):
+    """Chunked messages that are not handed over, by partition and the position of the last chunk: some of whose chunks
+    were deleted, and those that are an error each, because chunks are lost, or make no message."""
 
-    parts: list[Parts]
     deleted: list[tuple[int, int]]
-    unreadable: dict[tuple[int, int], UnreadableMessage]
+    errors: dict[tuple[int, int], MessagesLost | UnreadableMessage]
 
 
 def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> list[Parts]:
@@ -84,9 +83,7 @@ def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMes
     ]
 
 
-def _parts(
-    topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]
-) -> dict[int, dict[int, np.ndarray]]:
+def _parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> dict[int, dict[int, np.ndarray]]:
     units: dict[int, dict[int, int]] = {}
     for each in messages:
         units.setdefault(each.partition, {})[each.last] = each.first
@@ -100,26 +97,26 @@ def _parts(
     return {partition: found(partition) for partition in sorted(units)}
 
 
-def look_at(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Whole:
-    """Which of *messages*, of which nothing is lost, can be read."""
-    whole, deleted, unreadable = [], [], {}
+def find_unusable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Unusable:
+    """Which of *messages* cannot be put together."""
+    deleted, errors = [], {}
     for found in find_parts(topic, ledgers, messages):
+        mine = [each for each in messages if each.partition == found.partition]
         sizes, said = _sizes(topic, ledgers, found)
-        is_there = set(found.lasts[sizes >= 0].tolist()) - set(found.lasts[sizes < 0].tolist())
-        asked = [each.last for each in messages if each.partition == found.partition]
-        deleted += [(found.partition, last) for last in asked if last not in is_there]
         ends, places = np.unique(found.lasts, return_inverse=True)
-        totals = np.bincount(places, np.maximum(sizes, 0), len(ends)).astype(np.int64)
-        for last, total in zip(ends.tolist(), totals.tolist()):
-            if last in is_there and (wrong := _wrong(total, said.get(last))):
-                unreadable[found.partition, last] = UnreadableMessage(
-                    f"the message that ends at position {last} of topic {str(topic.name)!r}"
-                    f"{'' if found.partition < 0 else f', partition {found.partition}'} cannot be read: {wrong}; skip "
-                    "it to be rid of it"
-                )
-        gone = np.isin(found.lasts, [last for _, last in [*deleted, *unreadable]])
-        whole.append(Parts(found.partition, found.positions[~gone], found.lasts[~gone]))
-    return Whole(whole, deleted, unreadable)
+        totals = dict(zip(ends.tolist(), np.bincount(places, sizes, len(ends)).astype(np.int64).tolist()))
+        holed = set(found.lasts[sizes < 0].tolist())
+        for each in mine:
+            place = each.partition, each.last
+            if each.last not in totals or each.last in holed:
+                lost = _lost(topic, ledgers, each)
+                if lost is None:
+                    deleted.append(place)
+                else:
+                    errors[place] = lost
+            elif wrong := _wrong(totals[each.last], said[each.last]):
+                errors[place] = _unreadable(topic, each, wrong)
+    return Unusable(deleted, errors)
 
 
 def _wrong(total: int, said: int | None) -> str | None:
@@ -130,12 +127,20 @@ def _wrong(total: int, said: int | None) -> str | None:
     return None
 
 
-def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray, Mapping[int, int]]:
-    """Bytes of payload of each chunk, -1 where it is not there, and what the last ones say of all, by position."""
+def _unreadable(topic: Topic, message: ChunkedMessage, wrong: str) -> UnreadableMessage:
+    where = "" if message.partition < 0 else f" of partition {message.partition}"
+    return UnreadableMessage(
+        f"the message of topic {str(topic.name)!r} that ends at position {message.last}{where} cannot be put together: "
+        f"{wrong}; it stays unacknowledged: skip it to be rid of it"
+    )
+
+
+def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray, Mapping[int, int | None]]:
+    """Bytes of payload of each chunk, -1 where it is not there, and what each says of all, by position."""
     order = np.argsort(parts.positions)
     positions, found, said = parts.positions[order], np.full(len(order), -1), {}
     for run, spans in ledgers.spans_of(topic.topic_id, parts.partition, ranges_of(positions)) if len(order) else ():
-        for rows in EntryReader().read(topic.path, run, spans, ["payload", "total_chunk_msg_size"]):
+        for rows in EntryReader().read(topic.path, run, spans, ("payload", "total_chunk_msg_size")):
             if not isinstance(rows, Missing):
                 there = rows["position"].to_numpy()
                 lengths = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
@@ -144,6 +149,17 @@ def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray
     sizes = np.empty(len(order), np.int64)
     sizes[order] = found
     return sizes, said
+
+
+def _lost(topic: Topic, ledgers: LedgerIndex, message: ChunkedMessage) -> MessagesLost | None:
+    """The error that names what is lost between the chunks of a message; None where nothing is, so that what is missing
+    was deleted."""
+    for run in ledgers.runs(topic.topic_id, message.partition, message.first, message.last):
+        if run.may_have_chunks:
+            for rows in EntryReader().read(topic.path, run, columns=("uuid", "payload")):
+                if isinstance(rows, Missing) and rows.is_lost:
+                    return lost_error(topic.path, run, rows)
+    return None
 
 
 def read_chunked(
@@ -163,11 +179,7 @@ def read_chunked(
         for first, last in ranges_of(np.sort(part.positions[part.lasts == end]))
     ]
     chunks = read_pieces(
-        spark,
-        topic,
-        find_pieces(ledgers, topic, ranges),
-        columns,
-        without=ledgers.foreign_files(topic.topic_id),
+        spark, topic, find_pieces(ledgers, topic, ranges), columns, without=ledgers.foreign_files(topic.topic_id)
     )
     rows = {
         "partition": pa.array(np.concatenate([np.full(len(part.lasts), part.partition) for part in found]), pa.int32()),
