@@ -113,6 +113,7 @@ def writer_options(largest: int | None) -> dict[str, str]:
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size": str(ROW_GROUP_BYTES),
         "parquet.page.size.row.check.min": "1",
         "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
     }

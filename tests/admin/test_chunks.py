@@ -1,31 +1,15 @@
 """Chunked messages that are not complete: what ``Admin`` and ``pulsar-spark chunks`` say of them."""
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 from typer.testing import CliRunner
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli.main import app
-from pulsar_spark.storage.tables import AppendTable
-from pulsar_spark.storage.topics import create_topic, read_topic
-from pulsar_spark.table_specs import MESSAGES
-from tests.chunks import chunk
-from tests.client.waiting import eventually
+from pulsar_spark.storage.topics import create_topic
+from tests.arriving import arrive
 from tests.plain_broker import PlainBroker
-
-
-def arrive(broker: PlainBroker, topic: str, *entries: str, partition: int = -1) -> None:
-    """Entries as ``tests.chunks`` writes them, a commit each, published at 00:00, 00:01... and numbered."""
-    found = read_topic(broker.layout, topic)
-    table = AppendTable(found.path)
-    for minute, entry in enumerate(entries):
-        place = dict(publish_id=f"{minute:032x}", entry_id=0, batch_size=1, partition=partition)
-        time = datetime(2026, 1, 31, 0, minute, tzinfo=UTC)
-        said = {"payload": b"SECRET"} | (chunk(entry) if entry else {})
-        table.append(MESSAGES.rows([dict(**place, publish_time=time, **said)]))
-    eventually(lambda: broker.rounds.bundle.topic(str(found.name)).end_position(partition) >= len(entries))
 
 
 @pytest.fixture
@@ -37,9 +21,10 @@ def told(tmp_path):
         arrive(
             broker,
             "t",
-            *("done:0:2", "open:0:4", "done:1:2", "", "open:1:4", "open:1:4"),
+            *("done:0:2", "open:0:4", "done:1:2", "plain", "open:1:4", "open:1:4"),
             *("gap:0:3", "gap:2:3", "anew:0:2", "anew:0:2", "anew:1:2", "one:0:1"),
             *("open@other:0:2", "stray:3:5", "stray:1:5", "done:1:2", "lies:0:3", "lies:1:4", "lies:9:3"),
+            payload=b"SECRET",
         )
         broker.asked()
         yield Admin(f"delta:{tmp_path / 'root'}")
