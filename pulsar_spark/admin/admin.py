@@ -7,6 +7,7 @@ from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
+from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
@@ -36,7 +37,15 @@ from pulsar_spark.views.stats import Observation, partition_stats, read_stored, 
 
 
 class Admin(
-    Subscriptions, KeyHashes, Policies, SetAsideVerbs, WaitingLetters, ScheduledMessages, IncompleteChunks, Doctor
+    Subscriptions,
+    KeyHashes,
+    Policies,
+    SetAsideVerbs,
+    WaitingLetters,
+    ScheduledMessages,
+    IncompleteChunks,
+    RawChunks,
+    Doctor,
 ):
     """Administration of the root that *service_url* names (``delta:<root>``).
 
