@@ -10,7 +10,6 @@
 
 import os
 import tempfile
-import time
 
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
