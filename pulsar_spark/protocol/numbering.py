@@ -46,6 +46,7 @@ class Run(NamedTuple):
     has_chunks: bool
     has_keys: bool
     delayed_after: int | None = None
+    has_encoded: bool = False
 
     @property
     def last_position(self) -> int:
@@ -98,6 +99,7 @@ class PublishedFile(NamedTuple):
     has_delayed: bool
     has_chunks: bool
     has_keys: bool
+    has_encoded: bool = False
 
     @property
     def entries(self) -> int:
@@ -124,6 +126,7 @@ class PublishedFile(NamedTuple):
             self.has_delayed,
             self.has_chunks,
             self.has_keys,
+            has_encoded=self.has_encoded,
         )
 
 
