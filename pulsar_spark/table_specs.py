@@ -441,7 +441,7 @@ LEDGERS = TableSpec(
             (
                 "has_encoded",
                 pa.bool_(),
-                "some payload of the file is compressed or encrypted; null = none is, or numbered by an earlier release",
+                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
                 2,
             ),
         )

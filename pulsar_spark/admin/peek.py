@@ -8,7 +8,9 @@ acknowledged one by one are left out. What no broker has numbered yet is not lis
 
 from collections.abc import Iterator
 
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
@@ -21,6 +23,9 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
+
+_AS_FAR_AS_WITHOUT_KEYS = PayloadOpener(None, ConsumerCryptoFailureAction.CONSUME)
+"""Payloads are decompressed, and shown as they are stored where they are encrypted."""
 
 
 class PartitionMessages:
@@ -85,7 +90,9 @@ class PartitionMessages:
             for rows in self._entries.rows_of(self._topic.path, run):
                 block = Block(rows, self._name, self._partition, run.ledger_id)
                 for index, position in enumerate(block.column("position")):
-                    yield Message(block, index, BytesSchema(), position, None)
+                    message = Message(block, index, BytesSchema(), position, None)
+                    message._open(_AS_FAR_AS_WITHOUT_KEYS)
+                    yield message
 
 
 def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:

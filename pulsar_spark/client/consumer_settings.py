@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pulsar_spark.client.acknowledgement_tracker import Grouping
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import (
     DEFAULT_BATCH_RECEIVE,
     ConsumerBatchReceivePolicy,
@@ -47,6 +48,7 @@ class ConsumerSettings(NamedTuple):
     negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None
     ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None
     grouping: Grouping
+    opener: PayloadOpener
 
     @property
     def is_single_active(self) -> bool:
@@ -108,6 +110,8 @@ def check_consumer_settings(
     ack_group_time_ms,
     max_ack_group_size,
     ack_receipt_enabled,
+    crypto_key_reader,
+    crypto_failure_action,
 ) -> ConsumerSettings:
     """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
     check_type(str, subscription_name, "subscription_name")
@@ -169,6 +173,7 @@ def check_consumer_settings(
         negative_ack_redelivery_backoff,
         ack_timeout_redelivery_backoff,
         Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
+        PayloadOpener(crypto_key_reader, crypto_failure_action),
     )
 
 

@@ -8,9 +8,10 @@ from datetime import timedelta
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
@@ -34,6 +35,7 @@ class Reader:
         is_inclusive: bool,
         schema: Schema,
         listener,
+        opener: PayloadOpener,
     ):
         self._client, self._process = client, client._process
         self._entries = client._entries
@@ -41,7 +43,7 @@ class Reader:
         self._partitions = partitions
         self._topic_name = topic_name
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
-        self._schema = schema
+        self._schema, self._opener = schema, opener
         self._is_inclusive = is_inclusive
         self._log = TopicLog(topic, partitions, client._ledgers)
         self._closing = threading.Event()
@@ -90,7 +92,8 @@ class Reader:
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
 
-        :class:`MessagesLost` where a file was deleted by hand, once; the next call goes on after it."""
+        :class:`MessagesLost` where a file was deleted by hand, :class:`UnreadableMessage` where one cannot be decrypted
+        or decompressed, once; the next call goes on after it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -124,7 +127,7 @@ class Reader:
             with self._lock:
                 message = self._peek()
                 self._next = None
-            if isinstance(message, MessagesLost):
+            if isinstance(message, MessagesLost | UnreadableMessage):
                 raise message
             left = None if deadline is None else deadline - time.monotonic()
             if message is not None or (left is not None and left <= 0):
@@ -132,7 +135,7 @@ class Reader:
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _peek(self) -> Message | None:
+    def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
         if self._next is None:
             self._next = next(self._messages, None)
             if self._next is None and self._log.has_more():
@@ -140,7 +143,7 @@ class Reader:
                 self._next = next(self._messages, None)
         return self._next
 
-    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost]:
+    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         for partition, run in runs:
             if (
                 self._start_time is not None
@@ -159,7 +162,9 @@ class Reader:
                     for index in range(len(block)):
                         message = Message(block, index, self._schema, -1, None)
                         if self._is_wanted(message, partition, run):
-                            yield message
+                            error = message._open(self._opener)
+                            if error is None or not self._opener.discards(error):
+                                yield error or message
             except MessagesLost as lost:
                 yield lost
 
