@@ -335,7 +335,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "main_mark_delete_position",
                 pa.int64(),
-                "cursor with a due lane: everything up to here is acknowledged, or of the due lane; null = no due lane",
+                "cursor with a due lane, or of a topic with chunks: everything up to here is acknowledged, or of the "
+                "due lane, or a part of a chunked message; null = mark_delete_position",
                 2,
             ),
             (

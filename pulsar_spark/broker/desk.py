@@ -4,6 +4,7 @@ few ways to move a cursor."""
 import re
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunked import attach
 from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -105,7 +106,7 @@ class Desk:
             )
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
-        passed = cursor.visible_mark_delete
+        passed = cursor.passed_mark_delete
         if last > passed:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
@@ -116,6 +117,7 @@ class Desk:
         check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
+        attach(cursor, state)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor

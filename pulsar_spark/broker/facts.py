@@ -64,15 +64,11 @@ def removed_topic_row(state: "TopicState") -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
     rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
-    of_due_lane = due and dict(
-        main_mark_delete_position=cursor.mark_delete,
-        due_mark_delete=due.mark_delete - DUE_BASE,
-        due_floor=due.floor,
-        due_since=due.since,
-    )
+    of_due_lane = due and dict(due_mark_delete=due.mark_delete - DUE_BASE, due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
         **(of_due_lane or {}),
+        main_mark_delete_position=cursor.mark_delete if due or cursor.chunked else None,
         mark_delete_position=cursor.visible_mark_delete,
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,

@@ -15,8 +15,8 @@ from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer
-from pulsar_spark.broker.unread_runs import note_passed, pass_over, unknown_between
-from pulsar_spark.broker.unread_slices import UnreadRun, honours_delays
+from pulsar_spark.broker.unread_runs import last_passed, note_passed, pass_over, unknown_between
+from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import DUE_BASE, virtual
 from pulsar_spark.protocol.draining import Out
@@ -182,11 +182,10 @@ class KeyedByPage(Keyed):
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last that no range names and no request of this round acknowledges, and that are not of
-        the due lane."""
+        """The positions first..last that no range names and no request of this round acknowledges, and that are not
+        passed over."""
         unknown = unknown_between(self._asked, first, last)
-        last_delayed = self._bundle.topics[self._cursor.topic].ledgers(self._cursor.key.partition).last_delayed_position
-        if first > last_delayed or not honours_delays(self._bundle, self._cursor):
+        if first > last_passed(self._bundle, self._cursor):
             return unknown
         is_own = pass_over(self._bundle, self._asked, unknown, self._draft.wall)
         self._met.append((unknown, is_own))

@@ -6,6 +6,7 @@ What the columns of each kind of row mean is said where they are written (see fa
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunked import attach
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
@@ -96,7 +97,10 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
 
 def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     row = latest.cursors[key]
-    cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
+    visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
+    cursor = Cursor(
+        key, row["topic"], visible if passed is None else passed, row["read_position"], row["subscription_type"]
+    )
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
     cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
@@ -135,12 +139,12 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
             cursor.load_page(page, ranges)
     if row["due_floor"] is not None:
         _load_due_lane(bundle, cursor, row)
+    attach(cursor, bundle.topics[cursor.topic], visible)
     return cursor
 
 
 def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
     state = bundle.topics[cursor.topic]
-    cursor.mark_delete = row["main_mark_delete_position"]
     cursor.due = DueLane(
         cursor,
         state,

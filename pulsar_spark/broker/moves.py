@@ -49,7 +49,7 @@ class Moves(Desk):
     def skip(self, request: Request) -> str:
         """Acknowledge the next entries of the backlog; how many there were."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acks, passed = self.draft.of(cursor).acks, cursor.visible_mark_delete
+        acks, passed = self.draft.of(cursor).acks, cursor.passed_mark_delete
         end = state.end_position(cursor.key.partition)
         acknowledged = merge(cursor.acknowledged(), acks)
         last = skip_unacked(passed, end, acknowledged, number_of(request, "messages", least=0))

@@ -26,6 +26,7 @@ import pyarrow as pa
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import has_work, next_dues
+from pulsar_spark.broker.chunked import attach
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
@@ -134,6 +135,9 @@ class Rounds:
         moved, ledger_rows = bundle.number_new(
             (request.topic for request in [*self._waiting, *requests]), partial(bundle.delayed_after, draft.wall)
         )
+        for state in moved:
+            for cursor in bundle.cursors_of(state.topic.topic_id):
+                attach(cursor, state)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))

@@ -122,9 +122,17 @@ class Cursor(PagedRanges):
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     @property
-    def visible_mark_delete(self) -> int:
-        """Mark-delete as people see it: below what waits for its deliver time, too."""
+    def passed_mark_delete(self) -> int:
+        """Up to here nothing is left to do: everything is acknowledged, delayed entries too, or a part of a chunked
+        message that lies behind it."""
         return self.mark_delete if self.due is None else self.due.visible
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Mark-delete as people see it: below what waits for its deliver time, and the chunks of what is not
+        acknowledged."""
+        passed = self.passed_mark_delete
+        return passed if self.chunked is None else min(passed, self.chunked.visible)
 
     def ranges(self) -> Iterator[Range]:
         """Exact ranges, by position; without those of the due lane."""
@@ -135,8 +143,10 @@ class Cursor(PagedRanges):
     def acknowledged(self) -> Iterator[tuple[int, int]]:
         """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
         if self.due:
-            return self.due.done_stretches()
-        return ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+            found = self.due.done_stretches()
+        else:
+            found = ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+        return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The stretches of positions in *first*..*last* that are not acknowledged."""

@@ -17,8 +17,8 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way, or a chunk of one. ``done`` is called with (error, message id); times are ms since 1970;
-    ``columns`` has the values of further columns."""
+    """A message on its way, or a chunk of one. ``done`` is called with (error, message id), where somebody wants to
+    know; times are ms since 1970; ``columns`` has the values of further columns."""
 
     payload: bytes | memoryview | None
     partition_key: str | None
@@ -29,7 +29,7 @@ class Outgoing(NamedTuple):
     publish_ms: int
     sequence_id: int
     deadline: float
-    done: Callable
+    done: Callable | None
     columns: dict[str, object] | None = None
 
 

@@ -14,6 +14,7 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
+from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
@@ -39,7 +40,7 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
+        self._current: tuple[Delivery, Iterator[Read]] | None = None
         self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
@@ -153,8 +154,8 @@ class Receiver:
             self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived. Lost ones are an error, once, and so is one that cannot be read; the
-        next call goes on after them."""
+        """The next message of what has arrived. One that is lost or cannot be read is an error, once; the next call
+        goes on after it."""
         self.check_open()
         if self._is_paused:
             return None
@@ -173,7 +174,7 @@ class Receiver:
             subscription, refused = delivery.subscription, None
             try:
                 for message in messages:
-                    if isinstance(message, MessagesLost):
+                    if not isinstance(message, Message):
                         refused = message
                         self._taken += 1
                         break

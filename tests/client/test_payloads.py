@@ -134,6 +134,20 @@ def test_chunks_are_cut_from_what_is_compressed_and_encrypted(client, tmp_path):
         assert len({str(row[name]) for row in chunks}) == 1
     payload = b"".join(row["payload"] for row in chunks)
     assert PayloadDecoder(Keys("a")).decode(payload, chunks[0].get) == noise + bytes(1_000_000)
+    for consumer_type in pulsar.ConsumerType:
+        options = dict(consumer_type=consumer_type, crypto_key_reader=Keys("a"), **EARLIEST)
+        consumer = client.subscribe("t", consumer_type.name, **options)
+        message = consumer.receive(5000)
+        assert message.data() == noise + bytes(1_000_000) and message.message_id().first_chunk_message_id()
+        consumer.acknowledge(message)
+        assert received(consumer, 1) == [bytes(1_000_000)]
+    reader = client.create_reader("t", pulsar.MessageId.earliest, crypto_key_reader=Keys("a"))
+    assert [len(reader.read_next(5000).data()) for _ in range(2)] == [1_300_000, 1_000_000]
+    without = client.subscribe("t", "without", **EARLIEST)
+    with pytest.raises(pulsar.CryptoError) as failed:
+        without.receive(5000)
+    assert failed.value.message_id == message.message_id()
+    without.acknowledge(failed.value.message_id)
 
 
 def test_who_has_a_key_reads_and_who_has_none_is_told_of_each_message_and_gets_the_rest(client, tmp_path):
