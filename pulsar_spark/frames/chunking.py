@@ -30,6 +30,23 @@ _TEXTS = ("producer_name", "partition_key", "ordering_key")
 _LONGEST_NUMBER = len("-") + len(str(2**63))
 
 
+BY_POLICY = "policy"
+"""In the place of a maximum message size: the topic's policy says it."""
+
+
+def check_chunking(chunking: bool, max_message_size: int | str | None, chunk_max_message_size: int | None) -> None:
+    """:class:`InvalidConfiguration` for what a caller of ``publish`` cannot mean."""
+    if max_message_size is not None and max_message_size != BY_POLICY:
+        check_count("max_message_size", max_message_size)
+    if chunk_max_message_size is not None:
+        check_count("chunk_max_message_size", chunk_max_message_size)
+        if not chunking:
+            raise InvalidConfiguration(
+                f"chunk_max_message_size {chunk_max_message_size!r} says nothing to a publish that does not split: "
+                "give chunking=True, too"
+            )
+
+
 class Chunking(NamedTuple):
     """How payloads are split: so that no message, its metadata included, is larger than the first, and no chunk's
     payload larger than the second, if that is above 0."""
@@ -37,22 +54,11 @@ class Chunking(NamedTuple):
     max_message_size: int
     chunk_max_message_size: int
 
-    @classmethod
-    def checked(
-        cls, chunking: bool, max_message_size: int | None, chunk_max_message_size: int | None
-    ) -> "Chunking | None":
-        """As a caller of ``publish`` gives it; None without *chunking*."""
-        if chunk_max_message_size is not None:
-            check_count("chunk_max_message_size", chunk_max_message_size)
-            if not chunking:
-                raise InvalidConfiguration(
-                    f"chunk_max_message_size {chunk_max_message_size!r} says nothing without chunking=True"
-                )
-        if not chunking:
-            return None
-        if max_message_size is not None:
-            check_count("max_message_size", max_message_size)
-        return cls(max_message_size or MAX_MESSAGE_SIZE, chunk_max_message_size or -1)
+    @property
+    def most_bytes(self) -> int:
+        """Of payload that a row has at most."""
+        sizes = (self.max_message_size, self.chunk_max_message_size)
+        return min(size for size in sizes if size > 0)
 
     def split(self, messages: DataFrame, given: set[str], publish_id: str) -> tuple[DataFrame, set[str]]:
         """*messages*, which have the columns *given*, with those above the maximum as chunks; and the columns then."""
@@ -107,6 +113,7 @@ def writer_options(largest: int | None) -> dict[str, str]:
     most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
     return {
         "parquet.block.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size": str(ROW_GROUP_BYTES),
         "parquet.page.size.row.check.min": "1",
         "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
     }

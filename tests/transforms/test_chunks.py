@@ -20,8 +20,8 @@ def chunk(position, uuid, chunk_id, of, payload=b"", producer="p", partition=-1)
 
 
 def test_a_message_is_the_bytes_of_its_chunks_in_order_and_the_rest_of_the_last_one(spark):
-    """Interleaved, with a resend (1.10), a repeated chunk (1.12), two producers of one uuid, a message of one chunk, one
-    that is incomplete, and a stray."""
+    """Interleaved, with a resend (1.10), a repeated chunk (1.12), two producers of one uuid, a message of one chunk,
+    one that is incomplete, and a stray."""
     chunks = spark.createDataFrame(
         [
             chunk(0, "a", 0, 2, b"old"),
