@@ -43,8 +43,8 @@ class Admin(
     SetAsideVerbs,
     WaitingLetters,
     ScheduledMessages,
-    RawChunks,
     IncompleteChunks,
+    RawChunks,
     Doctor,
 ):
     """Administration of the root that *service_url* names (``delta:<root>``).

@@ -4,7 +4,6 @@ few ways to move a cursor."""
 import re
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.chunked import attach
 from pulsar_spark.broker.drafts import Request, RoundDraft
 from pulsar_spark.broker.facts import set_aside_row
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -117,7 +116,7 @@ class Desk:
         check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
-        attach(cursor, state)
+        self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor

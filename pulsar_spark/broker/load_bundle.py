@@ -6,7 +6,6 @@ What the columns of each kind of row mean is said where they are written (see fa
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.chunked import attach
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
@@ -17,7 +16,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.delays import Checkpoint, virtual
+from pulsar_spark.protocol.delays import Checkpoint, unpacked_stretches, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
@@ -139,7 +138,13 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
             cursor.load_page(page, ranges)
     if row["due_floor"] is not None:
         _load_due_lane(bundle, cursor, row)
-    attach(cursor, bundle.topics[cursor.topic], visible)
+    bundle.attach_chunks(cursor, visible)
+    if cursor.chunked:
+        cursor.chunked.released = unpacked_stretches(row["chunks"])
+        kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in latest.consumers[key].items()}
+        cursor.chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
+        numbered = latest.topics.get((key.topic_id, key.partition))
+        cursor.chunked.seen = numbered["end_position"] if numbered else 0
     return cursor
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.broker.paged_ranges import PagedRanges
@@ -172,6 +174,10 @@ class Cursor(PagedRanges):
     def place(self, position: int) -> int:
         """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
         return position if self.due is None else self.due.place(position)
+
+    def is_part(self, position: int) -> bool:
+        """Is the entry a chunk that completes no message?"""
+        return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
         """Is the entry acknowledged whose state is kept at *place*?"""

@@ -8,6 +8,7 @@ due lane.
 import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunk_walk import ChunkWalk
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.due_moves import begin
@@ -36,14 +37,16 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
     cursor.advance_read_position()
     if topic is None or most <= 0:
         return []
-    ledgers, first = topic.ledgers(cursor.key.partition), cursor.read_position
+    first = cursor.read_position
+    if cursor.chunked:
+        ChunkWalk(asked).pass_by(first - 1)
     if first <= last_passed(bundle, cursor):
         last = _pass_over(bundle, asked, topic, most, wall)
     else:
         last = _last_of(topic, asked, first, most)
     if last < first:
         return []
-    unread = delayed_unread(bundle, cursor, ledgers.parts(first, last), wall)
+    unread = delayed_unread(bundle, cursor, topic.ledgers(cursor.key.partition).parts(first, last), wall)
     return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
 
 
@@ -117,15 +120,20 @@ def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int,
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
     end, last_to_look = topic.end_position(cursor.key.partition), last_passed(bundle, cursor)
+    walk = ChunkWalk(asked) if cursor.chunked else None
     while at <= last_to_look and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
         unknown = unknown_between(asked, at, last)
         is_own = pass_over(bundle, asked, unknown, wall)
-        others = np.flatnonzero(~is_own)
+        others = np.flatnonzero(~(is_own | np.isin(unknown, walk.evicted(last))) if walk else ~is_own)
         if len(others) >= most:
             behind = int(others[most - 1])
             note_passed(asked, unknown[:behind][is_own[:behind]])
+            if walk:
+                walk.pass_by(int(unknown[behind]))
             return int(unknown[behind])
         note_passed(asked, unknown[is_own])
+        if walk:
+            walk.pass_by(last)
         most, at, width = most - len(others), last + 1, min(4 * width, widest)
     return at - 1 if at <= last_to_look or at >= end else _last_of(topic, asked, at, most)

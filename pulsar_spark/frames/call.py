@@ -130,11 +130,19 @@ class Caller:
     def _chunked(self, messages: Sequence[ChunkedMessage], columns: Sequence[str] | None) -> DataFrame:
         if self._with_payload and "payload" in (columns or DELIVERED):
             return read_chunked(self._spark, self._topic, self.ledgers, messages, columns)
-        return self._at(
-            [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages], columns
-        )
+        lasts = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
+        return self._read_pieces(lasts, columns, with_chunks=True)
 
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
+        """The messages in one piece; a chunk that was delivered all the same, as of a message that is no longer whole,
+        is none."""
+        partitions = {held.partition for held in positions}
+        ledgers = (self.ledgers.ledgers(self._topic.topic_id, partition) for partition in partitions)
+        return self._read_pieces(positions, columns, with_chunks=all(each.last_chunk_position < 0 for each in ledgers))
+
+    def _read_pieces(
+        self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool
+    ) -> DataFrame:
         return read_pieces(
             self._spark,
             self._topic,
@@ -142,4 +150,5 @@ class Caller:
             columns,
             self._with_payload,
             without=self.ledgers.foreign_files(self._topic.topic_id),
+            with_chunks=with_chunks,
         )

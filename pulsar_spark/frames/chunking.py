@@ -8,7 +8,8 @@ other in one file.
 **Memory.** A row is split while it is read; what a task needs is the row as the source gives it, the bytes of the
 payload beside it, and two row groups. The writer looks at the size of a row group every few rows, so often that no
 group outgrows :data:`ROW_GROUP_BYTES` by more than as much again, whatever sizes follow each other; by itself it looks
-once in 100 to 10,000 rows, which of chunks of 5 MiB are half a gigabyte and more.
+once in 100 to 10,000 rows, which of chunks of 5 MiB are half a gigabyte and more. It counts pages that are done as
+they are compressed, so a page is as large as a row group: what compresses well is no larger for its readers then.
 """
 
 from collections.abc import Collection

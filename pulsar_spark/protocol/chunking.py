@@ -38,7 +38,8 @@ NUMBERS_BYTES, TEXT_BYTES = 64, 6
 MAX_PENDING = "max_pending_chunked_message"
 AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
 EXPIRE_TIME_MS = "expire_time_of_incomplete_chunked_message_ms"
-"""Properties of a request to subscribe: the limits of incomplete messages (1.14, 1.15). Absent: no limit (0.25)."""
+"""Properties of a request to subscribe: the limits of messages that are not complete (see protocol.chunk_limits).
+Absent: none (0.25)."""
 
 
 class Verdict(IntEnum):
@@ -167,6 +168,16 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
 def none_open(count: int) -> Open:
     """*count* groups of which nothing is known."""
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
+
+
+def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
+    """The mark-delete that people see: below the first chunk that is *needed*, as its message is not acknowledged or
+    not complete (1.16, 0.25).
+
+    >>> mark_delete_below(9, None), mark_delete_below(9, 4), mark_delete_below(9, 12)
+    (9, 3, 9)
+    """
+    return mark_delete if first_needed is None else min(mark_delete, first_needed - 1)
 
 
 def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:

@@ -40,12 +40,23 @@ class Chunks(NamedTuple):
     times: np.ndarray
 
 
+class OpenGroups(NamedTuple):
+    """Where each message begins, where its last chunk so far lies, and when its first one was published, in
+    microseconds."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    since: np.ndarray
+
+
 class ChunkGroups:
     """The groups of the topic partition of *ledgers*, whose table is *table*."""
 
     def __init__(self, table: Path, ledgers: PartitionLedgers):
         self._table, self._ledgers = table, ledgers
         self.begin = self.end = ledgers.end_position
+        self.changes = 0
+        """Counts up with each change of what is open."""
         self._forget()
 
     def _forget(self) -> None:
@@ -84,11 +95,20 @@ class ChunkGroups:
         at = np.searchsorted(self._parts["last"], positions)
         return np.append(self._parts["first"], STILL_OPEN)[at] <= positions
 
-    def open(self) -> np.ndarray:
-        """Where the messages begin that are not complete, in order."""
+    def open(self) -> OpenGroups:
+        """The messages that are not complete, by their first chunks."""
         self.need(self._ledgers.end_position)
-        firsts = self._attempts["first"]
-        return firsts[self._attempts["end"] == STILL_OPEN]
+        is_open = self._attempts["end"] == STILL_OPEN
+        return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
+
+    def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where groups begin, at *last* or before it, and end, complete or not, at *first* or behind it: by their first
+        chunks. One that is open ends at :data:`STILL_OPEN`."""
+        self.need(first)
+        firsts, ends = self._attempts["first"], self._attempts["end"]
+        until = np.searchsorted(firsts, last, "right")
+        here = np.flatnonzero(ends[:until] >= first)
+        return firsts[here], ends[here]
 
     # What is read
 
@@ -102,7 +122,7 @@ class ChunkGroups:
 
     def chunks_from(self, run: Run) -> int:
         """Of the run that comes next: where its oldest group begins that is open, or the run itself."""
-        opened = self.open()
+        opened = self.open().firsts
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
 
     def let_go(self, before: int) -> None:
@@ -119,6 +139,7 @@ class ChunkGroups:
     def _read_from(self, first: int) -> None:
         self._forget()
         self._is_read, self.begin = True, first
+        self.changes += 1
         run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
         if run is None:
             self.end = self._ledgers.end_position
@@ -135,6 +156,7 @@ class ChunkGroups:
         self.end = run.last_position + 1
 
     def _judge(self, found: Chunks) -> None:
+        self.changes += 1
         at = np.searchsorted(self._keys, found.keys)
         is_known = np.append(self._keys, 0)[at] == found.keys
         is_known &= at < len(self._keys)
