@@ -19,9 +19,6 @@ class Joining:
     def __init__(self, chunked: ChunkedMessages, first_chunks: Mapping[int, int]):
         self._chunked, self._first_chunks = chunked, first_chunks
 
-    def __contains__(self, position: int) -> bool:
-        return position in self._first_chunks
-
     @cached_property
     def _parts(self) -> dict[int, np.ndarray]:
         return self._chunked.parts(self._first_chunks)
@@ -46,12 +43,10 @@ class Joining:
         return place.of_topic(block.topic_name)
 
 
-def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) -> Joining | None:
-    """What puts together the chunked messages of a delivery that lie at *positions*; None without any."""
+def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) -> Joining:
+    """What puts together the chunked messages of a delivery that lie at *positions*."""
     first_chunks, topic = delivery.first_chunks, subscription.topic
-    if not first_chunks:
-        return None
-    if len(positions) < delivery.entries:
+    if first_chunks and len(positions) < delivery.entries:
         first_chunks = {last: first_chunks[last] for last in positions.tolist() if last in first_chunks}
     spans_of = partial(subscription.ledgers.spans_of, topic.topic_id, subscription.partition)
     return Joining(ChunkedMessages(topic.path, subscription.entries, spans_of), first_chunks)

@@ -88,7 +88,7 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Ge
                 if bits is not None and not bits >> block.column("batch_index")[index] & 1:
                     continue
                 found = Message(block, index, subscription.schema, position, delivery)
-                if chunked is not None and position in chunked:
+                if run.has_chunks and found._is_chunk():
                     found = _joined(subscription, chunked, found)
                 messages += isinstance(found, Message)
                 if found is not None:
@@ -97,7 +97,8 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Ge
 
 
 def _joined(subscription, chunked: Joining, last: Message) -> Read | None:
-    """The chunked message that ends with *last*; None of one that is deleted, or out of date."""
+    """The chunked message that ends with *last*; None of one that is deleted, or out of date, and of a chunk that ends
+    none: its message was deleted since it was delivered."""
     delivery, position = last._delivery, last._position
     if delivery.generation != subscription.generation:
         return None
