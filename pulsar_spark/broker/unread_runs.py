@@ -22,6 +22,10 @@ MAX_ROUND_ENTRIES = 20_000_000
 WINDOW_ENTRIES = 1 << 12, 1 << 20
 """Positions looked at in one go for those that wait, at first and at most."""
 
+MOST_RUNS = 200_000
+"""Most runs of entries never delivered that one cursor hands out in a round, where others lie between them: each is
+rows of the plan. Keys at random make them an entry or two long, so does every second entry with a deliver time."""
+
 MOST_LOOKED_AT = 1 << 23
 """Positions looked at in a round where all wait; what lies behind them is for the next one."""
 
@@ -101,15 +105,19 @@ def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int,
         topic.end_position(cursor.key.partition),
         topic.ledgers(cursor.key.partition).last_delayed_position,
     )
+    runs = 0
     while at <= last_delayed and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
         unknown = unknown_between(asked, at, last)
         is_own = pass_over(bundle, asked, unknown, wall)
-        others = np.flatnonzero(~is_own)
-        if len(others) >= most:
-            behind = int(others[most - 1])
-            note_passed(asked, unknown[:behind][is_own[:behind]])
-            return int(unknown[behind])
+        others, begun = np.flatnonzero(~is_own), np.flatnonzero(np.diff(is_own, prepend=True) & ~is_own)
+        stops = [others[most - 1] + 1] if len(others) >= most else []
+        stops += [begun[MOST_RUNS - runs]] if len(begun) > MOST_RUNS - runs else []
+        if stops:
+            stop = min(stops)
+            note_passed(asked, unknown[:stop][is_own[:stop]])
+            return int(unknown[stop - 1]) if stop else at - 1
         note_passed(asked, unknown[is_own])
-        most, at, width = most - len(others), last + 1, min(4 * width, widest)
+        most, runs = most - len(others), runs + len(begun)
+        at, width = last + 1, min(4 * width, widest)
     return at - 1 if at <= last_delayed or at >= end else _last_of(topic, asked, at, most)
