@@ -26,7 +26,7 @@ MOST_RUNS = 200_000
 """Most runs of entries never delivered that one cursor hands out in a round, where others lie between them: each is
 rows of the plan. Keys at random make them an entry or two long, so does every second entry with a deliver time."""
 
-MOST_LOOKED_AT = 1 << 23
+MOST_LOOKED_AT = 1 << 21
 """Positions looked at in a round where all wait; what lies behind them is for the next one."""
 
 

@@ -96,6 +96,9 @@ class _Pending:
         bench.say(f"indexing {size:,} delayed messages")
         self.numbered = seconds(lambda: self.rig.ask([]))
         self.built = seconds(self.upkeep.work)
+        self.passing = [self.rig.timed_round()]
+        while self.rig.rounds.has_work():
+            self.passing.append(self.rig.timed_round())
         if index.count(self._topic_id, -1, 0) != size:
             raise AssertionError(f"the index has {index.count(self._topic_id, -1, 0)} of {size} messages")
 
@@ -115,6 +118,8 @@ class _Pending:
         what = f"make the index of {self.size:,} messages by Spark"
         parts = {"number them": self.numbered, "make the index": self.built}
         yield Figure(FAMILY, what, PER_SECOND, [self.size / self.built], parts=parts)
+        what = f"a new subscription passes over {self.size:,} pending, all told"
+        yield Figure(FAMILY, what, SECONDS, [sum(self.passing)], parts={"longest round": max(self.passing)})
 
     def index_bytes(self) -> float:
         folder = Path(self.rig.layout.broker_table("delay_index"))
