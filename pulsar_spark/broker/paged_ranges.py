@@ -12,6 +12,7 @@ from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 
 if TYPE_CHECKING:
+    from pulsar_spark.broker.chunked import Chunked
     from pulsar_spark.broker.due_lane import DueLane
 
 
@@ -26,6 +27,8 @@ class PagedRanges:
         """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
         """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
+        self.chunked: Chunked | None = None
+        """What it keeps of chunked messages, on a topic partition that has any."""
         self.changes = 0
         """Counts up with each change of its ranges."""
 

@@ -18,7 +18,8 @@ _BLOCK_ROWS = 65_536
 
 class PageRows(NamedTuple):
     """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first."""
+    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first, ``chunks`` likewise which
+    chunked messages are in ranges that are delivered."""
 
     key: CursorKey
     topic: str
@@ -26,6 +27,7 @@ class PageRows(NamedTuple):
     ranges: Sequence[Range]
     lane: str | None = None
     positions: Mapping[int, bytes] | None = None
+    chunks: Mapping[int, bytes | None] | None = None
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
@@ -49,14 +51,14 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     }
     of_pages["lane"] = [page.lane for page in pages]
     same = {"round": round_number, "kind": "range"}
-    has_positions = any(page.positions for page in pages)
+    packed = {"positions": any(page.positions for page in pages), "chunks": any(page.chunks for page in pages)}
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
         if field.name in ranges:
             return pa.array(list(chain.from_iterable(ranges[field.name])), field.type)
-        if field.name == "positions" and has_positions:
-            packed = [(page.positions or {}).get(held.first) for page in pages for held in page.ranges]
-            return pa.array(packed, field.type)
+        if packed.get(field.name):
+            of_each = [(getattr(page, field.name) or {}).get(held.first) for page in pages for held in page.ranges]
+            return pa.array(of_each, field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
         if field.name in of_pages:
