@@ -29,7 +29,9 @@ from pulsar_spark.errors import (
     ConsumerBusy,
     ConsumerNotFound,
     CorruptState,
+    CryptoError,
     CumulativeAcknowledgementNotAllowedError,
+    DecompressionError,
     IncompatibleSchema,
     Interrupted,
     InvalidConfiguration,
@@ -59,6 +61,7 @@ from pulsar_spark.errors import (
     TopicNotFound,
     TopicStopped,
     UnknownError,
+    UnreadableMessage,
 )
 from pulsar_spark.exceptions import (
     AuthenticationError,
@@ -67,7 +70,6 @@ from pulsar_spark.exceptions import (
     BrokerPersistenceError,
     ChecksumError,
     ConsumerNotInitialized,
-    CryptoError,
     ErrorGettingAuthenticationData,
     InvalidTxnStatusError,
     LookupError,
@@ -81,6 +83,7 @@ from pulsar_spark.exceptions import (
     TransactionNotFound,
     UnsupportedVersionError,
 )
+from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key

@@ -20,6 +20,7 @@ from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY,
 LAYERS = (
     "errors",
     "protocol",
+    "payloads",
     "table_specs",
     "columns",
     "transforms",

@@ -146,9 +146,14 @@ class Client(Subscribing):
         access_mode=ProducerAccessMode.Shared,
         message_router=None,
         hashing_scheme=HashingScheme.BoostHash,
+        chunk_max_message_size=-1,
     ) -> Producer:
         """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition
-        keys."""
+        keys.
+
+        With ``chunking_enabled`` a message above the topic's maximum message size is sent in chunks, of at most
+        ``chunk_max_message_size`` bytes where that is given; otherwise it is refused with :class:`MessageTooBig`.
+        """
         check_type(str, topic, "topic")
         refuse_options(
             "messages are not encrypted",
@@ -176,6 +181,7 @@ class Client(Subscribing):
             access_mode=access_mode,
             message_router=message_router,
             hashing_scheme=hashing_scheme,
+            chunk_max_message_size=chunk_max_message_size,
         )
         found, partitions, name = self._resolve(topic)
         return self._keep(Producer(self, name, found, partitions, settings))

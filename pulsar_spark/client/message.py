@@ -19,7 +19,7 @@ from pulsar_spark.schema import Schema
 class Block:
     """Some rows of one partition's messages, decoded column by column on demand."""
 
-    __slots__ = ("_rows", "_columns", "topic_name", "partition", "ledger_id")
+    __slots__ = ("_rows", "_columns", "topic_name", "partition", "ledger_id", "first_chunk")
 
     def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int):
         self._rows = rows
@@ -27,6 +27,20 @@ class Block:
         self.topic_name = topic_name
         self.partition = partition
         self.ledger_id = ledger_id
+        self.first_chunk: MessageId | None = None
+
+    def joined(self, row: int, payload: bytes, first_chunk: MessageId) -> "Block":
+        """The message whose last chunk is *row*, as a block of its own."""
+        block = Block(self._rows.slice(row, 1), self.topic_name, self.partition, self.ledger_id)
+        block._columns["payload"], block.first_chunk = [payload], first_chunk
+        return block
+
+    def message_id(self, row: int) -> MessageId:
+        """Where a row lies."""
+        entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
+        place = MessageId(self.partition, self.ledger_id, entry_id, -1 if batch_index is None else batch_index)
+        place = place.of_topic(self.topic_name)
+        return place if self.first_chunk is None else place.of_chunks(self.first_chunk)
 
     def __len__(self) -> int:
         return self._rows.num_rows
@@ -49,6 +63,16 @@ class Message:
         self._schema = schema
         self._position = position
         self._delivery = delivery
+
+    def _joined(self, payload: bytes, first_chunk: MessageId) -> "Message":
+        """The chunked message with this payload, whose last chunk this is."""
+        return Message(
+            self._block.joined(self._row, payload, first_chunk), 0, self._schema, self._position, self._delivery
+        )
+
+    def _is_chunk(self) -> bool:
+        """Whether the row is a chunk; messages of a batch are none."""
+        return self._field("uuid") is not None and self._field("batch_index") is None
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]
@@ -91,12 +115,8 @@ class Message:
         return _milliseconds(self._field("event_time"))
 
     def message_id(self) -> MessageId:
-        """Where the message lies."""
-        block, batch_index = self._block, self._field("batch_index")
-        place = MessageId(
-            block.partition, block.ledger_id, self._field("entry_id"), -1 if batch_index is None else batch_index
-        )
-        return place.of_topic(block.topic_name)
+        """Where the message lies; of a chunked one the id of its last chunk, which knows the first."""
+        return self._block.message_id(self._row)
 
     def topic_name(self) -> str:
         """Full name of the topic, with the partition where it has any."""

@@ -28,6 +28,8 @@ class ProducerSettings(NamedTuple):
     message_routing_mode: PartitionsRoutingMode
     message_router: Callable | None
     hashing_scheme: HashingScheme
+    chunking_enabled: bool = False
+    chunk_max_message_size: int = -1
 
     def pending_limit(self, partitions: int) -> int:
         """How many messages may be pending on a topic of so many partitions; 0 is no limit."""
@@ -58,6 +60,7 @@ def check_producer_settings(
     access_mode,
     message_router,
     hashing_scheme,
+    chunk_max_message_size,
 ) -> ProducerSettings:
     """The settings; ValueError for a wrong type or number, :class:`OperationNotSupported` for what comes later."""
     check_type_or_none(str, producer_name, "producer_name")
@@ -93,11 +96,9 @@ def check_producer_settings(
         raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
     if batching_enabled and chunking_enabled:
         raise ValueError("batching_enabled and chunking_enabled exclude each other")
-    if chunking_enabled:
-        raise OperationNotSupported(
-            "chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one "
-            "piece"
-        )
+    check_type(int, chunk_max_message_size, "chunk_max_message_size")
+    if chunk_max_message_size == 0 or chunk_max_message_size < -1:
+        raise ValueError(f"argument chunk_max_message_size: {chunk_max_message_size} is neither above 0 nor -1")
     if access_mode is not ProducerAccessMode.Shared:
         raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
     return ProducerSettings(
@@ -116,4 +117,6 @@ def check_producer_settings(
         message_routing_mode,
         message_router,
         hashing_scheme,
+        chunking_enabled,
+        chunk_max_message_size,
     )

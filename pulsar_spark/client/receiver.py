@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
+from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 
@@ -32,11 +33,11 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
+        self._current: tuple[Delivery, Iterator[Read]] | None = None
         self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
-        self._lost: MessagesLost | None = None
+        self._lost: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
@@ -109,7 +110,7 @@ class Receiver:
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
             try:
                 message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            except MessagesLost as lost:
+            except (MessagesLost, UnreadableMessage) as lost:
                 if not messages:
                     raise
                 self._lost = lost
@@ -146,7 +147,8 @@ class Receiver:
             self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived. Lost ones are an error, once; the next call goes on after them."""
+        """The next message of what has arrived. One that is lost or cannot be read is an error, once; the next call
+        goes on after it."""
         self.check_open()
         if self._is_paused:
             return None
@@ -165,7 +167,7 @@ class Receiver:
             subscription, lost = delivery.subscription, None
             try:
                 for message in messages:
-                    if isinstance(message, MessagesLost):
+                    if not isinstance(message, Message):
                         lost = message
                         self._taken += 1
                         break

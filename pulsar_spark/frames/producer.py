@@ -41,12 +41,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, deliver_at_ms
+from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
