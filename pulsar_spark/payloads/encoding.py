@@ -50,7 +50,9 @@ class PayloadEncoder:
                 log.warning("a message is sent unencrypted, as crypto_failure_action SEND asks for: %s", failed)
             else:
                 payload = encrypted.payload
-                columns["encryption_keys"] = [key._asdict() for key in encrypted.keys]
+                columns["encryption_keys"] = [
+                    {**key._asdict(), "metadata": list(key.metadata.items())} for key in encrypted.keys
+                ]
                 columns["encryption_param"] = encrypted.param
         return Stored(payload, columns or None)
 
@@ -79,7 +81,7 @@ def is_encoded(column: Callable[[str], object]) -> bool:
 def encryption_keys(keys: list[Mapping]) -> list[EncryptionKey]:
     """The value of the column ``encryption_keys``, as Arrow gives it to Python."""
     return [
-        EncryptionKey(each["key"] or "", each["value"] or b"", tuple(dict(each["metadata"] or {}).items()))
+        EncryptionKey(each["key"] or "", each["value"] or b"", dict(each["metadata"] or {}))
         for each in keys
         if each is not None
     ]

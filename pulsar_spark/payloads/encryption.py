@@ -26,11 +26,12 @@ _KNOWN_KEYS = 1000
 
 
 class EncryptionKey(NamedTuple):
-    """A data key as it goes with a message: wrapped with the public key of this name."""
+    """A data key as it goes with a message: wrapped with the public key of this name; ``metadata`` is what the reader
+    of keys said of that."""
 
     key: str
     value: bytes
-    metadata: tuple[tuple[str, str], ...] = ()
+    metadata: dict[str, str] = {}
 
 
 class Encrypted(NamedTuple):
@@ -65,9 +66,7 @@ class Encryptor:
         public = [(name, *public_key(self._reader, name)) for name in self._names]
         aesgcm, oaep, _ = _algorithms()
         data_key = aesgcm.generate_key(_DATA_KEY_BITS)
-        self._keys = tuple(
-            EncryptionKey(name, key.encrypt(data_key, oaep), tuple(metadata.items())) for name, key, metadata in public
-        )
+        self._keys = tuple(EncryptionKey(name, key.encrypt(data_key, oaep), metadata) for name, key, metadata in public)
         self._cipher, self._since = aesgcm(data_key), self._clock()
 
 
@@ -108,7 +107,7 @@ class Decryptor:
         return cipher
 
     def _unwrapped(self, wrapped: EncryptionKey) -> object:
-        key = private_key(self._reader, wrapped.key, dict(wrapped.metadata))
+        key = private_key(self._reader, wrapped.key, wrapped.metadata)
         aesgcm, oaep, _ = _algorithms()
         try:
             return aesgcm(key.decrypt(wrapped.value, oaep))

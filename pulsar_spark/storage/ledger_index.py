@@ -94,6 +94,12 @@ class LedgerIndex:
                 return 1
             return known[known.index_of(earlier[-1].chunks_from)].ledger_id
 
+    def ledgers(self, topic_id: str, partition: int) -> PartitionLedgers:
+        """All runs of a topic partition that are known by now, which go on being followed: for one thread."""
+        with self._lock:
+            self._refresh()
+            return self._partition(topic_id, partition)
+
     def end(self, topic_id: str, partition: int) -> int:
         """The position the next numbered entry of the partition gets."""
         with self._lock:

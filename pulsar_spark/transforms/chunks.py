@@ -121,3 +121,9 @@ def reassemble_chunks(chunks: DataFrame) -> DataFrame:
     """One row per complete message of *chunks*, rows of the messages table with their ``position``, in no order; of
     what is incomplete, a duplicate or a stray nothing. *chunks* is read twice: once without payloads."""
     return join_parts(chunks, parts_of_messages(chunks))
+
+
+def whole_messages(messages: DataFrame) -> DataFrame:
+    """Rows of the messages table with their ``position`` as messages: those in one piece as they are, and one row per
+    complete chunked one, as :func:`reassemble_chunks` gives it."""
+    return messages.filter(~is_chunk()).unionByName(reassemble_chunks(messages.filter(is_chunk())))

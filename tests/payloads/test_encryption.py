@@ -84,7 +84,7 @@ def test_what_the_reader_says_of_a_key_goes_with_the_message_and_is_told_to_who_
 
     keys = Versions("a")
     stored = Encryptor(["a"], keys).encrypt(PAYLOAD)
-    assert stored.keys[0].metadata == (("version", "7"),)
+    assert stored.keys[0].metadata == {"version": "7"}
     assert Decryptor(keys).decrypt(*stored) == PAYLOAD and {"version": "7"} in keys.asked
 
 
