@@ -92,6 +92,24 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return np.lexsort((positions, times))
 
 
+def agreed(states: np.ndarray, left: int) -> np.ndarray:
+    """What can be said of the *left* entries of a checkpoint some of whose entries are gone, nobody knows which:
+    *states* is what was said of each of its numbers, -1 for nothing. When g are gone, the entry that is left at place n
+    had any of the numbers n..n+g: what all of these agree on is true of it, and of the others nothing is.
+
+    No rule can keep more: for each of these numbers there is a choice of g entries with which the entry had that one.
+
+    >>> agreed(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
+    [1, 1, -1, 5, -1, -1, 5]
+    >>> agreed(np.array([1, 1, 1, 1]), 1).tolist(), agreed(np.array([1, 2]), 0).tolist()
+    ([1], [])
+    """
+    ends = np.append(np.flatnonzero(np.diff(states)), len(states) - 1)
+    places = np.arange(left)
+    until = ends[np.searchsorted(ends, places)]
+    return np.where(until >= places + len(states) - left, states[:left], -1)
+
+
 def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
     """Mark-delete as people and trimming see it (5.20): before the first entry that waits, or came due and is not
     acknowledged, and nowhere behind *mark_delete*, up to which all other entries are acknowledged.

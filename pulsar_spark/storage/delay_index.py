@@ -1,8 +1,8 @@
 """The delay index of a bundle: which entries wait for their deliver time, in order of it, on disk, for all
 subscriptions (semantics 5, decisions 0.21 and 0.24; design 10).
 
-What is in it is a function of the topics and of ``ledgers``: of each run the entries whose deliver time lies behind the
-run's ``delayed_after``. It is asked for what came due between two instants, and when the next entry is due, and says
+What is in it is a function of what was published and of ``ledgers``: of each run the entries whose deliver time lies
+behind the run's ``delayed_after``, those too that were deleted since. It is asked for what came due between two instants, and when the next entry is due, and says
 the same however its entries lie: in memory, in one bucket or in twenty. So what promotion counts by its intervals of
 time stays what it was when buckets are merged, lost, or made anew.
 
@@ -38,7 +38,9 @@ time stays what it was when buckets are merged, lost, or made anew.
   start takes what was lost for never indexed, all of it where nobody can tell what it was.
 
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
-ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
+ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same. They are
+not where the index is lost after entries were deleted *and* VACUUM took the file that had them: then a checkpoint has
+fewer entries than it gave numbers, and what is known of them is kept as far as it is certain (broker.due_moves).
 
 **Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year. Bytes an
 entry: 6.2 in microseconds, with a million keys 10.3; 4.9 and 9.0 where times are whole milliseconds, as clients have

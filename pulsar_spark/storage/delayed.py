@@ -61,8 +61,13 @@ def has_delayed(run: Run) -> bool:
 
 def deliver_times(table: Path, run: Run) -> pa.Array:
     """The deliver time of each entry of *run*, as its producer gave it, in microseconds: null without one. An entry's
-    first message decides; one that is deleted or lost waits for nothing."""
-    return read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    first message decides.
+
+    What waits is decided once, and counted by everybody who reads it, at whatever time: so an entry that is deleted
+    meanwhile waits all the same, and comes due with nothing in it. Only what is lost, or was deleted and vacuumed,
+    waits for nothing."""
+    rows = read_slice(table, [run], ["deliver_at_time"], as_published=True)
+    return rows["deliver_at_time"].cast(pa.int64()).combine_chunks()
 
 
 def delayed_in(table: Path, run: Run) -> tuple[np.ndarray, np.ndarray]:

@@ -113,6 +113,16 @@ def test_entries_come_in_order_of_deliver_time_and_position(indexed):
     assert indexed.index.count(indexed.topic_id, 0, 0) == 0 and indexed.index.next_due("another", -1, 0) is None
 
 
+def test_what_is_in_memory_for_long_becomes_a_bucket(indexed, monkeypatch):
+    indexed.publish([5, 4])
+    indexed.upkeep.work()
+    assert (indexed.numbers, indexed.index.head.entries) == ([], 2)
+    monkeypatch.setattr(delay_head, "MOST_SECONDS", 0.0)
+    indexed.upkeep.work()
+    assert (indexed.numbers, indexed.index.head.entries) == ([1], 0)
+    indexed.check(4 * MS)
+
+
 def test_what_is_known_after_a_start_is_what_was_known_before(indexed):
     indexed.publish([5, 4])
     indexed.seal()
