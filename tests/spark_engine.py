@@ -110,8 +110,12 @@ class SparkEngine:
                         batch_size=size,
                         partition=partition,
                         publish_time=instant,
-                        deliver_at_time=None if due[entry_id] is None else 1000 * due[entry_id],
-                        **{"payload": b"x", **_key_columns(keys and keys[entry_id], index), **columns},
+                        **{
+                            "payload": b"x",
+                            "deliver_at_time": None if due[entry_id] is None else 1000 * due[entry_id],
+                            **_key_columns(keys and keys[entry_id], index),
+                            **columns,
+                        },
                     )
                     for entry_id, size in enumerate(entries)
                     for index in range(size)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.errors import InvalidMessage, shown
+from pulsar_spark.protocol.message_id import MAX_LONG
 
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
@@ -24,6 +25,9 @@ it was acknowledged, in part or as a whole, or rescheduled before it was due."""
 
 AXES_END = 1 << 62
 """Behind all positions, virtual ones too."""
+
+LAST_TIME = MAX_LONG // 1000 * 1000
+"""The last deliver time there is, in microseconds: of those in whole milliseconds."""
 
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
@@ -58,15 +62,26 @@ def lane_name(position: int) -> str | None:
     return DUE_LANE if position >= DUE_BASE else None
 
 
-def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
-    """Whether an entry belongs to the delay index, by its deliver time and its run's ``delayed_after``, both in
+def whole_ms(times: np.ndarray) -> np.ndarray:
+    """Deliver times, in microseconds, as they count: in whole milliseconds, as Pulsar's are, the next one where a
+    frame's timestamp lies between two. So nothing is early (0.21), and the index takes a byte less for each (5.9).
+
+    >>> whole_ms(np.array([1_000, 1_001, -1, 2**63 - 1])).tolist()
+    [1000, 2000, 0, 9223372036854775000]
+    """
+    times = np.minimum(times, LAST_TIME)
+    return times + (-(times % 1000)) % 1000
+
+
+def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
+    """Which entries of a run belong to the delay index, by their deliver times and the run's ``delayed_after``, all in
     microseconds. A deliver time that has come when the entry is numbered is none (5.2), and runs without
     ``delayed_after`` have no delayed entries: the release that numbered them kept what waits in its cursors.
 
-    >>> is_delayed(11, 10), is_delayed(10, 10), is_delayed(None, 10), is_delayed(11, None)
-    (True, False, False, False)
+    >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
+    ([True, False], [False])
     """
-    return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+    return np.zeros(len(times), bool) if delayed_after is None else times > delayed_after
 
 
 class Checkpoint(NamedTuple):

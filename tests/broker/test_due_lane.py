@@ -72,6 +72,14 @@ def test_what_waits_is_no_row_and_what_came_due_is_one(engine):
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 299
 
 
+def test_a_deliver_time_between_two_milliseconds_is_the_next_one(engine):
+    engine.publish(TOPIC, -1, [1], START, deliver_at_time=1000 * START + 1_000_001)
+    engine.round(join(), START)
+    assert next_due(engine.rounds.bundle, START * 1000) == (START + 1_001) * 1000
+    assert positions(engine.round([], START + 1_000)) == []
+    assert positions(engine.round([], START + 1_001)) == [0]
+
+
 def test_a_delivery_says_its_positions_in_the_order_they_came_due(engine):
     publish(engine, 3_000, 1_000, None, 2_000)
     engine.round(join(), START)
