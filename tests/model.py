@@ -109,7 +109,7 @@ class Model:
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
-            cursor.apply_acks(batches)
+            cursor.apply_acks(now_ms, batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
             look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
