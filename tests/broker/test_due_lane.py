@@ -281,6 +281,15 @@ def test_what_is_acknowledged_as_a_delivery(engine):
     assert (list(state["pending"]), list(state["waits"])) == ([1], [3])
 
 
+def test_time_to_live_passes_over_what_waits_while_nobody_can_take_anything(engine):
+    publish(engine, HOUR)
+    engine.round([ON.policy("message_ttl_seconds", 2), ON.subscribe("A", lease_ms=HOUR)], START)
+    engine.restart(START + 5_000)
+    engine.round([], START + 5_000)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["read_position"], state["waits"], state["mark_delete_position"]) == (1, {0: START + HOUR}, -1)
+
+
 def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     engine.publish(TOPIC, -1, [3, 1], START, deliver_at_ms=[START + 1_000, None])
     engine.round(join(), START)
