@@ -102,7 +102,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
             rows.facts.append(cursor_row(cursor))
         rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
         rows.facts += [
-            bundle.consumer_row(cursor, cursor.consumers[consumer_id])
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=asked.ranges_before is not None)
             for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
             if consumer_id in cursor.consumers
         ]
