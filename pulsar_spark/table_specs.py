@@ -441,6 +441,12 @@ LEDGERS = TableSpec(
                 "was numbered by an earlier release",
                 2,
             ),
+            (
+                "has_encoded",
+                pa.bool_(),
+                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
+                2,
+            ),
         )
     ),
 )

@@ -12,8 +12,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError, SubscriptionNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
@@ -30,6 +32,9 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
+
+_AS_FAR_AS_WITHOUT_KEYS = PayloadOpener(None, ConsumerCryptoFailureAction.CONSUME)
+"""Payloads are decompressed, and shown as they are stored where they are encrypted."""
 
 
 class PartitionMessages:
@@ -122,6 +127,7 @@ class PartitionMessages:
                     if isinstance(found, PulsarSparkError):
                         raise found
                     if found is not None:
+                        found._open(_AS_FAR_AS_WITHOUT_KEYS)
                         yield found
 
     def _joining(self, run: Run) -> Joining:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pulsar_spark.client.acknowledgement_tracker import Grouping
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import (
     DEFAULT_BATCH_RECEIVE,
     ConsumerBatchReceivePolicy,
@@ -66,6 +67,7 @@ class ConsumerSettings(NamedTuple):
     negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None
     ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None
     grouping: Grouping
+    opener: PayloadOpener
     chunk_limits: ChunkLimits
 
     @property
@@ -129,6 +131,8 @@ def check_consumer_settings(
     ack_group_time_ms,
     max_ack_group_size,
     ack_receipt_enabled,
+    crypto_key_reader,
+    crypto_failure_action,
     max_pending_chunked_message,
     auto_ack_oldest_chunked_message_on_queue_full,
     expire_time_of_incomplete_chunked_message_ms,
@@ -196,6 +200,7 @@ def check_consumer_settings(
         negative_ack_redelivery_backoff,
         ack_timeout_redelivery_backoff,
         Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
+        PayloadOpener(crypto_key_reader, crypto_failure_action),
         ChunkLimits(
             max_pending_chunked_message,
             auto_ack_oldest_chunked_message_on_queue_full,

@@ -6,7 +6,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from pulsar_spark.client.delivery import Delivery
-from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.message import Block, Message, unreadable
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.chunks import ChunkedMessages
@@ -50,10 +50,3 @@ def joining_of(subscription, delivery: Delivery, positions: range | np.ndarray) 
         first_chunks = {last: first_chunks[last] for last in positions.tolist() if last in first_chunks}
     spans_of = partial(subscription.ledgers.spans_of, topic.topic_id, subscription.partition)
     return Joining(ChunkedMessages(topic.path, subscription.entries, spans_of), first_chunks)
-
-
-def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:
-    """The same error, saying which message it is about."""
-    named = type(wrong)(f"message {message_id} of topic {message_id.topic_name()!r} cannot be read: {wrong}")
-    named.message_id = message_id
-    return named

@@ -13,7 +13,7 @@ from pulsar_spark.client.arguments import check_type, check_type_or_none
 from pulsar_spark.client.enums import CompressionType, ConsumerCryptoFailureAction, ProducerCryptoFailureAction
 from pulsar_spark.errors import CryptoError, InvalidConfiguration
 from pulsar_spark.payloads.compression import compression_name
-from pulsar_spark.payloads.encoding import PayloadDecoder, PayloadEncoder, Stored, encryption_keys
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, PayloadEncoder, Stored, encryption_keys
 from pulsar_spark.payloads.encryption import EncryptionKey, Encryptor
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
@@ -62,40 +62,37 @@ def stored(payload: bytes | None, encoder: PayloadEncoder) -> Stored:
     return Stored(None, None) if payload is None else encoder.encode(payload)
 
 
-class EncryptionContext(NamedTuple):
+class EncryptionContext:
     """How a received message was encrypted; of one that could not be decrypted all that is needed to decrypt it."""
 
-    _keys: tuple[EncryptionKey, ...]
-    _param: bytes
-    _algorithm: str
-    _compression_type: CompressionType
-    _uncompressed_message_size: int
-    _batch_size: int
-    _is_decryption_failed: bool
+    def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
+        self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size")}
+        self._is_decryption_failed = is_decryption_failed
 
     def keys(self) -> list[EncryptionKey]:
         """The data key, wrapped for each public key."""
-        return list(self._keys)
+        return encryption_keys(self._said["encryption_keys"])
 
     def param(self) -> bytes:
         """The initialization vector."""
-        return self._param
+        return self._said["encryption_param"] or b""
 
     def algorithm(self) -> str:
         """As the producer names it; mostly empty."""
-        return self._algorithm
+        return self._said["encryption_algo"] or ""
 
     def compression_type(self) -> CompressionType:
         """What the payload was compressed with before it was encrypted."""
-        return self._compression_type
+        types = {each.name.upper(): each for each in CompressionType}
+        return types.get(self._said["compression"], CompressionType.NONE)
 
     def uncompressed_message_size(self) -> int:
         """Bytes of the payload before that; 0 where it was not compressed."""
-        return self._uncompressed_message_size
+        return self._said["uncompressed_size"] or 0
 
     def batch_size(self) -> int:
         """Messages in the entry; each is encrypted by itself."""
-        return self._batch_size
+        return self._said["batch_size"] or 1
 
     def is_decryption_failed(self) -> bool:
         """Is the payload still encrypted, and compressed?"""
@@ -140,17 +137,6 @@ class PayloadOpener:
 
 
 def _context(field: Callable[[str], object], *, is_decryption_failed: bool) -> EncryptionContext | None:
-    keys = field("encryption_keys")
-    if not keys:
+    if not field("encryption_keys"):
         return None
-    compression = (field("compression") or "").upper()
-    types = {each.name.upper(): each for each in CompressionType}
-    return EncryptionContext(
-        tuple(encryption_keys(keys)),
-        field("encryption_param") or b"",
-        field("encryption_algo") or "",
-        types.get(compression, CompressionType.NONE),
-        field("uncompressed_size") or 0,
-        field("batch_size") or 1,
-        is_decryption_failed,
-    )
+    return EncryptionContext(field, is_decryption_failed=is_decryption_failed)

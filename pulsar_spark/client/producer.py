@@ -2,7 +2,7 @@
 
 What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The
 queue of pending messages, routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's
-names. Compression is accepted and left to Parquet.
+names.
 """
 
 import itertools
@@ -14,6 +14,7 @@ from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
+from pulsar_spark.client.payloads import stored
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
@@ -22,6 +23,7 @@ from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome
 from pulsar_spark.client.splitting import chunks_of, pieces_of
 from pulsar_spark.errors import (
     AlreadyClosed,
+    CryptoError,
     InvalidMessage,
     MessageTooBig,
     ProducerQueueIsFull,
@@ -197,11 +199,13 @@ class Producer:
         refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
         if refused is not None:
             return refused
-        try:
-            pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
-        except (MessageTooBig, InvalidMessage) as error:
-            return error
         partition = self._routing.partition(message)
+        try:
+            payload, columns = stored(message.payload, self._settings.encoder)
+            message = message._replace(payload=payload, columns=columns)
+            pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
+        except (MessageTooBig, InvalidMessage, CryptoError) as error:
+            return error
         with self._condition:
             error = self._await_places(len(pieces))
             if error is not None:

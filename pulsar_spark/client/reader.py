@@ -10,6 +10,7 @@ from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.log_chunks import LogChunks, chunk_runs_before
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.reading import Read
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
@@ -37,6 +38,7 @@ class Reader:
         is_inclusive: bool,
         schema: Schema,
         listener,
+        opener: PayloadOpener,
     ):
         self._client, self._process = client, client._process
         self._entries = client._entries
@@ -44,7 +46,7 @@ class Reader:
         self._partitions = partitions
         self._topic_name = topic_name
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
-        self._schema = schema
+        self._schema, self._opener = schema, opener
         self._is_inclusive = is_inclusive
         self._log = TopicLog(topic, partitions, client._ledgers)
         self._closing = threading.Event()
@@ -94,7 +96,8 @@ class Reader:
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
 
-        :class:`MessagesLost` where a file was deleted by hand, once; the next call goes on after it."""
+        :class:`MessagesLost` where a file was deleted by hand, :class:`UnreadableMessage` where one cannot be decrypted
+        or decompressed, once; the next call goes on after it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -171,8 +174,9 @@ class Reader:
                             continue
                         if chunked is not None and message._is_chunk():
                             message = chunked.message(message, message._field("entry_id") + to_position)
-                        if message is not None:
-                            yield message
+                        error = message._open(self._opener) if isinstance(message, Message) else None
+                        if message is not None and not (error and self._opener.discards(error)):
+                            yield error or message
             except MessagesLost as lost:
                 yield lost
 

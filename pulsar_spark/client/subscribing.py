@@ -1,13 +1,12 @@
 """``Client.subscribe``: its options checked, its topics found or made, and the consumer that comes of them.
 
-Options that mean nothing for a folder (statistics caches, replication) are accepted with any value of
-their type; encryption is refused.
+Options that mean nothing for a folder (statistics caches, replication) are accepted with any value of their type.
 """
 
 import re
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.arguments import check_type, public_call, refuse_options
+from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
@@ -68,6 +67,11 @@ class Subscribing:
     ) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing.
 
+        A message that cannot be decrypted, with the private keys that ``crypto_key_reader`` has, is not delivered and
+        stays unacknowledged (``crypto_failure_action`` FAIL: ``receive`` raises :class:`CryptoError` once, which says
+        its ``message_id``), is acknowledged unseen (DISCARD), or comes as it is stored (CONSUME: see
+        ``Message.encryption_context``). One that cannot be decompressed is a :class:`DecompressionError` likewise.
+
         What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
         a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
 
@@ -92,8 +96,6 @@ class Subscribing:
         ):
             check_type(bool, value, name)
         check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
-        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
         settings = check_consumer_settings(
             subscription_name=subscription_name,
             consumer_type=consumer_type,
@@ -118,6 +120,8 @@ class Subscribing:
             ack_group_time_ms=ack_group_time_ms,
             max_ack_group_size=max_ack_group_size,
             ack_receipt_enabled=ack_receipt_enabled,
+            crypto_key_reader=crypto_key_reader,
+            crypto_failure_action=crypto_failure_action,
             max_pending_chunked_message=max_pending_chunked_message,
             auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
             expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,

@@ -233,7 +233,7 @@ def test_producer_options(lonely_client, options, error):
         ({"is_read_compacted": True}, pulsar.OperationNotSupported),
         ({"is_read_compacted": True, "consumer_type": pulsar.ConsumerType.Shared}, pulsar.InvalidConfiguration),
         ({"priority_level": -1}, ValueError),
-        ({"crypto_key_reader": object()}, pulsar.InvalidConfiguration),
+        ({"crypto_key_reader": object()}, ValueError),
         ({"initial_position": 1}, ValueError),
         ({"negative_ack_redelivery_backoff": 5}, ValueError),
         ({"ack_timeout_redelivery_backoff": 5}, ValueError),
