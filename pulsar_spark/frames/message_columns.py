@@ -2,7 +2,8 @@
 
 Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a
 misspelt ``partition_key`` would else publish without keys and nobody would know; who wants it kept names it in
-*properties_from*.
+*properties_from*. Payloads that are compressed or encrypted already, as a topic's table has them, are published as they
+are with the columns that say so.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ _TEXTS = (T.StringType,)
 _TEXTS_OR_BYTES = (T.StringType, T.BinaryType)
 _WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INSTANTS = (T.TimestampType,)
+_ENCRYPTION_KEYS = "array<struct<key:string,value:binary,metadata:map<string,string>>>"
 _OPTIONAL = {
     "partition_key": (_TEXTS_OR_BYTES, "string"),
     "partition_key_b64_encoded": ((T.BooleanType,), "boolean"),
@@ -37,6 +39,11 @@ _OPTIONAL = {
     "sequence_id": (_WHOLE_NUMBERS, "bigint"),
     "producer_name": (_TEXTS, "string"),
     "partition": (_WHOLE_NUMBERS, "int"),
+    "compression": (_TEXTS, "string"),
+    "uncompressed_size": (_WHOLE_NUMBERS, "bigint"),
+    "encryption_keys": ((T.ArrayType,), _ENCRYPTION_KEYS),
+    "encryption_algo": (_TEXTS, "string"),
+    "encryption_param": ((T.BinaryType,), "binary"),
 }
 _ALIASES = {"key": "partition_key"}
 _KEYS = ("partition_key", "ordering_key")
@@ -58,7 +65,8 @@ def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: 
         if target not in _OPTIONAL or name in properties_from:
             continue
         types, cast = _OPTIONAL[target]
-        if not isinstance(column_type, types):
+        is_other_array = isinstance(column_type, T.ArrayType) and column_type.simpleString() != cast
+        if not isinstance(column_type, types) or is_other_array:
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
         if target in _KEYS:
             columns |= _key(target, F.col(quoted(name)), column_type)
@@ -202,4 +210,5 @@ _SPARK_TYPES = {
     "binary": "binary",
     "timestamp[us, tz=UTC]": "timestamp",
     str(MESSAGES.schema.field("properties").type): "map<string,string>",
+    str(MESSAGES.schema.field("encryption_keys").type): _ENCRYPTION_KEYS,
 }

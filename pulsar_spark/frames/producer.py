@@ -41,11 +41,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
+from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages, writer_options
 from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
+from pulsar_spark.frames.payloads import Encoding, KeyReader
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis
@@ -89,6 +91,10 @@ def publish(
     max_message_size: int | str | None = BY_POLICY,
     chunking: bool = False,
     chunk_max_message_size: int | None = None,
+    compression: CompressionType | str | None = None,
+    encryption_key: str | Sequence[str] | None = None,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ProducerCryptoFailureAction | str = "FAIL",
     sort_by_key: bool = False,
     create: bool = True,
     app_id: str | None = None,
@@ -116,7 +122,12 @@ def publish(
     refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
     more than *chunk_max_message_size* bytes of payload (see ``chunking``); None is as "policy" then.
 
-    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then.
+    Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public keys that
+    *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
+    one, because it is made where the rows are (see ``payloads``). Sizes are those of what is stored then.
+
+    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`CryptoError` where
+    they cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
     With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
     refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
     of that, and saves a look.
@@ -127,6 +138,7 @@ def publish(
     layout = Layout(root)
     now = clock()
     check_chunking(chunking, max_message_size, chunk_max_message_size)
+    encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
     columns = message_columns(frame, properties_from, now)
     scheme = checked_scheme(hashing_scheme)
     deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, _milliseconds(now))
@@ -141,23 +153,16 @@ def publish(
         raise refused
     most = quota.max_message_size if max_message_size == BY_POLICY else max_message_size
     splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
-    if most is not None and splitting is None:
-        columns["payload"] = in_one_piece(columns["payload"], most)
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
     if deliver_ms is not None:
         columns.setdefault("deliver_at_time", F.timestamp_millis(F.lit(deliver_ms)))
-    rows = _message_rows(
-        frame.select(*(column.alias(name) for name, column in columns.items())),
-        set(columns),
-        found,
-        partitions,
-        scheme,
-        publish_id,
-        now,
-        sort_by_key,
-        splitting,
+    messages, given = encoding.encoded(
+        frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )
+    if most is not None and splitting is None:
+        messages = messages.withColumn("payload", in_one_piece(F.col("payload"), most))
+    rows = _message_rows(messages, given, found, partitions, scheme, publish_id, now, sort_by_key, splitting)
     table = AppendTable(found.path)
     try:
         partition_by = ("partition",) if found.partitions else ()
