@@ -239,10 +239,11 @@ def decode_payloads(
     :data:`PAYLOAD_ERROR`.
 
     A payload that cannot be decompressed, or decrypted with the private keys that *crypto_key_reader* has, is null, and
-    ``payload_error`` says why. With *crypto_failure_action* DISCARD rows that cannot be decrypted are left out, with
-    CONSUME they stay as they are stored, as their columns ``encryption_keys``, ``encryption_param`` and ``compression``
-    say; of plain payloads these are null. Chunks are put together before (``read_messages``,
-    ``transforms.chunks``): each is a piece of what was compressed and encrypted.
+    ``payload_error`` says why: of many in a row of the first in words, of the others by name. With
+    *crypto_failure_action* DISCARD rows that cannot be decrypted are left out, with CONSUME they stay as they are
+    stored, as their columns ``encryption_keys``, ``encryption_param`` and ``compression`` say; of plain payloads these
+    are null. Chunks are put together before (``read_messages``, ``transforms.chunks``): each is a piece of what was
+    compressed and encrypted.
     """
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:
