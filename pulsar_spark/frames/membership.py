@@ -208,7 +208,7 @@ class Membership:
             self._channel.call_later(0, self._tell_arrived)
         arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
         arriving.ranges.append(held)
-        arriving.chunked += chunked
+        arriving.chunked.extend(chunked)
 
     def _tell_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}

@@ -6,11 +6,12 @@ these entries alone, a row group at a time, so that memory holds the message and
 """
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.chunking import parts_of
@@ -63,17 +64,29 @@ class ChunkedMessages(NamedTuple):
             made_of[last] = positions[here][parts_of(chunk_ids[here], num_chunks[here])]
         return made_of
 
+    def are_there(self, parts: np.ndarray) -> bool:
+        """Are the chunks at these positions not deleted? :class:`MessagesLost` where some are lost."""
+        return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
+
+    def rows(self, parts: np.ndarray) -> pa.Table:
+        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` where some
+        are lost."""
+        return pa.concat_tables(self._read(parts, None))
+
     def joined(self, parts: np.ndarray) -> bytes | None:
         """The payload of the chunks at these positions; None where some are deleted. :class:`MessagesLost` where some
         are lost, :class:`UnreadableMessage` where they are not as large together as they say."""
         payload, found = io.BytesIO(), 0
-        for run, spans in self.spans_of(ranges_of(parts)):
-            for rows in self.entries.rows_of(self.table, run, spans, (_PAYLOAD, _SIZE)):
-                for piece, size in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist()):
-                    payload.write(piece.as_buffer() or b"")
-                    found += 1
-                    _check_size(payload.tell(), size, is_whole=found == len(parts))
+        for rows in self._read(parts, (_PAYLOAD, _SIZE)):
+            for piece, size in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist()):
+                payload.write(piece.as_buffer() or b"")
+                found += 1
+                _check_size(payload.tell(), size, is_whole=found == len(parts))
         return payload.getvalue() if found == len(parts) else None
+
+    def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        for run, spans in self.spans_of(ranges_of(parts)):
+            yield from self.entries.rows_of(self.table, run, spans, columns)
 
 
 def _check_size(size: int, said: int | None, *, is_whole: bool) -> None:

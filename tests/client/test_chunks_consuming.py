@@ -1,5 +1,7 @@
 """Chunked messages as consumers see them: one message, in the place of its last chunk, on every subscription type."""
 
+from datetime import timedelta
+
 import pytest
 from deltalake import DeltaTable
 
@@ -140,6 +142,18 @@ def test_the_size_of_a_batch_that_is_received_is_that_of_whole_messages(client, 
         producer.send(payload)
     eventually(lambda: consumer._subscriptions[0]._queued == 4)
     assert [message.data() for message in consumer.batch_receive()] == [b"1", LONG]
+
+
+def test_a_delayed_chunked_message_comes_when_it_is_due(client, broker):
+    consumer, producer = subscribe(client), client.create_producer("t", **CHUNKS)
+    producer.send(LONG, deliver_after=timedelta(hours=1))
+    producer.send(b"first")
+    assert receive_values(consumer, 1) == ["first"] and nothing_comes(consumer)
+    broker.advance(3601)
+    (found,) = receive(consumer, 1)
+    assert found.data() == LONG
+    consumer.acknowledge(found)
+    assert eventually(lambda: broker.cursor("t", "s").visible_mark_delete >= 2) and nothing_comes(consumer)
 
 
 @pytest.mark.parametrize(
