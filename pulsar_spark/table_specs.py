@@ -376,7 +376,8 @@ CURSOR_LEDGER = TableSpec(
                 HASH_RANGES,
                 "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
                 "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; "
-                "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; page of a lane: the hashes "
+                "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null where nobody has come "
+                "or gone: those of its row before; page of a lane: the hashes "
                 "of the lane, of which only those whose remainder by the modulus is the remainder",
                 2,
             ),
@@ -439,6 +440,12 @@ LEDGERS = TableSpec(
                 pa.int64(),
                 "to know what the chunks of the run make up, read those from this position on; null = it has none, or "
                 "was numbered by an earlier release",
+                2,
+            ),
+            (
+                "has_encoded",
+                pa.bool_(),
+                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
                 2,
             ),
         )

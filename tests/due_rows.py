@@ -6,11 +6,12 @@ The number of a delayed entry is its rank by (deliver time, position) among all 
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_delayed
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, are_delayed
 from pulsar_spark.storage.entries import read_slice
 from tests import chunk_rows
 
@@ -22,11 +23,10 @@ def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:
     for run in state.ledgers(partition).runs:
         if run.delayed_after is not None:
             times = read_slice(state.topic.path, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64())
-            found += [
-                (time, run.first_position + place)
-                for place, time in enumerate(times.to_pylist())
-                if is_delayed(time, run.delayed_after) and run.first_position + place not in parts
-            ]
+            times = times.fill_null(run.delayed_after).to_numpy()
+            places = np.flatnonzero(are_delayed(times, run.delayed_after))
+            positions = (run.first_position + places).tolist()
+            found += [each for each in zip(times[places].tolist(), positions) if each[1] not in parts]
     return sorted(found)
 
 

@@ -120,7 +120,7 @@ class Model:
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
             if limiting := cursor.limiting:
                 cursor.units.expire(limiting.limits, self.publish_ms[cursor.topic, cursor.partition], now_ms)
-            cursor.apply_acks(batches)
+            cursor.apply_acks(now_ms, batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
             look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0

@@ -303,9 +303,10 @@ class Cursor:
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int]) -> None:
+    def apply_acks(self, now_ms: int, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
-        of one that was never delivered waits as replay; on Shared for its deliver time."""
+        of one that was never delivered waits as replay; on Shared for its deliver time, which is none any more where it
+        had come before the entry could wait for it (5.7)."""
         for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
                 if left is None:
@@ -319,7 +320,9 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending and position not in self.replay:
-                    self._wait_until(position, self.delays.deliver_ms[position] if self.knows_delays() else None)
+                    due_ms = self.delays.deliver_ms[position] if self.knows_delays() else None
+                    has_come = due_ms is not None and due_ms <= now_ms and not self.is_own_delayed(position)
+                    self._wait_until(position, None if has_come else due_ms)
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:

@@ -112,9 +112,9 @@ class SparkEngine:
                         batch_size=size,
                         partition=partition,
                         publish_time=instant,
-                        deliver_at_time=None if due[entry_id] is None else 1000 * due[entry_id],
                         **{
                             "payload": b"x",
+                            "deliver_at_time": None if due[entry_id] is None else 1000 * due[entry_id],
                             **_key_columns(keys and keys[entry_id], index),
                             **chunk_rows.columns_of(chunks[entry_id] if chunks else None),
                             **columns,

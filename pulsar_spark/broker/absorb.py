@@ -7,14 +7,7 @@ import numpy as np
 from pulsar_spark.broker.affected import Affected
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.facts import (
-    cursor_row,
-    dead_letter_rows,
-    lane_row,
-    page_row,
-    removed_consumer_row,
-    removed_page_row,
-)
+from pulsar_spark.broker.facts import cursor_row, dead_letter_rows, lane_row, removed_consumer_row, removed_page_row
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.key_shared import with_other_ranges
 from pulsar_spark.broker.lane_form import Lane, page_of
@@ -52,7 +45,6 @@ class RoundRows:
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
-        self.facts += [page_row(cursor, page) for page in changed]
         self.pages += [
             PageRows(
                 cursor.key,
@@ -62,6 +54,7 @@ class RoundRows:
                 lane_name(page.first),
                 self._positions(cursor, page) if is_virtual(page.first) else None,
                 self._chunks(cursor, page.ranges),
+                has_row=True,
             )
             for page in changed
         ]
@@ -109,7 +102,7 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
             rows.facts.append(cursor_row(cursor))
         rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
         rows.facts += [
-            bundle.consumer_row(cursor, cursor.consumers[consumer_id])
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=asked.ranges_before is not None)
             for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
             if consumer_id in cursor.consumers
         ]

@@ -181,9 +181,12 @@ class Bundle(Topics):
         """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
-    def consumer_row(self, cursor: Cursor, consumer: Consumer) -> dict:
-        """The row of a connected consumer, with the end of its client's lease by the machine's clock."""
+    def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
+        """The row of a connected consumer (see facts), with the end of its client's lease by the machine's clock."""
         until = self.leases.get(consumer.client_id)
         return consumer_row(
-            cursor, consumer, lease_time=None if until is None else until - self.now.own + self.now.wall
+            cursor,
+            consumer,
+            lease_time=None if until is None else until - self.now.own + self.now.wall,
+            with_ranges=with_ranges,
         )

@@ -28,7 +28,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, virtual, visible_mark_delete
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, are_delayed, virtual, visible_mark_delete
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.ledgers import PartitionLedgers
@@ -133,7 +133,7 @@ class DueLane:
     def is_own_of(self, run: Run, times: np.ndarray) -> np.ndarray:
         """The same of all entries of a run, by deliver times as their producers gave them (0 for none)."""
         positions = np.arange(run.first_position, run.last_position + 1)
-        return self.is_own(positions, np.where(times > run.delayed_after, times, 0))
+        return self.is_own(positions, np.where(are_delayed(times, run.delayed_after), times, 0))
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries that were not looked at, nor kept apart."""

@@ -1,18 +1,16 @@
 """Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
 
 A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once (see
-round_rows, where ranges become rows too). table_specs.CURSOR_LEDGER says what each column means; storage.cursor_ledger
-says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
+round_rows, where pages and their ranges become rows). table_specs.CURSOR_LEDGER says what each column means;
+storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, lane_name, packed_stretches
-from pulsar_spark.protocol.kept_owners import kept_properties
+from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, packed_stretches
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
@@ -104,8 +102,9 @@ def removed_cursor_row(cursor: Cursor) -> dict:
     return dict(_of(cursor, "cursor"), is_removed=True)
 
 
-def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) -> dict:
-    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock."""
+def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
+    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock. *with_ranges* also
+    says which hashes it owns: on a ring hundreds of ranges; without, those of its row before hold."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -119,8 +118,8 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) 
         join_order=consumer.join_order,
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=list((consumer.properties | kept_properties(cursor.selector, consumer.consumer_id)).items()),
-        hash_ranges=_hash_ranges(cursor, consumer) if cursor.selector else None,
+        properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
+        hash_ranges=_hash_ranges(cursor, consumer) if with_ranges and cursor.selector else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
         chunks=packed_stretches(cursor.chunked and cursor.chunked.kept_back.get(consumer.consumer_id)),
     )
@@ -136,12 +135,6 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
         is_removed=True,
         text=why,
     )
-
-
-def page_row(cursor: Cursor, page: Page) -> dict:
-    """One row per page that was written: its ranges in the same round are all it holds."""
-    first, last = page.ranges[0].first, page.ranges[-1].last
-    return dict(_of(cursor, "page"), page=page.first, first=first, last=last, lane=lane_name(first))
 
 
 def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:

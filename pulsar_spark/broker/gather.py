@@ -208,8 +208,11 @@ class _Gathering:
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
-        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
+        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any. A
+        deliver time that has come is none, but for what is of the due lane, and has its turn by it."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
+        if place == position and (due or 0) <= self.draft.wall:
+            due = None
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(

@@ -16,17 +16,13 @@ from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer
-from pulsar_spark.broker.unread_runs import last_passed, note_passed, pass_over, unknown_between
+from pulsar_spark.broker.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import DUE_BASE, virtual
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
-
-MOST_RUNS = 200_000
-"""Runs of entries never delivered that one round hands out, at most: where keys lie at random each is an entry or two,
-where a publish was sorted by hash thousands."""
 
 ELSEWHERE = Placed(None, True)
 """Not offered in this round, whosever it is."""

@@ -3,7 +3,8 @@ again of what is kept apart of that (protocol.delays). Each of the first two has
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.lane_form import LaneForm
@@ -77,8 +78,7 @@ class PagedRanges:
         self.changes += 1
         before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
-        for page in before:
-            self.unacked.subtract(page.unacked)
+        self._count_unacked(before, -1)
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
@@ -100,9 +100,14 @@ class PagedRanges:
         return list(changed.values()), sorted(gone)
 
     def _insert(self, pages: list[Page]) -> None:
-        self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
+        self.pages = sorted([*self.pages, *pages], key=attrgetter("first"))
+        self._count_unacked(pages, 1)
+
+    def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
+        """Count what is unacknowledged in *pages*; a sign of -1 takes it away."""
         for page in pages:
-            self.unacked.update(page.unacked)
+            for consumer_id, messages in page.unacked.items():
+                self.unacked[consumer_id] += sign * messages
 
     def _advance_mark_delete(self) -> list[Page]:
         """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,

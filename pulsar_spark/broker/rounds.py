@@ -258,7 +258,9 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
-        whole.facts += [bundle.consumer_row(cursor, consumer) for consumer in cursor.consumers.values()]
+        whole.facts += [
+            bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
+        ]
         whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
         if cursor.lanes:
             whole.add_lanes(cursor, cursor.lanes.lanes, [])

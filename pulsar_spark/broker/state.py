@@ -17,6 +17,7 @@ from pulsar_spark.broker.paged_ranges import PagedRanges
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
@@ -98,6 +99,7 @@ class Cursor(PagedRanges):
         self._selector = selector
         self.__dict__.pop("owned", None)
         self.__dict__.pop("hash_ranges", None)
+        self.__dict__.pop("kept_properties", None)
 
     @cached_property
     def owned(self) -> list[OwnedRange]:
@@ -111,6 +113,11 @@ class Cursor(PagedRanges):
         for owned in self.owned:
             ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
         return ranges
+
+    @cached_property
+    def kept_properties(self) -> dict[str, dict[str, str]]:
+        """What rows keep of each consumer's hashes beside its ranges, by consumer."""
+        return {each: kept_properties(self.selector, each) for each in self.consumers} if self.selector else {}
 
     @property
     def has_unacked_limits(self) -> bool:

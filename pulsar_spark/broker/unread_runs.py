@@ -25,7 +25,11 @@ MAX_ROUND_ENTRIES = 20_000_000
 WINDOW_ENTRIES = 1 << 12, 1 << 20
 """Positions looked at in one go for those that are passed over, at first and at most."""
 
-MOST_LOOKED_AT = 1 << 23
+MOST_RUNS = 200_000
+"""Most runs of entries never delivered that one cursor hands out in a round, where others lie between them: each is
+rows of the plan. Keys at random make them an entry or two long, so does every second entry with a deliver time."""
+
+MOST_LOOKED_AT = 1 << 21
 """Positions looked at in a round where all are passed over; what lies behind them is for the next one."""
 
 
@@ -119,21 +123,25 @@ def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int,
     """The same where some of them are passed over: these do not count, and are noted as such."""
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
-    end, last_to_look = topic.end_position(cursor.key.partition), last_passed(bundle, cursor)
+    end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0
     walk = ChunkWalk(asked) if cursor.chunked else None
     while at <= last_to_look and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
         unknown = unknown_between(asked, at, last)
         is_own = pass_over(bundle, asked, unknown, wall)
-        others = np.flatnonzero(~(is_own | np.isin(unknown, walk.evicted(last))) if walk else ~is_own)
-        if len(others) >= most:
-            behind = int(others[most - 1])
-            note_passed(asked, unknown[:behind][is_own[:behind]])
-            if walk:
-                walk.pass_by(int(unknown[behind]))
-            return int(unknown[behind])
+        is_offered = ~(is_own | np.isin(unknown, walk.evicted(last))) if walk else ~is_own
+        others, begun = np.flatnonzero(is_offered), np.flatnonzero(np.diff(is_offered, prepend=False) & is_offered)
+        stops = [int(others[most - 1]) + 1] if len(others) >= most else []
+        stops += [int(begun[MOST_RUNS - runs])] if len(begun) > MOST_RUNS - runs else []
+        if stops:
+            stop = min(stops)
+            last = int(unknown[stop - 1]) if stop else at - 1
+            unknown, is_own = unknown[:stop], is_own[:stop]
         note_passed(asked, unknown[is_own])
         if walk:
             walk.pass_by(last)
-        most, at, width = most - len(others), last + 1, min(4 * width, widest)
+        if stops:
+            return last
+        most, runs = most - len(others), runs + len(begun)
+        at, width = last + 1, min(4 * width, widest)
     return at - 1 if at <= last_to_look or at >= end else _last_of(topic, asked, at, most)

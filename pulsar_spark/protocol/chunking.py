@@ -21,6 +21,7 @@ Chunks that no complete message takes are never delivered. What is left out: siz
 the payloads checks.
 """
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ from pulsar_spark.errors import InvalidMessage
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """Pulsar's maxMessageSize: bytes of an entry, its metadata included."""
+
+NUMBERS_BYTES, TEXT_BYTES = 64, 6
+"""What the numbers of a message's metadata take at most, and the length and the tag of a text."""
 
 MAX_PENDING = "max_pending_chunked_message"
 AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
@@ -82,6 +86,17 @@ def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_me
             "send fewer or shorter properties and keys"
         )
     return min(room, chunk_max_message_size) if chunk_max_message_size > 0 else room
+
+
+def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[bytes, bytes]] = ()) -> int:
+    """What the metadata of a message takes at most: of each of *texts* (names, keys and the uuid) and *properties* its
+    bytes and what says how many they are, and all numbers. A sum, so that Spark computes it too.
+
+    >>> metadata_bytes([b"producer", None, b"key"], [(b"colour", b"red")])
+    108
+    """
+    of_texts = sum(TEXT_BYTES + len(text) for text in texts if text is not None)
+    return NUMBERS_BYTES + of_texts + sum(2 * TEXT_BYTES + len(name) + len(value) for name, value in properties)
 
 
 class Open(NamedTuple):

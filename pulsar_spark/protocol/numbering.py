@@ -49,6 +49,7 @@ class Run(NamedTuple):
     has_keys: bool
     delayed_after: int | None = None
     chunks_from: int | None = None
+    has_encoded: bool = False
 
     @property
     def may_have_chunks(self) -> bool:
@@ -106,6 +107,7 @@ class PublishedFile(NamedTuple):
     has_delayed: bool
     has_chunks: bool
     has_keys: bool
+    has_encoded: bool = False
 
     @property
     def entries(self) -> int:
@@ -132,6 +134,7 @@ class PublishedFile(NamedTuple):
             self.has_delayed,
             self.has_chunks,
             self.has_keys,
+            has_encoded=self.has_encoded,
         )
 
 

@@ -67,8 +67,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
 """The latest row wins: what it replaces are the rows of its kind with the same values in these columns. A page's row
-replaces its ranges too, those of its own round are all it holds; of a policy's properties the name counts; what names
-an entry that is set aside says SetAside.id."""
+replaces its ranges too, those of its own round are all it holds; a consumer's row without hash ranges leaves those it
+had; of a policy's properties the name counts; what names an entry that is set aside says SetAside.id."""
 
 OF_ONE_ROUND = ("letter", "reply")
 """Kinds of rows that say what a round did, and nothing of the state after it."""
@@ -190,6 +190,9 @@ class LatestRows:
             self.pages.setdefault(cursor, {})
             self.lanes.setdefault(cursor, {})
         elif cursor in self.cursors and kind == "consumer":
+            before = self.consumers[cursor].get(*key)
+            if before and row.get("hash_ranges") is None:
+                row["hash_ranges"] = before.get("hash_ranges")
             _replace(self.consumers[cursor], *key, row, row)
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.delays import due_order
+from pulsar_spark.protocol.delays import are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries import read_slice
@@ -61,16 +61,22 @@ def has_delayed(run: Run) -> bool:
 
 
 def deliver_times(table: Path, run: Run) -> pa.Array:
-    """The deliver time of each entry of *run*, as its producer gave it, in microseconds: null without one. An entry's
-    first message decides; one that is deleted or lost waits for nothing."""
-    return read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    """The deliver time of each entry of *run*, as its producer gave it, in microseconds (protocol.delays.whole_ms),
+    null without one. An entry's first message decides.
+
+    What waits is decided once, and counted by everybody who reads it, at whatever time: so an entry that is deleted
+    meanwhile waits all the same, and comes due with nothing in it. Only what is lost, or was deleted and vacuumed,
+    waits for nothing."""
+    rows = read_slice(table, [run], ["deliver_at_time"], as_published=True)
+    times = rows["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    return pa.array(whole_ms(times.fill_null(0).to_numpy()), mask=times.is_null().to_numpy(zero_copy_only=False))
 
 
 def delayed_in(table: Path, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
     """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`. Every chunk
     of a message says its deliver time: the one that completes it counts. *chunks* are those of the topic partition."""
     times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
-    places = np.flatnonzero(times > run.delayed_after)
+    places = np.flatnonzero(are_delayed(times, run.delayed_after))
     positions = places + run.first_position
     if run.may_have_chunks:
         is_one = ~chunks.are_parts(positions)
