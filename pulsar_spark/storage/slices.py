@@ -128,9 +128,11 @@ def read_pieces(
     with_payload: bool = True,
     version: int | None = None,
     without: Collection[str] = (),
+    files: Sequence[str] = (),
 ) -> DataFrame:
     """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
-    that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows.
+    that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
+    over: they hold copies that somebody made of the topic's rows.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
     then ``ledger_id``, ``position``, ``redelivery_count``. The :data:`~pulsar_spark.table_specs.KEY_FLAGS` are null in
@@ -138,6 +140,9 @@ def read_pieces(
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
+    if files:
+        named = spark.read.schema(messages.schema).option("basePath", str(topic.path))
+        messages = named.parquet(*(str(topic.path / file) for file in files))
     if without:
         messages = messages.filter(
             ~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without])
