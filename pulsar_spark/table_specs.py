@@ -335,7 +335,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "main_mark_delete_position",
                 pa.int64(),
-                "cursor with a due lane: everything up to here is acknowledged, or of the due lane; null = no due lane",
+                "cursor with a due lane, or of a topic with chunks: everything up to here is acknowledged, or of the "
+                "due lane, or a part of a chunked message; null = mark_delete_position",
                 2,
             ),
             (
@@ -358,6 +359,16 @@ CURSOR_LEDGER = TableSpec(
                 pa.binary(),
                 "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
                 "came due, packed (protocol.delays); else null",
+                2,
+            ),
+            (
+                "chunks",
+                pa.binary(),
+                "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
+                "message whose last chunk is in it, one pair behind the other, by last, packed (protocol.delays); "
+                "else null; cursor: where chunked messages begin that are not complete and count as acknowledged, as "
+                "first and last position of stretches in which no other one begins, packed likewise; consumer: "
+                "likewise those kept back from it",
                 2,
             ),
             (
@@ -422,6 +433,19 @@ LEDGERS = TableSpec(
                 pa.int64(),
                 "entries with a deliver-at time behind this instant (microseconds since 1970) wait in the delay index, "
                 "the others do not wait; null = none of them does, or numbered by an earlier release",
+                2,
+            ),
+            (
+                "chunks_from",
+                pa.int64(),
+                "to know what the chunks of the run make up, read those from this position on; null = it has none, or "
+                "was numbered by an earlier release",
+                2,
+            ),
+            (
+                "has_encoded",
+                pa.bool_(),
+                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
                 2,
             ),
         )

@@ -14,6 +14,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
+from tests.model_chunks import Limits, Units
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
@@ -30,6 +31,8 @@ class Delivery(NamedTuple):
     position: int
     redelivery_count: int
     ack_set: tuple[int, ...] | None
+    chunks: tuple[int, ...] | None = None
+    """Where the chunks of a chunked message lie, in their order."""
 
 
 class Letter(NamedTuple):
@@ -55,6 +58,7 @@ class Consumer:
     is_blocked: bool = False
     has_unacked_limits: bool = True
     ranges: tuple[tuple[int, int], ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def in_line(self) -> Candidate:
         return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
@@ -98,6 +102,7 @@ class Cursor:
     """Of all entries of the topic partition, whatever the type."""
     delays: Delays = field(default_factory=Delays)
     """Likewise."""
+    units: Units = field(default_factory=Units)
     has_delays: bool = True
     """Does the policy of its topic allow delays?"""
     due: DueLane | None = None
@@ -117,6 +122,17 @@ class Cursor:
     def knows_delays(self) -> bool:
         """Exclusive and Failover do not (2.6)."""
         return self.has_delays and not self.is_single_active()
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Before the first chunk of every message that is not acknowledged, be it complete or not; and nowhere behind
+        where all that is no part is acknowledged."""
+        return min([self.mark_delete, *(chunks[0] - 1 for chunks in self.units.unacknowledged(self.is_done))])
+
+    def acknowledged_behind(self) -> set[int]:
+        """All that is acknowledged behind the visible mark-delete; a chunk is when its message is."""
+        done = {at for at in range(self.visible_mark_delete + 1, self.units.chunks.seen) if self.is_done(at)}
+        return done.difference(*self.units.unacknowledged(self.is_done))
 
     def is_own_delayed(self, position: int) -> bool:
         """Does the entry go by its deliver time, and not by its place?"""
@@ -221,6 +237,7 @@ class Cursor:
             return
         del self.consumers[consumer_id]
         self.left.add(consumer_id)
+        self.units.forget(consumer_id)
         self._choose_active(active_from_ms)
         if self.keys:
             self.keys.leave(consumer_id, consumers_left=len(self.consumers))
@@ -265,6 +282,8 @@ class Cursor:
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         self.due = None
+        self.units.released = set()
+        self.units.withheld = {}
         if self.keys:
             self.keys.recently_joined = {}
         for consumer in self.consumers.values():
@@ -286,7 +305,7 @@ class Cursor:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position):
+                if self.is_done(position) or (left is not None and self.units.is_part(position)):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -316,6 +335,8 @@ class Cursor:
             known.pop(position, None)
 
     def _advance(self) -> None:
+        for position in [position for position in self.replay if self.units.is_part(position)]:
+            self._done(position)
         while self.mark_delete + 1 in self.acknowledged:
             self.mark_delete += 1
             self.acknowledged.remove(self.mark_delete)
@@ -334,6 +355,8 @@ class Cursor:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
         unseen = set()
+        for consumer_id in self.redeliver_all:
+            self.units.forget(consumer_id)
         for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -389,15 +412,21 @@ class Cursor:
             readers = [each for each in receivers if each.consumer_id in owners and (has_work or not each.is_blocked)]
         if readers:
             self._meet(range(self.read_position, len(deliver_ms)))
-        unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
-        own = [position for position in unknown if self.is_own_delayed(position)]
-        unknown = [position for position in unknown if position not in own]
         permits = sum(consumer.permits for consumer in readers)
-        met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
-        if readers and self.due is not None:
+        while True:
+            unknown = [at for at in range(self.read_position, len(deliver_ms)) if not self._is_known(at)]
+            own = [position for position in unknown if self.is_own_delayed(position)]
+            passed = [
+                position for position in unknown if self.units.is_part(position) or self.units.withheld_by(position)
+            ]
+            unknown = [position for position in unknown if position not in own and position not in passed]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
-            self.due.passed |= {position for position in own if position < behind}
+            if not readers or not self._drop_oldest(behind):
+                break
+        if readers:
+            self._pass_over(own, passed, behind)
         early = [
             position
             for position in met
@@ -406,6 +435,26 @@ class Cursor:
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
+
+    @property
+    def limiting(self) -> Consumer | None:
+        """Of whom the limits of incomplete messages are: the last one that came."""
+        return max(self.consumers.values(), key=lambda consumer: consumer.join_order, default=None)
+
+    def _drop_oldest(self, behind: int) -> bool:
+        consumer = self.limiting
+        return self.units.drop_oldest(behind, consumer.limits, consumer.consumer_id, self.is_done)
+
+    def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
+        """A read went past these, as far as they lie before *behind*; what a consumer dropped is out at it."""
+        if self.due is not None:
+            self.due.passed |= {position for position in own if position < behind}
+        for position in [position for position in parts if position < behind]:
+            if self.units.withheld_by(position):
+                self.pending[position] = Pending(self.units.withheld_by(position), 0)
+            else:
+                self.acknowledged.add(position)
+        self._advance()
 
     def _read_by_key(
         self, unknown: Iterable[int], receivers: list[Consumer], now_ms: int, look_ahead: int
@@ -462,7 +511,11 @@ class Cursor:
         of deliver time (0.21)."""
         if self.is_single_active():
             return sorted(self.replay)
-        back = [position for position, back in self.replay.items() if back.due_ms is None]
+        back = [
+            position
+            for position, back in self.replay.items()
+            if back.due_ms is None and not self.units.withheld_by(position)
+        ]
         due = [(at, self._place(position)) for position, at in self.waits_for().items() if at <= now_ms]
         return sorted(back, key=self._place) + [place[-1] for _, place in sorted(due)]
 
@@ -598,4 +651,5 @@ class Cursor:
             position,
             back.redelivery_count,
             self.ack_sets.get(position),
+            self.units.chunks.messages.get(position),
         )

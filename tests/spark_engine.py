@@ -40,8 +40,9 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
-from tests import due_rows
+from tests import chunk_rows, due_rows
 from tests.model import Reply, as_ranges
+from tests.model_chunks import Chunk
 from tests.model_cursor import Delivery, Letter
 from tests.model_keys import Key
 from tests.plain_planner import PlainPlanner
@@ -95,6 +96,7 @@ class SparkEngine:
         publish_time_ms: int | None = None,
         deliver_at_ms: list[int | None] | None = None,
         keys: list[tuple[Key, ...]] | None = None,
+        chunks: list[Chunk | None] | None = None,
         **columns,
     ) -> list[int]:
         instant = _instant(self.now_ms if publish_time_ms is None else publish_time_ms)
@@ -114,6 +116,7 @@ class SparkEngine:
                             "payload": b"x",
                             "deliver_at_time": None if due[entry_id] is None else 1000 * due[entry_id],
                             **_key_columns(keys and keys[entry_id], index),
+                            **chunk_rows.columns_of(chunks[entry_id] if chunks else None),
                             **columns,
                         },
                     )
@@ -163,6 +166,7 @@ class SparkEngine:
             )
             for row in rows.filter(pc.is_valid(rows["positions"])).to_pylist()
         }
+        chunks = self._chunk_sets(rows)
         return [
             Delivery(
                 topics[key.topic_id],
@@ -172,11 +176,22 @@ class SparkEngine:
                 int(position),
                 held.redelivery_count,
                 held.ack_set,
+                chunks.get((key, int(position))),
             )
             for key, page, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
             for held in self._exact(key, page, [each for each in ranges if self._is_delivery(each)])
             for position in positions.get((key, held.first), range(held.first, held.last + 1))
         ]
+
+    def _chunk_sets(self, rows) -> dict[tuple[CursorKey, int], tuple[int, ...]]:
+        """The chunks of the messages that ranges say they deliver, by cursor and last chunk."""
+        topics, found = {topic_id: topic for topic, topic_id in self.topic_ids.items()}, {}
+        for row in rows.filter(pc.is_valid(rows["chunks"])).to_pylist():
+            key = CursorKey(row["topic_id"], row["partition"], row["subscription"])
+            state = self.rounds.bundle.topic(topics[key.topic_id])
+            for first, last in unpacked(row["chunks"]).reshape(-1, 2).tolist():
+                found[key, last] = chunk_rows.chunk_set(state, key.partition, first, last)
+        return found
 
     def _is_delivery(self, held: Range) -> bool:
         return held.status == PENDING and held.delivery_round == self.latest.round
@@ -200,6 +215,8 @@ class SparkEngine:
             for position, held in held_at.items()
             if held.status == REPLAY and held.due_time is not None
         }
+        chunks = chunk_rows.chunks_of(self.rounds.bundle.topic(topic), partition)
+        held_back = chunk_rows.of_unacknowledged(chunks, cursor["mark_delete_position"], held_at)
         each, unacked = held_at.items(), {}
         for held in held_at.values():
             if held.status == PENDING:
@@ -210,7 +227,9 @@ class SparkEngine:
             "subscription_type": cursor["subscription_type"],
             "is_blocked": bool(cursor["is_blocked"]),
             "is_blocked_by_broker": cursor["status"] == BLOCKED_BY_BROKER,
-            "acknowledged": as_ranges({position for position, held in each if held.status == ACKNOWLEDGED}),
+            "acknowledged": as_ranges(
+                {position for position, held in each if held.status == ACKNOWLEDGED and position not in held_back}
+            ),
             "pending": {
                 position: (held.consumer_id, held.redelivery_count, _ms(held.due_time))
                 for position, held in each

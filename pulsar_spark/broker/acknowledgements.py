@@ -48,7 +48,7 @@ class Acknowledgements(Desk):
             return None
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
-        if request.first <= cursor.visible_mark_delete:
+        if request.first <= cursor.passed_mark_delete or cursor.is_part(request.first):
             return None
         self.check_ack_set(cursor, request.first, request.ack_set)
         kept = self.kept_ack_set(draft, request.first)
@@ -91,7 +91,7 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
-        if request.ack_set is not None and last > cursor.visible_mark_delete:
+        if request.ack_set is not None and last > cursor.passed_mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
@@ -151,4 +151,8 @@ class Acknowledgements(Desk):
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        self.draft.of(cursor).redelivered.add(self.consumer_of(request, cursor).consumer_id)
+        draft, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        draft.redelivered.add(consumer_id)
+        if cursor.chunked:
+            cursor.chunked.begin_anew(consumer_id)
+            draft.changed_consumers.add(consumer_id)

@@ -47,7 +47,9 @@ def affected_ranges(
     if not pages:
         return Affected(set(), [], [])
     returning, offered = _returning(asked, now), list(offered)
-    given_back = [i for i, page in enumerate(pages) if returning & page.unacked.keys() or page.has_returns(now)]
+    given_back = [
+        i for i, page in enumerate(pages) if page.has_returns(now) or (returning and returning & page.unacked.keys())
+    ]
     spans = np.array([*_spans(asked, unread)], np.int64).reshape(-1, 2).T
     touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
     ranges, begins = [], {}
@@ -177,7 +179,7 @@ def _is_hit(ranges: list[Range], firsts: np.ndarray, lasts: np.ndarray) -> np.nd
     """Of each of *ranges*, whether it holds any position of *firsts*..*lasts*."""
     if not len(firsts) or not ranges:
         return np.zeros(len(ranges), bool)
-    held_firsts, held_lasts = (np.array([*map(itemgetter(end), ranges)], np.int64) for end in (0, 1))
+    held_firsts, held_lasts = (np.fromiter(map(itemgetter(end), ranges), np.int64, len(ranges)) for end in (0, 1))
     begun = np.zeros(len(ranges) + 1, np.int64)
     np.add.at(begun, np.searchsorted(held_lasts, firsts), 1)
     np.add.at(begun, np.searchsorted(held_firsts, lasts, "right"), -1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
+from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows
@@ -81,6 +82,16 @@ class Bundle(Topics):
         """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
+
+    def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
+        """Let the cursor know of chunked messages, if its topic partition has any; *visible* is the mark-delete that
+        people saw of it before, None for one that is new to them."""
+        state, partition = self.topics[cursor.topic], cursor.key.partition
+        if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
+            passed = cursor.passed_mark_delete
+            cursor.chunked = Chunked(cursor, state.chunks(partition), passed if visible is None else visible)
+            if visible is None:
+                cursor.chunked.settle()
 
     # What is delayed
 

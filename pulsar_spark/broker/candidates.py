@@ -31,6 +31,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
+    wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
     wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
     return min(own, default=None), min(wall, default=None)
 

@@ -1,17 +1,16 @@
 """Every row of a round: the columns that each kind of row of ``cursor_ledger`` has, a function a kind.
 
 A row is a dict of columns; those left out are null, and ``round`` is added to all rows of a round at once (see
-round_rows, where ranges become rows too). table_specs.CURSOR_LEDGER says what each column means; storage.cursor_ledger
-says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
+round_rows, where pages and their ranges become rows). table_specs.CURSOR_LEDGER says what each column means;
+storage.cursor_ledger says which row replaces which, and reads them back; load_bundle makes a bundle of those in force.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, lane_name
+from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, packed_stretches
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
@@ -63,16 +62,13 @@ def removed_topic_row(state: "TopicState") -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
     rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
-    of_due_lane = due and dict(
-        main_mark_delete_position=cursor.mark_delete,
-        due_mark_delete=due.mark_delete - DUE_BASE,
-        due_floor=due.floor,
-        due_since=due.since,
-    )
+    of_due_lane = due and dict(due_mark_delete=due.mark_delete - DUE_BASE, due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
         **(of_due_lane or {}),
+        main_mark_delete_position=cursor.mark_delete if due or cursor.chunked else None,
         mark_delete_position=cursor.visible_mark_delete,
+        chunks=packed_stretches(cursor.chunked and cursor.chunked.released),
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
@@ -125,6 +121,7 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, 
         properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
         hash_ranges=_hash_ranges(cursor, consumer) if with_ranges and cursor.selector else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
+        chunks=packed_stretches(cursor.chunked and cursor.chunked.kept_back.get(consumer.consumer_id)),
     )
 
 
@@ -138,12 +135,6 @@ def removed_consumer_row(cursor: Cursor, consumer: Consumer, why: str) -> dict:
         is_removed=True,
         text=why,
     )
-
-
-def page_row(cursor: Cursor, page: Page) -> dict:
-    """One row per page that was written: its ranges in the same round are all it holds."""
-    first, last = page.ranges[0].first, page.ranges[-1].last
-    return dict(_of(cursor, "page"), page=page.first, first=first, last=last, lane=lane_name(first))
 
 
 def lane_row(cursor: Cursor, page: int, lane: int, hashes: LaneHashes, ranges: Sequence[Range]) -> dict:

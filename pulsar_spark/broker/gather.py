@@ -129,9 +129,10 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
 
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
-        """Not with a due lane, nor where one may begin."""
+        """Not with a due lane, nor where one may begin, nor where chunks are to be passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        return cursor.due is None and ledgers.last_delayed_position < cursor.read_position
+        behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
+        return cursor.due is None and behind < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.chunk_walk import acknowledge, release_until
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import expire_due, expire_main, meet
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
@@ -120,6 +121,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
         if is_spared(backlog):
             return
     asked = draft.of(cursor)
+    release_until(asked, last)
     if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position and not cursor.lanes:
         meet(bundle, asked, cursor.read_position, last, draft.wall)
     if cursor.due:
@@ -168,8 +170,18 @@ def _check_quota(
         for cursor in here:
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
-                draft.of(cursor).expire(cursor.visible_mark_delete + 1, last)
+                _evict(draft.of(cursor), last)
     return is_too_big or too_old > slowest
+
+
+def _evict(asked: CursorDraft, last: int) -> None:
+    """Acknowledge everything up to *last*, and what begins there, for its chunks are stored there."""
+    cursor = asked.cursor
+    asked.expire(cursor.passed_mark_delete + 1, last)
+    release_until(asked, last)
+    if cursor.chunked:
+        firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)
+        acknowledge(asked, lasts[firsts <= last])
 
 
 def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:

@@ -3,7 +3,8 @@ again of what is kept apart of that (protocol.delays). Each of the first two has
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.lane_form import LaneForm
@@ -12,6 +13,7 @@ from pulsar_spark.protocol.cursor import Range, take_acknowledged
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
 
 if TYPE_CHECKING:
+    from pulsar_spark.broker.chunked import Chunked
     from pulsar_spark.broker.due_lane import DueLane
 
 
@@ -26,6 +28,8 @@ class PagedRanges:
         """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
         """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
+        self.chunked: Chunked | None = None
+        """What it keeps of chunked messages, on a topic partition that has any."""
         self.changes = 0
         """Counts up with each change of its ranges."""
 
@@ -74,8 +78,7 @@ class PagedRanges:
         self.changes += 1
         before = [self.pages[index] for index in sorted(touched)]
         kept = [page for index, page in enumerate(self.pages) if index not in touched]
-        for page in before:
-            self.unacked.subtract(page.unacked)
+        self._count_unacked(before, -1)
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
@@ -97,9 +100,14 @@ class PagedRanges:
         return list(changed.values()), sorted(gone)
 
     def _insert(self, pages: list[Page]) -> None:
-        self.pages = sorted([*self.pages, *pages], key=lambda page: page.first)
+        self.pages = sorted([*self.pages, *pages], key=attrgetter("first"))
+        self._count_unacked(pages, 1)
+
+    def _count_unacked(self, pages: Iterable[Page], sign: int) -> None:
+        """Count what is unacknowledged in *pages*; a sign of -1 takes it away."""
         for page in pages:
-            self.unacked.update(page.unacked)
+            for consumer_id, messages in page.unacked.items():
+                self.unacked[consumer_id] += sign * messages
 
     def _advance_mark_delete(self) -> list[Page]:
         """Let mark-delete pass what is acknowledged behind it, that of the due lane too; the pages it took ranges from,

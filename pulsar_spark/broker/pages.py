@@ -7,7 +7,6 @@ messages in it, and when its next entry falls due, so that limits and timers nee
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -16,8 +15,8 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
 
-MIN_PAGE_RANGES, MAX_PAGE_RANGES = 32, 1000
-MANY_PAGES = 2000
+MIN_PAGE_RANGES, MAX_PAGE_RANGES = 16, 1000
+MANY_PAGES = 4000
 
 
 def most_ranges(ranges: int) -> int:
@@ -25,7 +24,7 @@ def most_ranges(ranges: int) -> int:
     :data:`MANY_PAGES` full ones.
 
     >>> [most_ranges(ranges) for ranges in (10, 100_000, 10_000_000)]
-    [32, 50, 1000]
+    [16, 25, 1000]
     """
     return min(max(ranges // MANY_PAGES, MIN_PAGE_RANGES), MAX_PAGE_RANGES)
 
@@ -39,7 +38,8 @@ class Page:
         """What a Key_Shared round has found out about its pending entries (see keyed_pages)."""
         self.returns_at: int | None = None
         self.replays_at: int | None = None
-        self.unacked, unacked = Counter(), {}
+        self.unacked: dict[str, int] = {}
+        unacked = self.unacked
         for held in ranges:
             first, last, status, consumer_id, _, _, due_time, ack_set, batch_size, entries = held
             if status == PENDING:
@@ -50,7 +50,6 @@ class Page:
                     self.returns_at = due_time
             elif status == REPLAY and (self.replays_at is None or (due_time or 0) < self.replays_at):
                 self.replays_at = due_time or 0
-        self.unacked.update(unacked)
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:

@@ -14,11 +14,15 @@ from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.table_specs import CURSOR_LEDGER
 
 _BLOCK_ROWS = 65_536
+_ENDS = ("first", "last")
+"""Columns of a range that differ from row to row; of the others many are all the same."""
 
 
 class PageRows(NamedTuple):
     """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first."""
+    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first, ``chunks`` likewise which
+    chunked messages are in ranges that are delivered. ``has_row``: a row of the page itself goes with them, which says
+    that they are all it holds; else it is among the facts."""
 
     key: CursorKey
     topic: str
@@ -26,12 +30,14 @@ class PageRows(NamedTuple):
     ranges: Sequence[Range]
     lane: str | None = None
     positions: Mapping[int, bytes] | None = None
+    chunks: Mapping[int, bytes | None] | None = None
+    has_row: bool = False
 
 
 def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows]) -> pa.Table:
-    """The Arrow rows of one round: *facts* as dicts of columns, then a row a range of *pages*. Pages and letters among
-    the facts, of which there may be many, stand behind the others, so that they need not be asked for columns they
-    lack."""
+    """The Arrow rows of one round: *facts* as dicts of columns, then a row a page and a row a range of *pages*. Pages
+    and letters among the facts, of which there may be many, stand behind the others, so that they need not be asked for
+    columns they lack."""
     many: dict[str, list[dict]] = {"": [], "page": [], "letter": []}
     for fact in facts:
         many.get(fact["kind"], many[""]).append(fact)
@@ -39,33 +45,51 @@ def rows_of_round(round_number: int, facts: list[dict], pages: Iterable[PageRows
     at = table.schema.get_field_index("round")
     table = table.set_column(at, table.field(at), _repeated([round_number], [len(facts)], table.field(at).type))
     pages = [page for page in pages if page.ranges]
-    if not pages:
-        return table
-    ranges = dict(zip(Range._fields, zip(*(zip(*page.ranges) for page in pages))))
-    counts = [len(page.ranges) for page in pages]
+    told = [page for page in pages if page.has_row]
+    return pa.concat_tables(
+        [
+            table,
+            *([_rows_of_pages(round_number, "page", told, _ends_of(told), [1] * len(told))] if told else []),
+            *([_rows_of_ranges(round_number, pages)] if pages else []),
+        ]
+    )
+
+
+def _ends_of(pages: list[PageRows]) -> dict[str, list]:
+    return {"first": [page.ranges[0].first for page in pages], "last": [page.ranges[-1].last for page in pages]}
+
+
+def _rows_of_ranges(round_number: int, pages: list[PageRows]) -> pa.Table:
+    columns = dict(zip(Range._fields, zip(*chain.from_iterable(page.ranges for page in pages))))
+    for name in ("positions", "chunks"):
+        if any(getattr(page, name) for page in pages):
+            columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
+    return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
+
+
+def _rows_of_pages(
+    round_number: int, kind: str, pages: list[PageRows], columns: Mapping[str, Sequence], counts: list[int]
+) -> pa.Table:
+    """Rows of one kind: as many of each page as *counts* says, with *columns* and those of their page and round."""
     of_pages = {
         "topic": [page.topic for page in pages],
         **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
+        "lane": [page.lane for page in pages],
     }
-    of_pages["lane"] = [page.lane for page in pages]
-    same = {"round": round_number, "kind": "range"}
-    has_positions = any(page.positions for page in pages)
+    same, rows = {"round": round_number, "kind": kind}, sum(counts)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
-        if field.name in ranges:
-            return pa.array(list(chain.from_iterable(ranges[field.name])), field.type)
-        if field.name == "positions" and has_positions:
-            packed = [(page.positions or {}).get(held.first) for page in pages for held in page.ranges]
-            return pa.array(packed, field.type)
+        if field.name in columns:
+            values = columns[field.name]
+            is_same = field.name not in _ENDS and values.count(values[0]) == rows
+            return _repeated(values[:1], [rows], field.type) if is_same else pa.array(values, field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
         if field.name in of_pages:
             return _repeated(of_pages[field.name], counts, field.type)
-        return _repeated([same.get(field.name)], [sum(counts)], field.type)
+        return _repeated([same.get(field.name)], [rows], field.type)
 
-    return pa.concat_tables(
-        [table, pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)]
-    )
+    return pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)
 
 
 def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:

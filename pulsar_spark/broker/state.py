@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.broker.paged_ranges import PagedRanges
@@ -129,9 +131,17 @@ class Cursor(PagedRanges):
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     @property
-    def visible_mark_delete(self) -> int:
-        """Mark-delete as people see it: below what waits for its deliver time, too."""
+    def passed_mark_delete(self) -> int:
+        """Up to here nothing is left to do: everything is acknowledged, delayed entries too, or a part of a chunked
+        message that lies behind it."""
         return self.mark_delete if self.due is None else self.due.visible
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Mark-delete as people see it: below what waits for its deliver time, and the chunks of what is not
+        acknowledged."""
+        passed = self.passed_mark_delete
+        return passed if self.chunked is None else min(passed, self.chunked.visible)
 
     def ranges(self) -> Iterator[Range]:
         """Exact ranges, by position; without those of the due lane."""
@@ -142,8 +152,10 @@ class Cursor(PagedRanges):
     def acknowledged(self) -> Iterator[tuple[int, int]]:
         """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
         if self.due:
-            return self.due.done_stretches()
-        return ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+            found = self.due.done_stretches()
+        else:
+            found = ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+        return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The stretches of positions in *first*..*last* that are not acknowledged."""
@@ -169,6 +181,10 @@ class Cursor(PagedRanges):
     def place(self, position: int) -> int:
         """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
         return position if self.due is None else self.due.place(position)
+
+    def is_part(self, position: int) -> bool:
+        """Is the entry a chunk that completes no message?"""
+        return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
         """Is the entry acknowledged whose state is kept at *place*?"""

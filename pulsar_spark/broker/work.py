@@ -44,10 +44,11 @@ class Rows:
     def _table_of(self, kind: str) -> pa.Table:
         cursors, columns = self._cursors[kind], dict(zip(KINDS[kind], self._columns[kind]))
         columns |= {"cursor": cursors, "kind": [kind] * len(cursors)}
-        nothing = pa.nulls(len(cursors))
         return pa.table(
             [
-                pa.array(columns[field.name], field.type) if field.name in columns else nothing.cast(field.type)
+                pa.array(columns[field.name], field.type)
+                if field.name in columns
+                else pa.nulls(len(cursors), field.type)
                 for field in SCHEMA
             ],
             SCHEMA,

@@ -1,5 +1,5 @@
-"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, list
-and send back dead letters, read stats."""
+"""The DataFrame API for Spark jobs and notebooks: publish frames and streams, consume subscriptions as frames, read
+topics, list and send back dead letters, read stats."""
 
 from pulsar_spark.frames.consumer import consume
 from pulsar_spark.frames.consumption import Consumption
@@ -11,6 +11,7 @@ from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.frames.reprocess_run import Reprocessed
 from pulsar_spark.frames.running import active_consumptions
 from pulsar_spark.frames.stats import stats
+from pulsar_spark.frames.topic_messages import read_messages
 
 __all__ = [
     "Consumption",
@@ -23,6 +24,7 @@ __all__ = [
     "dead_letters",
     "publish",
     "publish_stream",
+    "read_messages",
     "reprocess_dead_letters",
     "sent_letters",
     "stats",

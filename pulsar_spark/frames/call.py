@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, read_chunked
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
@@ -77,6 +78,11 @@ class Caller:
         return messages.drop(*(set(needed) - set(self._columns)))
 
     def _located(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
+        if delivery.chunked:
+            delivery, chunked = apart(self.exact(delivery))
+            found = [] if not chunked else [self._chunked(chunked, columns)]
+            found += [] if chunked and not delivery.ranges else [self._located(delivery, columns)]
+            return reduce(DataFrame.unionByName, found)
         lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
         if len(lanes) > MOST_LANES:
             delivery, lanes = self.exact(delivery), {}
@@ -89,7 +95,22 @@ class Caller:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
 
+    def _chunked(self, messages: Sequence[ChunkedMessage], columns: Sequence[str] | None) -> DataFrame:
+        if self._with_payload and "payload" in (columns or DELIVERED):
+            return read_chunked(self._spark, self._topic, self.ledgers, messages, columns)
+        lasts = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
+        return self._read_pieces(lasts, columns, with_chunks=True)
+
     def _at(self, positions: Sequence[PositionRange], columns: Sequence[str] | None) -> DataFrame:
+        """The messages in one piece; a chunk that was delivered all the same, as of a message that is no longer whole,
+        is none."""
+        partitions = {held.partition for held in positions}
+        ledgers = (self.ledgers.ledgers(self._topic.topic_id, partition) for partition in partitions)
+        return self._read_pieces(positions, columns, with_chunks=all(each.last_chunk_position < 0 for each in ledgers))
+
+    def _read_pieces(
+        self, positions: Sequence[PositionRange], columns: Sequence[str] | None, *, with_chunks: bool
+    ) -> DataFrame:
         return read_pieces(
             self._spark,
             self._topic,
@@ -97,4 +118,5 @@ class Caller:
             columns,
             self._with_payload,
             without=self.ledgers.foreign_files(self._topic.topic_id),
+            with_chunks=with_chunks,
         )

@@ -220,7 +220,8 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        found = remaining(self._topic, self._ledgers, self._not_given_back(delivery))
+        delivery = delivery._replace(ranges=self._not_given_back(delivery))
+        found = remaining(self._topic, self._ledgers, delivery)
         self._tell_missing(found)
         if not found.ranges:
             return

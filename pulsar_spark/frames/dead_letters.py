@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
+from pulsar_spark.frames.topic_messages import messages_at
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     CAUSE,
@@ -26,11 +27,10 @@ from pulsar_spark.protocol.letters import (
 from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
@@ -154,15 +154,9 @@ def read_letters(
     spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None
 ) -> DataFrame:
     """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
-    :data:`LETTER_COLUMNS` and ``is_chunk``."""
-    pieces = []
-    for partition, ledgers in ledgers_until(layout, topic, version).items():
-        end = ledgers.end_position
-        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
-            if held.partition == partition and held.first < end:
-                pieces += pieces_of(held, ledgers.parts(held.first, min(held.last, end - 1)))
-    messages = read_pieces(spark, topic, pieces, [*DELIVERED, *KEY_FLAGS], version=version)
-    return _described(messages, str(topic.name))
+    :data:`LETTER_COLUMNS`; of chunked ones there may be some before the ranges, too."""
+    columns = [*DELIVERED, *KEY_FLAGS]
+    return _described(messages_at(spark, layout, topic, version, columns, ranges=ranges), str(topic.name))
 
 
 def _no_letters(spark: SparkSession) -> DataFrame:
@@ -185,9 +179,8 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
         "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
         "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
         "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)),
-        "is_chunk": F.col("uuid").isNotNull(),
     }
-    return messages.withColumns(columns).select(*LETTER_COLUMNS, "is_chunk")
+    return messages.withColumns(columns).select(*LETTER_COLUMNS)
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, MAX_MS
+from pulsar_spark.client.send_arguments import MAX_MS
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.storage.session import quoted
@@ -44,21 +44,15 @@ _DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
-def message_columns(
-    frame: DataFrame,
-    properties_from: Sequence[str] = (),
-    max_message_size: int | None = MAX_MESSAGE_SIZE,
-    now: datetime = EPOCH,
-) -> dict[str, Column]:
+def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: datetime = EPOCH) -> dict[str, Column]:
     """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
     left out. ``deliver_after`` counts from *now*.
 
-    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above
-    *max_message_size* fails the job that writes it.
+    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone.
     """
     given = {field.name: field.dataType for field in frame.schema.fields}
     _check_names(given, properties_from)
-    columns = {"payload": _payload(given["payload"], max_message_size)}
+    columns = {"payload": _payload(given["payload"])}
     for name, column_type in given.items():
         target = _ALIASES.get(name, name)
         if target not in _OPTIONAL or name in properties_from:
@@ -145,14 +139,16 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
 
 
-def _payload(given: T.DataType, max_message_size: int | None) -> Column:
+def _payload(given: T.DataType) -> Column:
     if not isinstance(given, (T.BinaryType, T.StringType)):
         raise InvalidMessage(
             f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json"
         )
-    payload = F.col("payload").cast("binary")
-    if max_message_size is None:
-        return payload
+    return F.col("payload").cast("binary")
+
+
+def in_one_piece(payload: Column, max_message_size: int) -> Column:
+    """*payload*; one above *max_message_size* fails the job that writes it."""
     size = F.octet_length(payload)
     too_big = refusal(
         "MessageTooBig",
@@ -160,8 +156,8 @@ def _payload(given: T.DataType, max_message_size: int | None) -> Column:
             F.lit("a payload has "),
             size.cast("string"),
             F.lit(
-                f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger "
-                "max_message_size"
+                f" bytes, above the maximum of {max_message_size}: publish with chunking=True, publish less per "
+                "message or give a larger max_message_size"
             ),
         ),
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from pulsar_spark.errors import InvalidMessage, shown
 from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.positions import Positions
 
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
@@ -200,6 +201,20 @@ def unpacked(data: bytes) -> np.ndarray:
         values[has_byte] |= bits << np.uint64(7 * byte)
     differences = (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
     return np.cumsum(differences)
+
+
+def packed_stretches(stretches: Positions | None) -> bytes | None:
+    """Stretches of positions, likewise; None of none.
+
+    >>> list(unpacked_stretches(packed_stretches(Positions([(3, 9), (20, 20)]))))
+    [(3, 9), (20, 20)]
+    """
+    return packed(np.array([*stretches], np.int64).ravel()) if stretches else None
+
+
+def unpacked_stretches(data: bytes | None) -> Positions:
+    """The stretches of such bytes; none of None."""
+    return Positions(map(tuple, unpacked(data).reshape(-1, 2).tolist()) if data else ())
 
 
 def named(positions: np.ndarray) -> str:

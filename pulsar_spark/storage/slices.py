@@ -128,11 +128,12 @@ def read_pieces(
     with_payload: bool = True,
     version: int | None = None,
     without: Collection[str] = (),
+    with_chunks: bool = True,
     files: Sequence[str] = (),
 ) -> DataFrame:
     """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
     that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
-    over: they hold copies that somebody made of the topic's rows.
+    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
     then ``ledger_id``, ``position``, ``redelivery_count``. The :data:`~pulsar_spark.table_specs.KEY_FLAGS` are null in
@@ -143,6 +144,8 @@ def read_pieces(
     if files:
         named = spark.read.schema(messages.schema).option("basePath", str(topic.path))
         messages = named.parquet(*(str(topic.path / file) for file in files))
+    if not with_chunks:
+        messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     if without:
         messages = messages.filter(
             ~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without])

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import numbering
+from pulsar_spark.broker import numbering, unread_runs
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
@@ -53,6 +53,21 @@ def join(*, permits: int = 99, subscription_type: str = "Shared") -> list[dict]:
 def promotions(engine: SparkEngine) -> list[tuple]:
     rows = read_latest(engine.layout).promotions.values()
     return [(row["first"], row["last"]) for row in rows]
+
+
+def test_a_round_hands_out_so_many_runs_and_the_next_one_goes_on(engine, monkeypatch):
+    monkeypatch.setattr(unread_runs, "MOST_RUNS", 3)
+    publish(engine, *[HOUR, None, None, HOUR] * 4)
+    found = [positions(engine.round(join(permits=5), START))]
+    assert engine.rounds.has_work() is False, "permits are used up"
+    found.append(positions(engine.round([ON.flow("A", 99)], START + 1)))
+    assert engine.rounds.has_work() is False
+    assert found == [[1, 2, 5, 6, 9], [10, 13, 14]]
+    publish(engine, *[HOUR, None] * 8, at=START + 2)
+    found = []
+    while not found or engine.rounds.has_work():
+        found.append(positions(engine.round([], START + 2)))
+    assert found == [[17, 19, 21], [23, 25, 27], [29, 31]]
 
 
 def test_what_waits_is_no_row_and_what_came_due_is_one(engine):

@@ -110,7 +110,7 @@ def test_a_change_rewrites_few_ranges_however_many_there_are():
 def test_pages_of_very_many_ranges_are_larger():
     cursor = Cursor(KEY, "t", -1, 0)
     cursor.replace(set(), [pending(position, position) for position in range(0, 400_000, 2)])
-    assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {100}
+    assert len(cursor.pages) == pages.MANY_PAGES and {len(page.ranges) for page in cursor.pages} == {50}
 
 
 @st.composite

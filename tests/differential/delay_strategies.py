@@ -65,9 +65,11 @@ administration = st.one_of(
 
 
 @st.composite
-def steps(draw) -> str:
+def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5) -> str:
+    """*entries* are what is published, so often in proportion."""
     place = draw(st.sampled_from(PLACES))
-    what = draw(st.sampled_from(["ask"] * 14 + ["subscribe"] * 4 + ["publish"] * 5 + ["administer"] * 4 + ["index"]))
+    others = ["ask"] * 14 + ["subscribe"] * 4 + ["administer"] * 4 + ["index"]
+    what = draw(st.sampled_from(others + ["publish"] * publishes))
     if what == "publish":
         return f"{place.partition('/')[0]}: publish {draw(entries)}"
     if what == "administer":
@@ -86,7 +88,7 @@ def steps(draw) -> str:
 turns = turns_of(steps(), later_ms=QUICK_MS, most=8)
 
 
-def openings() -> st.SearchStrategy[list[str]]:
+def openings(entries: st.SearchStrategy[str] = entries) -> st.SearchStrategy[list[str]]:
     """Entries, and consumers with permits on most subscriptions."""
     published = st.tuples(st.sampled_from(["t", "t", "p0", "p1"]), entries).map("{0[0]}: publish {0[1]}".format)
     joined = st.tuples(st.sampled_from(PLACES), st.integers(1, 20)).map(

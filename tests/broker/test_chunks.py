@@ -1,0 +1,178 @@
+"""Chunked messages in the broker: the unit is the entry of the last chunk, and what lies before it is passed over.
+
+Rules: semantics 1.9-1.16 with 0.10 and 0.25 (see broker.chunked). Which chunks make up a message is in
+tests/protocol/test_chunking.py.
+"""
+
+import pytest
+
+from pulsar_spark.broker.candidates import next_due
+from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
+from pulsar_spark.protocol.delays import unpacked, unpacked_stretches
+from pulsar_spark.storage.cursor_ledger import read_round
+from tests.chunks import publish as publish_chunks
+from tests.requests import On
+from tests.spark_engine import SparkEngine
+
+TOPIC = "persistent://public/default/t"
+ON = On(TOPIC)
+TYPES = ["Exclusive", "Failover", "Shared", "KeyShared"]
+START = 1_000_000
+
+
+def publish(engine: SparkEngine, *entries: str, **columns) -> None:
+    engine.now_ms = max(engine.now_ms, START)
+    publish_chunks(engine, TOPIC, *" ".join(entries).split(), **columns)
+
+
+def join(subscription_type: str = "Shared", *, permits: int = 99, consumer: str = "A", **properties) -> list[dict]:
+    return [ON.subscribe(consumer, subscription_type, lease_ms=86_400_000, **properties), ON.flow(consumer, permits)]
+
+
+def positions(result: dict) -> list[int]:
+    return [delivery.position for delivery in result["deliveries"]]
+
+
+def cursor_of(engine: SparkEngine, subscription: str = "s"):
+    return next(each for key, each in engine.rounds.bundle.cursors.items() if key.subscription == subscription)
+
+
+def marks(engine: SparkEngine) -> tuple[int, int]:
+    """The mark-delete that people see, and up to where nothing is left to do; as committed."""
+    row = next(row for key, row in engine.latest.cursors.items() if key.subscription == "s")
+    return row["mark_delete_position"], row["main_mark_delete_position"]
+
+
+def chunks_of_round(engine: SparkEngine) -> list[list[int]]:
+    """What the rows that were delivered in the latest round say of chunked messages."""
+    rows = read_round(engine.layout.broker_table("cursor_ledger"), engine.rounds.bundle.version).to_pylist()
+    return [unpacked(row["chunks"]).tolist() for row in rows if row["kind"] == "range" and row["chunks"]]
+
+
+@pytest.mark.parametrize("subscription_type", TYPES)
+def test_a_chunked_message_is_one_entry_where_its_last_chunk_lies(engine, subscription_type):
+    publish(engine, "x A:0:3 A:1:3 y A:2:3 z")
+    result = engine.round(join(subscription_type), START)
+    assert (positions(result), sorted(chunks_of_round(engine))) == ([0, 3, 4, 5], [[1, 4]])
+    state = engine.state(TOPIC, -1, "s")
+    assert state["consumers"]["A"] == {
+        "permits": 95,
+        "unacked": 4,
+        "is_active": state["consumers"]["A"]["is_active"],
+        "is_blocked": False,
+    }, "a chunked message takes one permit, and is one that is unacknowledged"
+    engine.round([ON.ack(0), ON.ack(3), ON.ack(5)], START + 1)
+    assert marks(engine) == (0, 3), "the first chunk is needed while the last is not acknowledged"
+    engine.round([ON.ack(4)], START + 2)
+    assert marks(engine) == (5, 5)
+
+
+@pytest.mark.parametrize("subscription_type", TYPES)
+def test_an_incomplete_message_waits_in_the_topic_whatever_happens_meanwhile(engine, subscription_type):
+    publish(engine, "A:0:3 A:1:3 x")
+    assert positions(engine.round(join(subscription_type), START)) == [2]
+    engine.round([ON.ack(2)], START + 1)
+    assert marks(engine) == (-1, 2)
+    engine.restart(START + 2)
+    engine.committed()
+    engine.round([ON._ask("close", "A")], START + 3)
+    publish(engine, "y")
+    engine.round(join(subscription_type, consumer="B"), START + 3)
+    engine.round([], START + 2_000)
+    assert engine.state(TOPIC, -1, "s")["pending"] == {3: ("B", 0, None)}
+    publish(engine, "A:2:3")
+    engine.restart(START + 2_001)
+    engine.committed()
+    assert positions(engine.round([], START + 2_002)) == [4] and chunks_of_round(engine) == [[0, 4]]
+    engine.round([ON.ack(3, 4)], START + 2_003)
+    assert marks(engine) == (4, 4)
+
+
+def drain(engine: SparkEngine, now: int, **join_as) -> list[int]:
+    """Subscribe, take everything, acknowledge it, and leave."""
+    found = positions(engine.round(join(consumer="B", **join_as), now))
+    engine.round([ON.ack(position) for position in found] + [ON._ask("close", "B")], now + 1)
+    return found
+
+
+@pytest.mark.parametrize("auto_ack, left", [("false", [3]), ("true", [])])
+def test_more_incomplete_messages_than_the_limit_evict_the_oldest_as_pulsar_s_client_does(engine, auto_ack, left):
+    """Conformance scenario rawchunk_max_pending."""
+    engine.round(join("Exclusive", max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: auto_ack}), START)
+    publish(engine, "A:0:2 B:0:2 B:1:2 A:1:2 x")
+    assert positions(engine.round([], START + 1)) == [2, 4]
+    engine.round([ON.ack(2), ON.ack(4), ON._ask("close", "A")], START + 2)
+    assert drain(engine, START + 3, subscription_type="Exclusive") == left
+    assert marks(engine) == (4, 4)
+
+
+@pytest.mark.parametrize("auto_ack", ["false", "true"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_evicted_before_it_was_complete_is_known_when_it_is(engine, auto_ack, restarts):
+    engine.round(join(max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: auto_ack}), START)
+    publish(engine, "A:0:2 B:0:2 x")
+    assert positions(engine.round([], START + 1)) == [2]
+    engine.round([ON.ack(2)], START + 1)
+    assert marks(engine) == ((-1, 2) if auto_ack == "false" else (0, 2))
+    if restarts:
+        engine.restart(START + 2)
+        engine.committed()
+    publish(engine, "A:1:2 B:1:2")
+    assert positions(engine.round([], START + 3)) == [4]
+    engine.round([ON.ack(2), ON.ack(4)], START + 4)
+    state = engine.state(TOPIC, -1, "s")
+    if auto_ack == "true":
+        assert (state["pending"], marks(engine)) == ({}, (4, 4))
+    else:
+        assert (state["pending"], marks(engine)) == ({3: ("A", 0, None)}, (-1, 2)), "it is with who has dropped it"
+        assert positions(engine.round([ON._ask("redeliver_all", "A")], START + 5)) == [3]
+
+
+def test_the_limit_is_looked_at_as_the_read_goes_by(engine):
+    publish(engine, "x A:0:2 B:0:2 A:1:2 B:1:2")
+    engine.round(join(permits=1, max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: "true"}), START)
+    engine.round([ON.ack(0), ON._ask("close", "A")], START + 1)
+    assert drain(engine, START + 2) == [3, 4], "who was sent nothing of a message has lost none"
+
+
+def test_the_oldest_of_many_are_evicted_in_a_few_bytes(engine):
+    publish(engine, *(f"u{number}:0:2" for number in range(2_000)))
+    engine.round(join(max_pending_chunked_message=10, **{AUTO_ACK_OLDEST: "true"}), START)
+    assert marks(engine) == (1_989, 1_999)
+    row = next(iter(engine.latest.cursors.values()))
+    assert list(unpacked_stretches(row["chunks"])) == [(0, 1_989)]
+    publish(engine, "u5:1:2 u1995:1:2")
+    assert positions(engine.round([], START + 1)) == [2_001]
+
+
+def test_what_is_not_complete_in_time_is_acknowledged_by_the_clock(engine):
+    publish(engine, "A:0:2 x")
+    engine.round(join(expire_time_of_incomplete_chunked_message_ms=60_000), START)
+    engine.now_ms = START + 30_000
+    publish(engine, "B:0:2 C:0:2 C:1:2")
+    engine.round([ON.ack(1)], START + 30_000)
+    assert next_due(engine.rounds.bundle, (START + 30_000) * 1000) == (START + 60_000) * 1000
+    engine.round([], START + 59_999)
+    assert marks(engine) == (-1, 3)
+    engine.round([], START + 60_000)
+    assert marks(engine) == (1, 3)
+    engine.restart(START + 60_001)
+    engine.committed()
+    publish(engine, "A:1:2 B:1:2 A:0:2 A:1:2")
+    assert positions(engine.round([], START + 60_002)) == [6, 8], "A from the start is another message"
+    engine.round([ON.ack(4), ON.ack(6), ON.ack(8)], START + 60_003)
+    assert marks(engine) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("max_pending_chunked_message", "many"),
+        ("auto_ack_oldest_chunked_message_on_queue_full", "yes"),
+        ("expire_time_of_incomplete_chunked_message_ms", "-1"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(engine, name, value):
+    (reply,) = engine.round([ON.subscribe("A", **{name: value})], START)["replies"]
+    assert (reply.error, repr(value) in reply.text, name in reply.text) == ("InvalidConfiguration", True, True)
+    assert engine.rounds.bundle.cursors == {}
