@@ -105,6 +105,8 @@ class Model:
                 delays.deliver_ms[part] = None
             delays.see(now_ms)
         for cursor in self.cursors.values():
+            cursor.take_complete()
+        for cursor in self.cursors.values():
             if cursor.keys:
                 cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]

@@ -113,56 +113,45 @@ def limits_of(properties: dict) -> Limits:
 @dataclass
 class Units:
     """The messages of a topic partition as one subscription has them, by their first chunks. *released* ones were
-    acknowledged before they were delivered; *withheld* ones a consumer has dropped, which they are with from then on
-    as if they had been delivered; *walked* is up to where first chunks have been counted."""
+    acknowledged before they were complete, *withheld* ones a consumer has dropped before; *walked* is up to where
+    first chunks have been counted for those who are connected."""
 
     chunks: Chunks = field(default_factory=Chunks)
     released: set[int] = field(default_factory=set)
     withheld: dict[int, str] = field(default_factory=dict)
-    walked: int = -1
+    walked: int = 0
 
     def is_part(self, position: int) -> bool:
-        """Is the entry a chunk that is never delivered itself? The last one of a message is, unless the message was
-        acknowledged before."""
-        return position in self.chunks.parts or self._first_of(position) in self.released
-
-    def withheld_by(self, unit: int) -> str | None:
-        """The consumer that has dropped the message."""
-        return self.withheld.get(self._first_of(unit))
+        """Is the entry a chunk that is never delivered itself?"""
+        return position in self.chunks.parts
 
     def forget(self, consumer_id: str) -> None:
         """What the consumer has dropped it, or another one, gets."""
         self.withheld = {first: holder for first, holder in self.withheld.items() if holder != consumer_id}
 
-    def _first_of(self, unit: int) -> int | None:
-        return self.chunks.messages[unit][0] if unit in self.chunks.messages else None
-
     def unacknowledged(self, is_done: Callable[[int], bool]) -> list[tuple[int, ...]]:
         """The chunks of each message that is not, be it complete or not."""
         complete = [positions for unit, positions in self.chunks.messages.items() if not is_done(unit)]
-        several = [*complete, *map(tuple, self.chunks.open.values())]
-        return sorted(positions for positions in several if positions[0] not in self.released)
+        several = [tuple(positions) for positions in self.chunks.open.values() if positions[0] not in self.released]
+        return sorted(complete + several)
 
-    def drop_oldest(self, behind: int, limits: Limits, consumer_id: str, is_done: Callable[[int], bool]) -> bool:
+    def oldest(self, behind: int, most: int, is_settled: Callable[[int], bool]) -> set[int]:
         """At each first chunk before *behind*, in order, the oldest of the messages that are incomplete there goes, if
-        they are too many for the consumer (1.14). Did any?"""
+        they are more than *most* (1.14); which do, by their first chunks. Those whose last chunk *is_settled* do not
+        count."""
         dropped: set[int] = set()
-        ends = {
+        kept_from = {
             first: end
             for first, end in self.chunks.attempts.items()
-            if first not in self.released and not (end in self.chunks.messages and is_done(end))
+            if first not in self.released
+            and first not in self.withheld
+            and not (end in self.chunks.messages and is_settled(end))
         }
-        for here in ends:
-            if limits.most > 0 and self.walked < here < behind:
-                kept = [at for at in ends if at <= here and (ends[at] is None or ends[at] > here)]
-                kept = [at for at in kept if at not in dropped and at not in self.withheld]
-                dropped |= set(kept[: -limits.most])
-        self.walked = max(self.walked, behind - 1)
-        if limits.is_acknowledged:
-            self.released |= dropped
-        else:
-            self.withheld |= dict.fromkeys(dropped, consumer_id)
-        return bool(dropped)
+        for here in kept_from:
+            if most > 0 and self.walked <= here < behind:
+                kept = [at for at, end in kept_from.items() if at <= here and (end is None or end > here)]
+                dropped |= set([at for at in kept if at not in dropped][:-most])
+        return dropped
 
     def expire(self, limits: Limits, published_ms: list[int], now_ms: int) -> None:
         """What is incomplete for too long is acknowledged, whatever the consumer asks for else (1.15)."""

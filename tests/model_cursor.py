@@ -228,7 +228,13 @@ class Cursor:
         self.subscription_type = subscription_type
         self.consumers[consumer.consumer_id] = consumer
         self.joined += 1
+        self._begin_anew(consumer.consumer_id)
         self._choose_active(active_from_ms)
+
+    def _begin_anew(self, consumer_id: str) -> None:
+        """What is not acknowledged is read again, and counted again what of it is incomplete."""
+        self.units.forget(consumer_id)
+        self.units.walked = min(self.units.walked, self.visible_mark_delete + 1)
 
     def leave(self, consumer_id: str, *, active_from_ms: int) -> None:
         """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1,
@@ -237,7 +243,7 @@ class Cursor:
             return
         del self.consumers[consumer_id]
         self.left.add(consumer_id)
-        self.units.forget(consumer_id)
+        self._begin_anew(consumer_id)
         self._choose_active(active_from_ms)
         if self.keys:
             self.keys.leave(consumer_id, consumers_left=len(self.consumers))
@@ -283,7 +289,7 @@ class Cursor:
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         self.due = None
         self.units.released = set()
-        self.units.withheld = {}
+        self.units.withheld, self.units.walked = {}, position
         if self.keys:
             self.keys.recently_joined = {}
         for consumer in self.consumers.values():
@@ -335,8 +341,6 @@ class Cursor:
             known.pop(position, None)
 
     def _advance(self) -> None:
-        for position in [position for position in self.replay if self.units.is_part(position)]:
-            self._done(position)
         while self.mark_delete + 1 in self.acknowledged:
             self.mark_delete += 1
             self.acknowledged.remove(self.mark_delete)
@@ -356,7 +360,7 @@ class Cursor:
         """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
         unseen = set()
         for consumer_id in self.redeliver_all:
-            self.units.forget(consumer_id)
+            self._begin_anew(consumer_id)
         for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -416,17 +420,15 @@ class Cursor:
         while True:
             unknown = [at for at in range(self.read_position, len(deliver_ms)) if not self._is_known(at)]
             own = [position for position in unknown if self.is_own_delayed(position)]
-            passed = [
-                position for position in unknown if self.units.is_part(position) or self.units.withheld_by(position)
-            ]
-            unknown = [position for position in unknown if position not in own and position not in passed]
+            parts = [position for position in unknown if self.units.is_part(position)]
+            unknown = [position for position in unknown if position not in own and position not in parts]
             met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
             if not readers or not self._drop_oldest(behind):
                 break
         if readers:
-            self._pass_over(own, passed, behind)
+            self._pass_over(own, parts, behind)
         early = [
             position
             for position in met
@@ -438,22 +440,44 @@ class Cursor:
 
     @property
     def limiting(self) -> Consumer | None:
-        """Of whom the limits of incomplete messages are: the last one that came."""
+        """Of whom the limits of incomplete messages are: who receives, or of several the last one that came."""
+        if self.is_single_active():
+            return self.consumers.get(self.active_id)
         return max(self.consumers.values(), key=lambda consumer: consumer.join_order, default=None)
 
+    def take_complete(self) -> None:
+        """What was acknowledged or dropped before it was complete is so now."""
+        for unit, chunks in self.units.chunks.messages.items():
+            if chunks[0] in self.units.released:
+                self._done(unit)
+            elif chunks[0] in self.units.withheld:
+                self._hold(unit, self.units.withheld[chunks[0]])
+        complete = {chunks[0] for chunks in self.units.chunks.messages.values()}
+        self.units.released -= complete
+        self.units.withheld = {at: holder for at, holder in self.units.withheld.items() if at not in complete}
+
     def _drop_oldest(self, behind: int) -> bool:
-        consumer = self.limiting
-        return self.units.drop_oldest(behind, consumer.limits, consumer.consumer_id, self.is_done)
+        """A read goes on to *behind*. Does it drop any message that is incomplete somewhere before?"""
+        limiting, units = self.limiting, self.units
+        dropped = units.oldest(behind, limiting.limits.most, lambda unit: self.is_done(unit) or unit in self.pending)
+        if limiting.limits.is_acknowledged:
+            units.released |= dropped
+        else:
+            units.withheld |= dict.fromkeys(dropped, limiting.consumer_id)
+        self.take_complete()
+        units.walked = max(units.walked, behind)
+        return bool(dropped)
+
+    def _hold(self, position: int, consumer_id: str) -> None:
+        """The entry is with a consumer that is not sent it."""
+        if not self.is_done(position) and position not in self.pending:
+            self.pending[position] = Pending(consumer_id, self.replay.pop(position, Replay(0)).redelivery_count)
 
     def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
-        """A read went past these, as far as they lie before *behind*; what a consumer dropped is out at it."""
+        """A read went past these, as far as they lie before *behind*."""
         if self.due is not None:
             self.due.passed |= {position for position in own if position < behind}
-        for position in [position for position in parts if position < behind]:
-            if self.units.withheld_by(position):
-                self.pending[position] = Pending(self.units.withheld_by(position), 0)
-            else:
-                self.acknowledged.add(position)
+        self.acknowledged |= {position for position in parts if position < behind}
         self._advance()
 
     def _read_by_key(
@@ -511,11 +535,7 @@ class Cursor:
         of deliver time (0.21)."""
         if self.is_single_active():
             return sorted(self.replay)
-        back = [
-            position
-            for position, back in self.replay.items()
-            if back.due_ms is None and not self.units.withheld_by(position)
-        ]
+        back = [position for position, back in self.replay.items() if back.due_ms is None]
         due = [(at, self._place(position)) for position, at in self.waits_for().items() if at <= now_ms]
         return sorted(back, key=self._place) + [place[-1] for _, place in sorted(due)]
 

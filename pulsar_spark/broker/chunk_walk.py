@@ -21,24 +21,28 @@ from pulsar_spark.protocol.positions import Positions, inside
 from pulsar_spark.storage.chunk_groups import STILL_OPEN
 
 
-def take_complete(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look at what became complete since the last round: what was released is acknowledged, what is kept back from a
-    consumer is with that."""
+def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
+    """Look at chunks that were numbered since the last round: of what is complete with them, what was released is
+    acknowledged, and what is kept back from a consumer is with that."""
     for cursor in bundle.cursors.values():
         chunked = cursor.chunked
-        if chunked is None or bundle.is_set_aside(cursor):
-            continue
-        end = bundle.topics[cursor.topic].end_position(cursor.key.partition)
-        if (chunked.released or chunked.kept_back) and chunked.seen < end:
+        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.seen < chunked.numbered:
             with isolated(of_cursor(cursor)):
-                _take_complete(draft.of(cursor), chunked, *chunked.groups.units(chunked.seen, end - 1))
-        chunked.seen = end
+                _take_numbered(draft, chunked)
 
 
-def _take_complete(asked: CursorDraft, chunked: Chunked, firsts: np.ndarray, lasts: np.ndarray) -> None:
-    acknowledge(asked, lasts[chunked.are_released(firsts)])
-    for consumer_id, kept in chunked.kept_back.items():
-        hold(asked, consumer_id, lasts[inside(firsts, kept)])
+def _take_numbered(draft: RoundDraft, chunked: Chunked) -> None:
+    cursor, visible = chunked.cursor, chunked.visible
+    if chunked.released or chunked.kept_back:
+        firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
+        acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
+        for consumer_id, kept in chunked.kept_back.items():
+            hold(draft.of(cursor), consumer_id, lasts[inside(firsts, kept)])
+    chunked.seen = chunked.numbered
+    # What was begun anew, or broken, is needed no more: also where nobody asks anything of the cursor.
+    chunked.settle()
+    if chunked.visible != visible:
+        draft.of(cursor).is_changed = True
 
 
 def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:

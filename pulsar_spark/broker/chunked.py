@@ -39,6 +39,11 @@ class Chunked:
         self._needed: tuple[tuple, int | None] | None = None
         self._expiry: tuple[tuple, int | None] | None = None
 
+    @property
+    def numbered(self) -> int:
+        """Behind the last chunk that is numbered."""
+        return self.groups.last_position + 1
+
     # Whose limits hold
 
     @property

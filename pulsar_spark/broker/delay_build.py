@@ -9,6 +9,7 @@ A session of its own takes the settings: nobody else's are changed.
 
 import os
 import uuid
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +24,7 @@ from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.entries import is_in_table
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import is_running
-from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
 from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic
@@ -66,10 +67,14 @@ class SparkBuild:
         session.conf.set(catalog, self._application.conf.get(catalog))
         return session
 
-    def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
-        """A bucket with the delayed entries of *runs* of the topic, by partition."""
+    def __call__(
+        self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> NewBucket:
+        """A bucket with the delayed entries of *runs* of the topic, by partition, but for the *parts* of chunked
+        messages, by position."""
         self._spark.sparkContext.setJobGroup(self._group, f"delay index of {topic.name}", interruptOnCancel=True)
-        entries = delayed_entries(self._messages(topic, runs), self._delayed_after(runs))
+        messages = without_positions(self._spark, self._messages(topic, runs), parts)
+        entries = delayed_entries(messages, self._delayed_after(runs))
         total = sum(run.entries for of in runs.values() for run in of)
         tasks = self._spark.sparkContext.defaultParallelism
         files = max(-(-total // FILE_ENTRIES), min(tasks, -(-total // _LEAST_FILE_ENTRIES)))

@@ -16,7 +16,7 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
     last = min(last, ledgers.last_delayed_position)
     for run in ledgers.overlapping(first, last) if first <= last else ():
         if has_delayed(run):
-            found.append(delayed_in(topic.topic.path, run.part(first, last)))
+            found.append(delayed_in(topic.topic.path, run.part(first, last), topic.chunks(partition)))
     positions, times = (np.concatenate(columns) for columns in zip(*found))
     return positions, times
 

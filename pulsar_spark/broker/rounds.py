@@ -26,7 +26,7 @@ import pyarrow as pa
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import has_work, next_dues
-from pulsar_spark.broker.chunk_walk import expire_incomplete, take_complete
+from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
@@ -138,7 +138,7 @@ class Rounds:
         for state in moved:
             for cursor in bundle.cursors_of(state.topic.topic_id):
                 bundle.attach_chunks(cursor)
-        take_complete(bundle, draft)
+        take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))

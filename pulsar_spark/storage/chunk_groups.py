@@ -8,6 +8,7 @@ be read again from there.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.entries import read_slice
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.topics import Topic
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 MOST_READ = 1 << 20
@@ -55,8 +58,7 @@ class ChunkGroups:
     def __init__(self, table: Path, ledgers: PartitionLedgers):
         self._table, self._ledgers = table, ledgers
         self.begin = self.end = ledgers.end_position
-        self.changes = 0
-        """Counts up with each change of what is open."""
+        self._changes = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -71,7 +73,18 @@ class ChunkGroups:
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         """The groups that are open, by hash of producer and uuid, and their indexes among the attempts."""
 
+    @property
+    def last_position(self) -> int:
+        """Behind it there are no chunks; -1 where there are none at all."""
+        return self._ledgers.last_chunk_position
+
     # What is asked
+
+    @property
+    def changes(self) -> int:
+        """Counts up with each change of what is open."""
+        self.need(self._ledgers.end_position)
+        return self._changes
 
     def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the complete messages whose last chunks lie at *first*..*last* begin and end, by their ends."""
@@ -139,7 +152,7 @@ class ChunkGroups:
     def _read_from(self, first: int) -> None:
         self._forget()
         self._is_read, self.begin = True, first
-        self.changes += 1
+        self._changes += 1
         run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
         if run is None:
             self.end = self._ledgers.end_position
@@ -156,7 +169,7 @@ class ChunkGroups:
         self.end = run.last_position + 1
 
     def _judge(self, found: Chunks) -> None:
-        self.changes += 1
+        self._changes += 1
         at = np.searchsorted(self._keys, found.keys)
         is_known = np.append(self._keys, 0)[at] == found.keys
         is_known &= at < len(self._keys)
@@ -223,6 +236,13 @@ class ChunkGroups:
             gone = gone + np.searchsorted(at[new], gone, "right")
         if len(gone):
             self._of_key, self._keys = np.delete(self._of_key, gone), np.delete(self._keys, gone)
+
+
+def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
+    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it: if none of
+    these may have chunks, nothing is looked up."""
+    known = ledgers_of_topic(layout, topic.topic_id) if any(run.may_have_chunks for run in runs) else {}
+    return ChunkGroups(topic.path, known.get(partition) or PartitionLedgers())
 
 
 def read_chunks(table: Path, run: Run) -> Chunks:

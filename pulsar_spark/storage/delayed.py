@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.delays import are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.key_hashes import read_hashes
 
@@ -71,19 +72,24 @@ def deliver_times(table: Path, run: Run) -> pa.Array:
     return pa.array(whole_ms(times.fill_null(0).to_numpy()), mask=times.is_null().to_numpy(zero_copy_only=False))
 
 
-def delayed_in(table: Path, run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`."""
+def delayed_in(table: Path, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
+    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`. Every chunk
+    of a message says its deliver time: the one that completes it counts. *chunks* are those of the topic partition."""
     times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
     places = np.flatnonzero(are_delayed(times, run.delayed_after))
-    return places + run.first_position, times[places]
+    positions = places + run.first_position
+    if run.may_have_chunks:
+        is_one = ~chunks.are_parts(positions)
+        positions, places = positions[is_one], places[is_one]
+    return positions, times[places]
 
 
-def read_delayed(table: Path, runs: Iterable[Run]) -> Due:
-    """The delayed entries of *runs* of the topic in *table*, read from its files."""
-    return in_order(_delayed_of(table, run) for run in runs if has_delayed(run))
+def read_delayed(table: Path, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
+    """The delayed entries of *runs* of a topic partition in *table*, read from its files."""
+    return in_order(_delayed_of(table, run, chunks) for run in runs if has_delayed(run))
 
 
-def _delayed_of(table: Path, run: Run) -> Due:
-    positions, times = delayed_in(table, run)
+def _delayed_of(table: Path, run: Run, chunks: ChunkGroups) -> Due:
+    positions, times = delayed_in(table, run, chunks)
     hashes = read_hashes(table, [run])[positions - run.first_position] if len(positions) else NONE_DUE.hashes
     return Due(positions, times, hashes)

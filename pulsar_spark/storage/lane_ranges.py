@@ -61,11 +61,15 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
     if due is not None:
         yield from _with_due_lane(latest, key, due, [held for _, held in ranges if held.first < DUE_BASE])
         return
+    visible, passed = (latest.cursors[key][name] for name in ("mark_delete_position", "main_mark_delete_position"))
+    if passed is not None and passed > visible:
+        # Below the chunks of messages that lie behind it, everything is acknowledged.
+        yield Range(visible + 1, passed, ACKNOWLEDGED)
     if not latest.lanes[key]:
         yield from (held for _, held in ranges)
         return
     found = read_held(latest, key, index, table, ranges)
-    above = found.positions > latest.cursors[key]["mark_delete_position"]
+    above = found.positions > (visible if passed is None else passed)
     yield from exact([held for _, held in ranges], HeldEntries(*(column[above] for column in found)))
 
 

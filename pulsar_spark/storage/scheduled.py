@@ -16,6 +16,7 @@ from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.chunk_groups import chunks_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
@@ -42,7 +43,8 @@ class Delayed:
 
     def by_position(self, first: int, last: int) -> Due:
         """Those at positions *first*..*last*, by position."""
-        found = read_delayed(self.topic.path, self._runs(first, last))
+        runs = list(self._runs(first, last))
+        found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:

@@ -10,6 +10,8 @@ from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
 from pulsar_spark.protocol.delays import unpacked, unpacked_stretches
 from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.delay_index import IndexReader
+from pulsar_spark.storage.topics import read_topic
 from tests.chunks import publish as publish_chunks
 from tests.requests import On
 from tests.spark_engine import SparkEngine
@@ -176,3 +178,42 @@ def test_a_limit_that_is_none_is_refused(engine, name, value):
     (reply,) = engine.round([ON.subscribe("A", **{name: value})], START)["replies"]
     assert (reply.error, repr(value) in reply.text, name in reply.text) == ("InvalidConfiguration", True, True)
     assert engine.rounds.bundle.cursors == {}
+
+
+@pytest.mark.parametrize("subscription_type", ["Shared", "KeyShared"])
+def test_a_delayed_chunked_message_comes_due_once_as_a_whole(engine, subscription_type):
+    later = {"deliver_at_time": START * 1000 + 60_000_000}
+    publish(engine, "A:0:3 A:1:3 B:0:2", **later)
+    publish(engine, "x")
+    publish(engine, "A:2:3", **later)
+    assert positions(engine.round(join(subscription_type), START)) == [3]
+    engine.round([ON.ack(3)], START + 1)
+    index, (topic_id, partition, _) = engine.rounds.bundle.delay_index, next(iter(engine.latest.cursors))
+    assert index.count(topic_id, partition, 0) == 1, "only the last chunk of a complete message waits"
+    reader = IndexReader(engine.layout, read_topic(engine.layout, TOPIC), partition)
+    assert [due.positions.tolist() for due in reader.between(0, 1 << 60)] == [[4]]
+    assert marks(engine) == (-1, 4)
+    engine.restart(START + 2)
+    engine.committed()
+    assert positions(engine.round([], START + 60_000)) == [4] and chunks_of_round(engine) == [[0, 4]]
+    assert engine.state(TOPIC, -1, "s")["consumers"]["A"]["unacked"] == 1
+    engine.round([ON.ack(4)], START + 60_001)
+    assert marks(engine) == (1, 4), "the chunk of the incomplete one is needed"
+    engine.round([ON._ask("close", "A"), *join("Exclusive", consumer="B")], START + 60_002)
+    publish(engine, "B:1:2", **later)
+    assert positions(engine.round([], START + 60_003)) == [5]
+
+
+def test_what_is_begun_anew_or_broken_is_needed_no_more_even_while_nobody_asks(engine):
+    publish(engine, "A:0:3 B:0:2")
+    engine.round([*join(), ON._ask("close", "A")], START)
+    assert marks(engine) == (-1, -1)
+    engine.round(join(consumer="B", permits=9), START + 1)
+    engine.round([ON._ask("close", "B")], START + 2)
+    assert marks(engine) == (-1, 1)
+    publish(engine, "A:0:3")
+    engine.round([], START + 3)
+    assert marks(engine) == (0, 1)
+    publish(engine, "B:1:3")
+    engine.round([], START + 4)
+    assert marks(engine) == (1, 1)

@@ -21,6 +21,12 @@ from pulsar_spark.table_specs import LEDGERS
 
 ENTRIES = 4000
 DELAYED_AFTER = -(10**15)
+CHUNKS = [
+    "if(id < 600, concat('u', id div 6), null) uuid",
+    "cast(id % 6 div 2 as int) chunk_id",
+    "3 num_chunks_from_msg",
+]
+"""Three chunks a message, one behind the other in its partition."""
 
 
 @pytest.fixture
@@ -33,7 +39,7 @@ def topic(spark, root):
             "cast(id % 2 as int) partition",
             "timestamp_micros(case id when 7 then 9223372036854775807 when 8 then -9223372036854775808 "
             "when 9 then 253402300800000000 else hash(id) * 1000L end) deliver_at_time",
-            *(["concat('k', id % 97) partition_key"] if keyed else []),
+            *(["concat('k', id % 97) partition_key"] if keyed else CHUNKS),
         )
         publish(rows, root, "t", hashing_scheme=HashingScheme.Murmur3_32Hash)
     return topic
@@ -65,16 +71,16 @@ def test_spark_indexes_what_the_driver_would(spark, topic, layout, monkeypatch):
     index.is_attended = True
     upkeep = DelayUpkeep(index, SparkBuild(spark, index.table, index.places))
     state, runs = numbered(layout, index)
-    published = {partition: read_delayed(state.topic.path, of) for partition, of in runs.items()}
-    DeltaTable(topic.path).delete("entry_id % 3 = 1 and partition = 1")
+    published = {at: read_delayed(state.topic.path, of, state.chunks(at)) for at, of in runs.items()}
+    DeltaTable(topic.path).delete("entry_id % 3 = 1 and partition_key is not null")
     assert index.ready_until(topic.topic_id, 0) == DELAYED_AFTER and index.count(topic.topic_id, 0, -EVER) == 0
     upkeep.work()
     (bucket,) = index.buckets.buckets
     assert not index.head and len(bucket.statistics.places) >= 12 and bucket.statistics.entries.max() <= 500
     for is_again in (False, True):
         for partition, of in runs.items():
-            expected = published[partition]
-            np.testing.assert_array_equal(read_delayed(state.topic.path, of).positions, expected.positions)
+            expected, again = published[partition], read_delayed(state.topic.path, of, state.chunks(partition))
+            np.testing.assert_array_equal(again.positions, expected.positions)
             found = index.due(topic.topic_id, partition, -(2**63), 2**63 - 1)
             for name, column in found._asdict().items():
                 np.testing.assert_array_equal(column, getattr(expected, name), name)

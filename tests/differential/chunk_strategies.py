@@ -49,7 +49,9 @@ def entries(draw) -> str:
     return " ".join(drawn) or "1"
 
 
-turns = turns_of(delay_strategies.steps(entries(), publishes=8), later_ms=QUICK_MS, most=8)
+LIMITS = (" pending 1", " pending 2", " pending 1 auto true", " pending 2 auto true", " incomplete 3000")
+
+turns = turns_of(delay_strategies.steps(entries(), 8, delay_strategies.OPTIONS + LIMITS), later_ms=QUICK_MS, most=8)
 
 
 def histories() -> st.SearchStrategy[list[Turn]]:

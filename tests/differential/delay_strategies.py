@@ -6,6 +6,8 @@ a bucket and buckets are merged, all of it is made anew, its files are lost and 
 when a bucket is written and not committed.
 """
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from tests.differential.strategies import QUICK_MS, Turn, histories_of, left, receipt, turns_of, words
@@ -64,8 +66,12 @@ administration = st.one_of(
 )
 
 
+OPTIONS = ("", "", "", "", " max 1", " limit 0")
+"""What a consumer asks for when it subscribes."""
+
+
 @st.composite
-def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5) -> str:
+def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5, options: Sequence[str] = OPTIONS) -> str:
     """*entries* are what is published, so often in proportion."""
     place = draw(st.sampled_from(PLACES))
     others = ["ask"] * 14 + ["subscribe"] * 4 + ["administer"] * 4 + ["index"]
@@ -79,8 +85,7 @@ def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5) -
     consumer = draw(st.sampled_from("abc"))
     if what == "subscribe":
         kind = draw(st.sampled_from(TYPES[place.partition("/")[2]]))
-        options = draw(st.sampled_from(["", "", "", "", " max 1", " limit 0"]))
-        return f"{place}: {consumer} subscribe {kind}{options} lease {LEASES[consumer]}"
+        return f"{place}: {consumer} subscribe {kind}{draw(st.sampled_from(options))} lease {LEASES[consumer]}"
     kind = draw(st.sampled_from([name for name, (weight, _) in CONSUMER_STEPS.items() for _ in range(weight)]))
     return f"{place}: {consumer} {draw(CONSUMER_STEPS[kind][1])}"
 
