@@ -277,11 +277,11 @@ class Model:
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
-        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1 :])
+        return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
 
     def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
         """Is it connected, its backlog small and the oldest entry of it not old enough? (3.29)"""
-        behind = range(cursor.mark_delete + 1, len(published_ms))
+        behind = range(cursor.visible_mark_delete + 1, len(published_ms))
         backlog = [position for position in behind if not cursor.is_done(position)]
         return (
             bool(cursor.consumers)

@@ -216,7 +216,7 @@ class SparkEngine:
             if held.status == REPLAY and held.due_time is not None
         }
         chunks = chunk_rows.chunks_of(self.rounds.bundle.topic(topic), partition)
-        held_back = chunk_rows.of_unacknowledged(chunks, cursor["mark_delete_position"], held_at)
+        held_back = chunk_rows.of_unacknowledged(chunks, cursor, held_at)
         each, unacked = held_at.items(), {}
         for held in held_at.values():
             if held.status == PENDING:

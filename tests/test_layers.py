@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "frames": GROUND | {"payloads", "storage", "schema", "link", "client", "views", "columns", "transforms", "frames"},
     "__init__": GROUND | {"payloads", "client", "exceptions", "schema"},
     "admin": BROKER | {"payloads", "schema", "link", "client", "views", "admin"},
-    "cli": BROKER | {"link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},
+    "cli": BROKER | {"payloads", "link", "client", "frames", "views", "admin", "cli", "demo", "__init__"},
     "demo": BROKER | {"link", "client", "frames", "views", "admin", "demo", "__init__"},
     "__main__": {"cli"},
 }

@@ -3,6 +3,7 @@ of 12 MB. It goes out as a DataFrame, in chunks, and must come as one message, b
 frame."""
 
 import hashlib
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,8 +19,8 @@ from pulsar_spark.frames import publish, read_messages
 
 SUBSCRIPTION = "dispatch"
 PLAN_BYTES = 12_000_000
-_WAIT_MS = 60_000
-_MINUTE_BYTES = 36
+_WAIT_MS, _POLL_SECONDS = 60_000, 0.25
+_MINUTE_BYTES = 35
 
 
 def flight_plan(spark: SparkSession, flights: pa.Table, work: Path) -> DataFrame:
@@ -64,10 +65,17 @@ def send_and_receive(
         defects.append(f"the flight plan came with {len(data)} bytes, which are not the {expected[0]} that were sent")
     if [tuple(row) for row in read] != [tuple(expected)]:
         defects.append(f"the flight plan is read as {len(read)} messages, not as the one that was sent")
-    return _account(Admin(service_url).stats(topic)["subscriptions"][SUBSCRIPTION], defects)
+    return _account(service_url, topic, defects)
 
 
-def _account(stats: dict, defects: list[str]) -> Account:
+def _account(service_url: str, topic: str, defects: list[str]) -> Account:
+    """The account of a plan that was acknowledged, which the broker takes in within some seconds."""
+    deadline = time.monotonic() + _WAIT_MS / 1000
+    while True:
+        stats = Admin(service_url).stats(topic)["subscriptions"][SUBSCRIPTION]
+        if not stats["msgBacklog"] or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_SECONDS)
     delivered, left = stats["msgOutCounter"], stats["msgBacklog"]
     if delivered != 1 or left:
         defects = [*defects, f"the flight plan was delivered {delivered} times, {left} messages are left"]

@@ -11,8 +11,11 @@ import os
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
+from pulsar_spark.frames.payloads import Decoding
 from pulsar_spark.frames.topic_messages import messages_at
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     CAUSE,
@@ -51,8 +54,10 @@ LETTER_COLUMNS = (
     *KEY_FLAGS,
     "properties",
     "payload",
+    *ENCODING_COLUMNS,
 )
 UNKNOWN_CAUSE = "unknown"
+_WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
 _MOST_NAMED = 10
 
 
@@ -64,7 +69,9 @@ def dead_letters(
 
     *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and
     ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
-    ``publish_time`` is when it was written. No broker is needed. Nothing where no message has died yet;
+    ``publish_time`` is when it was written. Payloads are plain; one that is encrypted, or cannot be decompressed, is as
+    it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). No
+    broker is needed. Nothing where no message has died yet;
     :class:`TopicNotFound` when there is no such topic, and none whose letters would come there, and
     :class:`SubscriptionNotFound` where the topic has other subscriptions only.
     """
@@ -151,12 +158,22 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
 
 
 def read_letters(
-    spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None
+    spark: SparkSession,
+    layout: Layout,
+    topic: Topic,
+    version: int,
+    ranges: list[PositionRange] | None = None,
+    *,
+    as_stored: bool = False,
 ) -> DataFrame:
     """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
-    :data:`LETTER_COLUMNS`; of chunked ones there may be some before the ranges, too."""
-    columns = [*DELIVERED, *KEY_FLAGS]
-    return _described(messages_at(spark, layout, topic, version, columns, ranges=ranges), str(topic.name))
+    :data:`LETTER_COLUMNS`; of chunked ones there may be some before the ranges, too. Payloads are plain as far as they
+    can be without keys, or *as_stored*."""
+    columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
+    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=ranges)
+    if has_encoded and not as_stored:
+        messages = _WITHOUT_KEYS.decoded(messages, keeps_stored=True)
+    return _described(messages, str(topic.name))
 
 
 def _no_letters(spark: SparkSession) -> DataFrame:

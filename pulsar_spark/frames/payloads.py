@@ -146,10 +146,19 @@ class Decoding(NamedTuple):
     ) -> "Decoding":
         return cls(key_reader_of(crypto_key_reader), _action(crypto_failure_action, ConsumerCryptoFailureAction))
 
-    def decoded(self, messages: DataFrame) -> DataFrame:
+    def shown(self, messages: DataFrame, has_encoded: bool = True) -> DataFrame:
+        """:meth:`decoded` without rows that are discarded; no Python worker is asked unless *has_encoded*."""
+        if not has_encoded:
+            return messages.withColumn(PAYLOAD_ERROR, F.lit(None).cast("string"))
+        decoded = self.decoded(messages)
+        if self.action is not ConsumerCryptoFailureAction.DISCARD:
+            return decoded
+        return decoded.filter(~F.coalesce(F.col(PAYLOAD_ERROR).startswith("CryptoError"), F.lit(False)))
+
+    def decoded(self, messages: DataFrame, *, keeps_stored: bool = False) -> DataFrame:
         """*messages*, which have ``payload`` and :data:`ENCODING_COLUMNS`, with plain payloads, those columns null
-        then, and :data:`PAYLOAD_ERROR`. A payload that cannot be read is null and says why; with CONSUME one that
-        cannot be decrypted stays as it is stored."""
+        then, and :data:`PAYLOAD_ERROR`. A payload that cannot be read is null and says why, or stays as it is stored
+        with *keeps_stored*, or with CONSUME if it cannot be decrypted."""
         encoded = F.col("compression").isNotNull() | F.col("encryption_keys").isNotNull()
         plain = messages.withColumn(
             "plain", self._function()(*(F.when(encoded, F.col(name)) for name in ("payload", *ENCODING_COLUMNS)))
@@ -157,7 +166,7 @@ class Decoding(NamedTuple):
         error, is_plain = F.col("plain")[PAYLOAD_ERROR], F.col("plain")["payload"].isNotNull()
         if self.action is ConsumerCryptoFailureAction.CONSUME:
             error = F.when(~error.startswith("CryptoError"), error)
-        unread = F.when(encoded & error.isNotNull(), F.lit(None)).otherwise(F.col("payload"))
+        unread = F.when(error.isNull() | F.lit(keeps_stored), F.col("payload"))
         columns = {
             "payload": F.when(is_plain, F.col("plain")["payload"]).otherwise(unread),
             **{name: F.when(~is_plain, F.col(name)) for name in ENCODING_COLUMNS},
@@ -230,21 +239,18 @@ def decode_payloads(
     :data:`PAYLOAD_ERROR`.
 
     A payload that cannot be decompressed, or decrypted with the private keys that *crypto_key_reader* has, is null, and
-    ``payload_error`` says why. With *crypto_failure_action* DISCARD rows that cannot be decrypted are left out, with
-    CONSUME they stay as they are stored, as their columns ``encryption_keys``, ``encryption_param`` and ``compression``
-    say; of plain payloads these are null. Chunks are put together before (``read_messages``,
-    ``transforms.chunks``): each is a piece of what was compressed and encrypted.
+    ``payload_error`` says why: of many in a row of the first in words, of the others by name. With
+    *crypto_failure_action* DISCARD rows that cannot be decrypted are left out, with CONSUME they stay as they are
+    stored, as their columns ``encryption_keys``, ``encryption_param`` and ``compression`` say; of plain payloads these
+    are null. Chunks are put together before (``read_messages``, ``transforms.chunks``): each is a piece of what was
+    compressed and encrypted.
     """
     missing = {"payload", *ENCODING_COLUMNS} - set(messages.columns)
     if "payload" in missing:
         raise InvalidConfiguration(f"the frame has no column 'payload', only {messages.columns}: select it, too")
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     absent = {name: F.lit(None).cast(spark_type(name)) for name in sorted(missing)}
-    decoded = decoding.decoded(messages.withColumns(absent) if absent else messages)
-    if decoding.action is ConsumerCryptoFailureAction.DISCARD:
-        is_discarded = F.coalesce(F.col(PAYLOAD_ERROR).startswith("CryptoError"), F.lit(False))
-        decoded = decoded.filter(~is_discarded)
-    return decoded.drop(*absent)
+    return decoding.shown(messages.withColumns(absent) if absent else messages).drop(*absent)
 
 
 def register_plain_payload(

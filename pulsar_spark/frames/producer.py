@@ -200,6 +200,12 @@ def publish_stream(
         raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
     message_columns(frame, options.get("properties_from", ()))
     checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
+    Encoding.checked(
+        options.get("compression"),
+        options.get("encryption_key"),
+        options.get("crypto_key_reader"),
+        options.get("crypto_failure_action", "FAIL"),
+    )
     layout = Layout(root)
     if options.get("create", True):
         prepare_root(layout)

@@ -227,7 +227,9 @@ class Run:
         for claim in claims:
             positions[claim.partition].append(claim.position)
         ranges = [PositionRange(partition, min(found), max(found)) for partition, found in sorted(positions.items())]
-        letters = read_letters(self._spark, self._layout, self._topic, self._job.table_version, ranges)
+        letters = read_letters(
+            self._spark, self._layout, self._topic, self._job.table_version, ranges, as_stored=self._fix is None
+        )
         chosen = self._spark.createDataFrame(pa.table({"message_id": [claim.message_id for claim in claims]}))
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 

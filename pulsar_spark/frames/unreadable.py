@@ -41,11 +41,14 @@ NOTHING = Unreadable({}, None, {})
 
 
 def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
-    """May a message of the delivery be compressed or encrypted?"""
-    spans = {(held.partition, held.first, held.last) for held in delivery.ranges} | set(delivery.chunked)
+    """May a message between the ends of the delivery be compressed or encrypted?"""
+    ends: dict[int, tuple[int, int]] = {}
+    for partition, first, last in ((held.partition, held.first, held.last) for held in delivery.ranges):
+        low, high = ends.get(partition, (first, last))
+        ends[partition] = min(low, first), max(high, last)
     return any(
         run.has_encoded
-        for partition, first, last in spans
+        for partition, (first, last) in ends.items()
         for run in ledgers.runs(topic.topic_id, partition, first, last)
     )
 

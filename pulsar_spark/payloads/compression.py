@@ -48,8 +48,12 @@ def compression_name(compression: object) -> str | None:
 
 
 def compress(payload: bytes, compression: str) -> bytes | None:
-    """*payload* compressed; None where that is so much smaller that nobody would decompress it."""
-    stored = COMPRESSIONS[compression].compress(payload)
+    """*payload* compressed; None where that is so much smaller that nobody would decompress it, or the payload larger
+    than the compression takes (LZ4: a little less than 2 GiB)."""
+    try:
+        stored = COMPRESSIONS[compression].compress(payload)
+    except (OSError, pa.ArrowInvalid):
+        return None
     return stored if len(payload) <= most_uncompressed(len(stored)) else None
 
 

@@ -16,13 +16,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from pulsar_spark.errors import CryptoError
+from pulsar_spark.errors import CryptoError, MessageTooBig
 from pulsar_spark.payloads.keys import CryptoKeyReader, private_key, public_key
 
 DATA_KEY_SECONDS = 4 * 60 * 60
 _DATA_KEY_BITS = 256
 _IV_BYTES = 12
 _KNOWN_KEYS = 1000
+_MOST_BYTES = 2**31 - 1 - 16
 
 
 class EncryptionKey(NamedTuple):
@@ -54,7 +55,10 @@ class Encryptor:
         self._renew()
 
     def encrypt(self, payload: bytes) -> Encrypted:
-        """The payload encrypted; :class:`CryptoError` where the data key is too old and a public key cannot be had."""
+        """The payload encrypted; :class:`CryptoError` where the data key is too old and a public key cannot be had,
+        :class:`MessageTooBig` for one of 2 GiB."""
+        if len(payload) > _MOST_BYTES:
+            raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: {_MOST_BYTES} are the most")
         with self._lock:
             if self._clock() - self._since >= DATA_KEY_SECONDS:
                 self._renew()

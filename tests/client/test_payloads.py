@@ -1,5 +1,6 @@
 """Compressed and encrypted payloads: what is stored, and what consumers, readers and peek make of it."""
 
+import json
 import logging
 import os
 
@@ -7,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
+from pulsar_spark.cli import app
 from pulsar_spark.client.enums import CompressionType
 from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
@@ -236,6 +239,25 @@ def test_what_cannot_be_decompressed_is_an_error_for_that_message_only(client, s
     assert [looked[0].data(), looked[2].data()] == [b"before", b"behind"] and "unreadable" in str(looked[1])
     with pytest.raises(pulsar.DecompressionError):
         looked[1].data()
+
+
+def test_the_command_line_shows_what_can_be_read_and_says_why_the_rest_cannot(client, tmp_path):
+    root = str(tmp_path / "root")
+    client.subscribe("t", "looked-at")
+    client.create_producer("t", compression_type=CompressionType.LZ4).send(TEXT)
+    send_stored(client, *BAD["damaged"][:1], **BAD["damaged"][1])
+    client.create_producer("t", **encrypting("a", "b")).send(b"secret")
+    eventually(lambda: len(Admin(f"delta:{root}").peek_messages("t", "looked-at", 9)) == 3)
+    run = CliRunner().invoke(
+        app, ["subscriptions", "peek", "t", "-s", "looked-at", "--root", root, "--count", "9", "--json"]
+    )
+    plain, damaged, secret = map(json.loads, run.stdout.splitlines())
+    assert plain["size"] == len(TEXT) and damaged["size"] is None and "ZSTD" in damaged["unreadable"]
+    assert secret["encryptedFor"] == "a,b" and "unreadable" not in secret
+    asked = ["consume", "t", "-s", "s", "--root", root, "--position", "earliest", "--timeout", "1"]
+    run = CliRunner().invoke(app, [*asked, "--num-messages", "9"])
+    assert run.exit_code == 0 and f"size={len(TEXT)}" in run.stdout and "1 messages" in run.stderr
+    assert "13 bytes of ZSTD" in run.stderr and "crypto_key_reader" in run.stderr
 
 
 def test_an_unreadable_message_can_be_given_back_until_it_is_a_dead_letter_as_it_is_stored(client, tmp_path):

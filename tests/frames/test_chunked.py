@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, UnreadableMessage
-from pulsar_spark.frames import consume, publish, read_messages
+from pulsar_spark.frames import consume, dead_letters, publish, read_messages, reprocess_dead_letters
 from pulsar_spark.protocol.chunking import metadata_bytes
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.layout import Layout
@@ -208,3 +208,30 @@ def test_one_that_does_not_add_up_is_an_error_and_the_rest_flows(spark, served):
     assert collected.rows() == [(5, b"C:0:2C:1:2", 0)]
     assert served.statuses("t", "Exclusive")[1] != "acknowledged"
     assert served.statuses("t", "Exclusive")[3] == "acknowledged"
+
+
+def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served):
+    """One letter each; the message sent back goes in chunks again where it is too large, and once."""
+    root, name = served.layout.root, "t-s-DLQ"
+    create_topic(served.layout, "t")
+    create_topic(served.layout, name)
+    told = [("REAL_TOPIC", "persistent://public/default/t"), ("REAL_SUBSCRIPTION", "s"), ("colour", "red")]
+    of_letter = {"properties": told, "total_chunk_msg_size": 10, "partition_key": "k"}
+    arrive(served, name, "A:0:2", "plain", "B:0:3", "A:1:2", **of_letter)
+    letters = dead_letters(spark, root, name)
+    found = letters.select("position", F.col("payload").cast("string"), "partition_key", "subscription").collect()
+    assert sorted(map(tuple, found)) == [(1, "plain", "k", "s"), (3, "A:0:2A:1:2", "k", "s")]
+    publish(spark.sql("SELECT 'x' AS payload"), root, "repaired")
+    Admin(f"delta:{root}").set_policy("public/default", "max_message_size", 400)
+
+    def longer(letters):
+        return letters.withColumn("payload", F.expr("repeat(payload, if(position = 3, 50, 1))").cast("binary"))
+
+    for _ in range(2):
+        done = reprocess_dead_letters(spark, root, name, job_id="again", to="topic:repaired", fix=longer)
+        assert (done.matched, done.sent) == (2, 2)
+    chunks = [row for row in stored(served.layout, "repaired") if row["uuid"] is not None]
+    assert len(chunks) == -(-500 // len(chunks[0]["payload"])) > 2
+    expected = {"plain": "red", "A:0:2A:1:2" * 50: "red"}
+    sent = read_messages(spark, root, "repaired").filter("properties IS NOT NULL")
+    assert {row.payload.decode(): row.properties["colour"] for row in sent.collect()} == expected
