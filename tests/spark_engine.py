@@ -273,11 +273,13 @@ class SparkEngine:
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """What the subscription's dead letter topic holds, by what its rows say of their origin."""
         state = self.rounds.bundle.topic(topic)
-        return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
+        rows = chunk_rows.whole_messages(self.rows(dead_letter_topic(topic, subscription)))
+        return sorted(self._letter(state, row) for row in rows)
 
     def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
         """What its retry letter topic holds."""
-        return sorted(self._letter(None, row) for row in self.rows(retry_letter_topic(topic, subscription)))
+        rows = chunk_rows.whole_messages(self.rows(retry_letter_topic(topic, subscription)))
+        return sorted(self._letter(None, row) for row in rows)
 
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""
@@ -290,7 +292,7 @@ class SparkEngine:
     def _letter(self, state, row: dict) -> Letter:
         if PLACE in row["properties"]:
             return Letter(*map(int, row["properties"][PLACE].split(",")), int(row["properties"][RECONSUME_TIMES]))
-        ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
+        ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID].rpartition(";")[2])
         (run,) = (
             run
             for run in state.ledgers(partition).runs
