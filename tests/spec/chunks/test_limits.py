@@ -128,7 +128,7 @@ CASES = [
         0 is never, and without a consumer that says so nothing expires.""",
         table="""
         | s | publish | requests | delivered | mark-delete |
-        | 0 | A:0/2 | A subscribe Shared lease 99999 incomplete 0; A flow 9; other/A subscribe Shared lease 99999; other/A flow 9 | | -1 |
+        | 0 | A:0/2 | A subscribe Shared lease 20000 incomplete 0; A flow 9; other/A subscribe Shared lease 20000; other/A flow 9 | | -1 |
         | 9000 | A:1/2 | | A 1[0,1]; other/A 1[0,1] | -1 |
     """,
     ),
