@@ -173,17 +173,16 @@ def _check_quota(
         for cursor in here:
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
-                _evict(draft.of(cursor), last, is_too_big=is_too_big)
+                _evict(draft.of(cursor), last)
     return is_too_big or too_old > slowest
 
 
-def _evict(asked: CursorDraft, last: int, *, is_too_big: bool) -> None:
-    """Acknowledge everything up to *last*; of what is too big also the messages that begin there, for their chunks are
-    stored there."""
+def _evict(asked: CursorDraft, last: int) -> None:
+    """Acknowledge everything up to *last*, and the messages that begin there: their chunks are stored there."""
     cursor = asked.cursor
     asked.expire(cursor.passed_mark_delete + 1, last)
     release_until(asked, last)
-    if cursor.chunked and is_too_big:
+    if cursor.chunked:
         firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)
         acknowledge(asked, lasts[firsts <= last])
 

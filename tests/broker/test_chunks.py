@@ -268,9 +268,12 @@ def test_a_message_one_of_whose_chunks_was_deleted_is_none(engine, deleted, deli
     assert marks(engine) == (4, 4)
 
 
-@pytest.mark.parametrize("policy", ["message_ttl_seconds", "backlog_quota_bytes", "backlog_quota_seconds"])
-def test_what_ends_a_backlog_ends_what_is_not_complete_too(engine, policy):
-    """And what is complete behind what a quota of size evicts, for its chunks are stored there."""
+@pytest.mark.parametrize(
+    "policy, expected",
+    [("message_ttl_seconds", (0, 2)), ("backlog_quota_bytes", (5, 5)), ("backlog_quota_seconds", (3, 3))],
+)
+def test_what_ends_a_backlog_ends_what_is_not_complete_too(engine, policy, expected):
+    """A quota ends also what is complete behind what it evicts, and begins there, for its chunks are stored there."""
     publish(engine, "A:0:3 B:0:2")
     publish(engine, "x")
     engine.round([ON.subscribe("A")], START)
@@ -285,7 +288,7 @@ def test_what_ends_a_backlog_ends_what_is_not_complete_too(engine, policy):
         ],
         START + 60_000,
     )
-    assert marks(engine) == ((5, 5) if policy == "backlog_quota_bytes" else (0, 2))
+    assert marks(engine) == expected
 
 
 def test_runs_that_an_earlier_release_numbered_are_read_from_the_beginning(engine, monkeypatch):
