@@ -40,7 +40,7 @@ class ChunkedMessages(NamedTuple):
         found = [
             read_chunks(self.table, run.part(first, last))
             for run, parts in self.spans_of(list(spans))
-            if run.has_chunks
+            if run.may_have_chunks
             for first, last in parts
         ]
         positions, chunk_ids, num_chunks = (

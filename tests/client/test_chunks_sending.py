@@ -187,6 +187,26 @@ def test_a_chunk_whose_commit_is_unclear_is_written_again_as_the_same_chunk(lone
     ]
 
 
+def test_ctrl_c_between_chunks_gives_the_message_up(lonely_client, monkeypatch):
+    stuck, told = OneByOne(monkeypatch, stop=2), []
+    producer = lonely_client.create_producer("t", max_pending_messages=2, block_if_queue_full=True, **CHUNKS)
+    wait = producer._condition.wait
+
+    def interrupted(timeout=None):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return wait(timeout)
+
+    monkeypatch.setattr(producer._condition, "wait", interrupted)
+    with pytest.raises(pulsar.Interrupted):
+        producer.send_async(b"x" * 40, lambda *answer: told.append(answer))
+    monkeypatch.setattr(producer._condition, "wait", wait)
+    stuck.go_on.set()
+    producer.send(b"next")
+    chunks = rows_of(lonely_client._layout, "t", "chunk_id", "payload")
+    assert chunks[-1] == (None, b"next") and len(chunks) <= 4 and told == []
+
+
 @pytest.mark.parametrize("is_shutdown", [False, True])
 def test_a_producer_that_closes_writes_all_of_a_message_or_tells(lonely_client, monkeypatch, is_shutdown):
     stuck, told = OneByOne(monkeypatch, stop=2), []
