@@ -30,7 +30,8 @@ from pulsar_spark.protocol.letters import (
 )
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of
 from pulsar_spark.storage.lane_ranges import PageRange, exact, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex

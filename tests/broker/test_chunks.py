@@ -9,7 +9,7 @@ import pytest
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
 from pulsar_spark.protocol.delays import unpacked, unpacked_stretches
-from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.topics import read_topic
 from tests.chunks import publish as publish_chunks
