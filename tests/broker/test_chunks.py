@@ -17,7 +17,7 @@ from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.policies import EVICT
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage import chunk_groups
-from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.storage.trimming import trim_topic

@@ -25,14 +25,15 @@ DELAYED_AFTER = -(10**15)
 
 @pytest.fixture
 def topic(spark, root):
-    """Two partitions, two publishes, one with keys; deliver times from 290,000 years before 1970 to as many behind."""
+    """Two partitions, two publishes, one with keys, the other with some messages of three chunks; deliver times from
+    290,000 years before 1970 to as many behind."""
     topic = create_topic(Layout(root), "t", 2)
     for keyed in (True, False):
         rows = spark.range(0, ENTRIES, 1, 2).selectExpr(
             "cast(id as string) payload",
             "cast(id % 2 as int) partition",
             "timestamp_micros(case id when 7 then 9223372036854775807 when 8 then -9223372036854775808 "
-            "when 9 then 253402300800000000 else hash(id) * 1000L end) deliver_at_time",
+            "when 9 then 253402300800000000 else hash(id) * 1000L + id end) deliver_at_time",
             *(["concat('k', id % 97) partition_key"] if keyed else []),
         )
         publish(rows, root, "t", hashing_scheme=HashingScheme.Murmur3_32Hash)
