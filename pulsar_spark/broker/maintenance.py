@@ -178,7 +178,7 @@ def _check_quota(
 
 
 def _evict(asked: CursorDraft, last: int) -> None:
-    """Acknowledge everything up to *last*, and what begins there, for its chunks are stored there."""
+    """Acknowledge everything up to *last*, and the messages that begin there: their chunks are stored there."""
     cursor = asked.cursor
     asked.expire(cursor.passed_mark_delete + 1, last)
     release_until(asked, last)

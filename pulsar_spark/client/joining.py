@@ -28,7 +28,12 @@ class Joining:
         the error where some of it is lost."""
         if position not in self._first_chunks:
             return None
-        parts, first_chunk = self._parts[position], self._message_id(last._block, self._first_chunks[position])
+        first = self._first_chunks[position]
+        if last._field("num_chunks_from_msg") == position - first + 1:  # nothing else lies between its chunks
+            parts = np.arange(first, position + 1)
+        else:
+            parts = self._parts[position]
+        first_chunk = self._message_id(last._block, first)
         try:
             payload = self._chunked.joined(parts) if len(parts) else None
         except MessagesLost as lost:

@@ -47,8 +47,8 @@ class Block:
         self.first_chunk: MessageId | None = None
 
     def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
-        """The message whose last chunk is *row*, as a block of its own, which keeps nothing of the others."""
-        rows = self._rows.drop_columns(["payload"]).take([row])
+        """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
+        rows = self._rows.drop_columns(["payload"]).slice(row, 1)
         block = Block(rows, self.topic_name, self.partition, self.ledger_id)
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
