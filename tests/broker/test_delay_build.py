@@ -17,32 +17,38 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic
-from pulsar_spark.table_specs import LEDGERS
+from pulsar_spark.table_specs import LEDGERS, MESSAGES
 
 ENTRIES = 4000
 DELAYED_AFTER = -(10**15)
-CHUNKS = [
-    "if(id < 600, concat('u', id div 6), null) uuid",
-    "cast(id % 6 div 2 as int) chunk_id",
-    "3 num_chunks_from_msg",
-]
-"""Three chunks a message, one behind the other in its partition."""
 
 
 @pytest.fixture
 def topic(spark, root):
-    """Two partitions, two publishes, one with keys; deliver times from 290,000 years before 1970 to as many behind."""
+    """Two partitions, two publishes, one with keys, the other with some messages of three chunks; deliver times from
+    290,000 years before 1970 to as many behind."""
     topic = create_topic(Layout(root), "t", 2)
     for keyed in (True, False):
         rows = spark.range(0, ENTRIES, 1, 2).selectExpr(
             "cast(id as string) payload",
             "cast(id % 2 as int) partition",
             "timestamp_micros(case id when 7 then 9223372036854775807 when 8 then -9223372036854775808 "
-            "when 9 then 253402300800000000 else hash(id) * 1000L end) deliver_at_time",
-            *(["concat('k', id % 97) partition_key"] if keyed else CHUNKS),
+            "when 9 then 253402300800000000 else hash(id) * 1000L + id end) deliver_at_time",
+            *(["concat('k', id % 97) partition_key"] if keyed else []),
         )
         publish(rows, root, "t", hashing_scheme=HashingScheme.Murmur3_32Hash)
+    AppendTable(topic.path).append(
+        MESSAGES.rows([chunk(entry, partition) for partition in (0, 1) for entry in range(90)])
+    )
     return topic
+
+
+def chunk(entry: int, partition: int) -> dict:
+    """Three a message, and every fifth message lacks its first."""
+    said = dict(publish_id="f" * 32, entry_id=entry, batch_size=1, partition=partition, payload=b"x")
+    of_message = dict(uuid=f"u{entry // 3}", chunk_id=entry % 3, num_chunks_from_msg=3)
+    is_missing = entry % 15 == 0
+    return said | ({} if is_missing else of_message) | dict(deliver_at_time=1000 * entry, producer_name="p")
 
 
 def numbered(layout: Layout, index: DelayIndex) -> tuple:
