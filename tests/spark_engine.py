@@ -274,11 +274,17 @@ class SparkEngine:
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """What the subscription's dead letter topic holds, by what its rows say of their origin."""
         state = self.rounds.bundle.topic(topic)
-        return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
+        return sorted(self._letter(state, row) for row in self._units(dead_letter_topic(topic, subscription)))
 
     def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
         """What its retry letter topic holds."""
-        return sorted(self._letter(None, row) for row in self.rows(retry_letter_topic(topic, subscription)))
+        return sorted(self._letter(None, row) for row in self._units(retry_letter_topic(topic, subscription)))
+
+    def _units(self, topic: str) -> list[dict]:
+        """The rows of a topic, of chunked messages the last chunks."""
+        return [
+            row for row in self.rows(topic) if row["uuid"] is None or row["chunk_id"] == row["num_chunks_from_msg"] - 1
+        ]
 
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""

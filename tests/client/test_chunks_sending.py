@@ -3,13 +3,13 @@
 import threading
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import publisher as publisher_module
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.waiting import DEADLINE_SECONDS, eventually
@@ -20,9 +20,7 @@ CHUNK_COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_siz
 
 def rows_of(layout: Layout, topic: str, *columns: str) -> list[tuple]:
     """The columns of all messages of a topic, in order."""
-    rows = DeltaTable(str(read_topic(layout, topic).path)).to_pyarrow_table(
-        columns=["publish_id", "entry_id", *columns]
-    )
+    rows = dataset_of(read_topic(layout, topic).path).to_table(columns=["publish_id", "entry_id", *columns])
     rows = rows.sort_by([("publish_id", "ascending"), ("entry_id", "ascending")]).select(columns)
     return list(zip(*(column.to_pylist() for column in rows.columns)))
 
