@@ -4,6 +4,7 @@ memory."""
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.delays import unpacked
 from pulsar_spark.storage.entries import read_slice
 from tests.model_chunks import Chunk, Chunks
 
@@ -54,12 +55,18 @@ def _group(chunk: Chunk) -> tuple[str, str]:
     return chunk.producer_name, chunk.uuid
 
 
-def of_unacknowledged(chunks: Chunks, mark_delete: int, held_at: dict[int, Range]) -> set[int]:
-    """The chunks of messages that are not complete, or not acknowledged by the cursor whose rows say *held_at* of
-    positions behind its mark-delete."""
+def of_unacknowledged(chunks: Chunks, cursor: dict, held_at: dict[int, Range]) -> set[int]:
+    """The chunks of messages that are not acknowledged by the cursor whose row this is, and whose ranges say *held_at*
+    of positions behind its mark-delete: complete or not."""
     unacknowledged = [
         positions
         for unit, positions in chunks.messages.items()
-        if unit > mark_delete and (unit not in held_at or held_at[unit].status != ACKNOWLEDGED)
+        if unit > cursor["mark_delete_position"] and (unit not in held_at or held_at[unit].status != ACKNOWLEDGED)
     ]
-    return {position for positions in [*unacknowledged, *chunks.open.values()] for position in positions}
+    released = unpacked(cursor["chunks"] or b"").reshape(-1, 2).tolist()
+    unacknowledged += [
+        positions
+        for positions in chunks.open.values()
+        if not any(first <= positions[0] <= last for first, last in released)
+    ]
+    return {position for positions in unacknowledged for position in positions}

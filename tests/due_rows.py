@@ -25,8 +25,11 @@ def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:
             times = read_slice(state.topic.path, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64())
             times = times.fill_null(run.delayed_after).to_numpy()
             places = np.flatnonzero(are_delayed(times, run.delayed_after))
-            positions = (run.first_position + places).tolist()
-            found += [each for each in zip(times[places].tolist(), positions) if each[1] not in parts]
+            found += [
+                (time, position)
+                for time, position in zip(times[places].tolist(), (run.first_position + places).tolist())
+                if position not in parts
+            ]
     return sorted(found)
 
 

@@ -111,8 +111,7 @@ class Model:
                 cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
-        for cursor in self.cursors.values():
-            cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
+        self._settle_delays()
         self._maintain()
         deliveries = []
         for cursor in self.cursors.values():
@@ -130,6 +129,10 @@ class Model:
             )
         self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
+
+    def _settle_delays(self) -> None:
+        for cursor in self.cursors.values():
+            cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
 
     def restart(self, now_ms: int) -> None:
         """Another broker takes over: it knows all that was committed, hears of every client again, and looks after
@@ -277,11 +280,11 @@ class Model:
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
-        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1 :])
+        return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
 
     def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
         """Is it connected, its backlog small and the oldest entry of it not old enough? (3.29)"""
-        behind = range(cursor.mark_delete + 1, len(published_ms))
+        behind = range(cursor.visible_mark_delete + 1, len(published_ms))
         backlog = [position for position in behind if not cursor.is_done(position)]
         return (
             bool(cursor.consumers)
@@ -536,6 +539,8 @@ class Model:
         if properties["name"] in UNACKED_LIMITS:
             for cursor in self.cursors.values():
                 cursor.is_asked |= owner in (cursor.topic, _namespace(cursor.topic))
+        if properties["name"] == "delayed_delivery_active":
+            self._settle_delays()  # for those who are connected now: their leases end behind the requests
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:

@@ -292,8 +292,9 @@ class Cursor:
         self.units.withheld, self.units.walked = {}, position
         if self.keys:
             self.keys.recently_joined = {}
+        self.is_blocked = False
         for consumer in self.consumers.values():
-            consumer.permits = 0
+            consumer.permits, consumer.is_blocked = 0, False
 
     def done_up_to(self, position: int) -> None:
         """Everything up to *position* is acknowledged: cumulative acks, skip, clear, expire."""

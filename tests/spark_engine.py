@@ -30,7 +30,8 @@ from pulsar_spark.protocol.letters import (
 )
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of
 from pulsar_spark.storage.lane_ranges import PageRange, exact, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -216,7 +217,7 @@ class SparkEngine:
             if held.status == REPLAY and held.due_time is not None
         }
         chunks = chunk_rows.chunks_of(self.rounds.bundle.topic(topic), partition)
-        held_back = chunk_rows.of_unacknowledged(chunks, cursor["mark_delete_position"], held_at)
+        held_back = chunk_rows.of_unacknowledged(chunks, cursor, held_at)
         each, unacked = held_at.items(), {}
         for held in held_at.values():
             if held.status == PENDING:
@@ -273,11 +274,17 @@ class SparkEngine:
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """What the subscription's dead letter topic holds, by what its rows say of their origin."""
         state = self.rounds.bundle.topic(topic)
-        return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
+        return sorted(self._letter(state, row) for row in self._units(dead_letter_topic(topic, subscription)))
 
     def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
         """What its retry letter topic holds."""
-        return sorted(self._letter(None, row) for row in self.rows(retry_letter_topic(topic, subscription)))
+        return sorted(self._letter(None, row) for row in self._units(retry_letter_topic(topic, subscription)))
+
+    def _units(self, topic: str) -> list[dict]:
+        """The rows of a topic, of chunked messages the last chunks."""
+        return [
+            row for row in self.rows(topic) if row["uuid"] is None or row["chunk_id"] == row["num_chunks_from_msg"] - 1
+        ]
 
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""
@@ -290,7 +297,7 @@ class SparkEngine:
     def _letter(self, state, row: dict) -> Letter:
         if PLACE in row["properties"]:
             return Letter(*map(int, row["properties"][PLACE].split(",")), int(row["properties"][RECONSUME_TIMES]))
-        ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
+        ledger_id, entry_id, partition, batch_index = _unit(row["properties"][ORIGIN_MESSAGE_ID])
         (run,) = (
             run
             for run in state.ledgers(partition).runs
@@ -332,3 +339,8 @@ def _instant(milliseconds: int) -> datetime:
 
 def _ms(micros: int | None) -> int | None:
     return None if micros is None else micros // 1000
+
+
+def _unit(message_id: str) -> tuple[int, int, int, int]:
+    """Ledger, entry, partition and batch index of an id as text; of a chunked message that of its last chunk."""
+    return literal_eval(message_id.split(";")[-1])

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "errors": set(),
     "protocol": {"protocol"},
     "payloads": {"payloads"},
-    "table_specs": set(),
+    "table_specs": {"table_specs"},
     "columns": GROUND,
     "storage": GROUND | {"storage"},
     "transforms": GROUND | {"columns", "transforms"},

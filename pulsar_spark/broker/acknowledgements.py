@@ -15,7 +15,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named_positions, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
@@ -83,7 +83,7 @@ class Acknowledgements(Desk):
         places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
         if named is None:
             return places
-        return [place for place in places if (place - APART_BASE if place >= APART_BASE else place) in named]
+        return [place for place in places if position_of(place) in named]
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)

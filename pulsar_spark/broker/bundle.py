@@ -93,6 +93,14 @@ class Bundle(Topics):
             if visible is None:
                 cursor.chunked.settle()
 
+    def let_go_of_chunks(self) -> None:
+        """Forget of chunks what no cursor asks for any more."""
+        for state in self.topics.values():
+            for partition, groups in state.chunk_groups.items():
+                here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
+                needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
+                groups.let_go(needed)
+
     # What is delayed
 
     def promotion(self, state: TopicState, partition: int) -> Promotion:

@@ -12,8 +12,9 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.keyed import LOOK_AHEAD
-from pulsar_spark.broker.promotion import TICK, Promotion
+from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
@@ -46,7 +47,9 @@ def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) ->
         dues = [cursor.due.next_ripe(now.wall)]
         if cursor.due.promotion not in looked:
             looked.add(cursor.due.promotion)
-            dues.append(cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, TICK)))
+            dues.append(
+                cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS))
+            )
         yield from (due for due in dues if due is not None)
 
 

@@ -105,6 +105,7 @@ class ChunkWalk:
     def __init__(self, asked: CursorDraft):
         self._asked, self._chunked = asked, asked.cursor.chunked
         self._limits = self._chunked.limits
+        self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
     def evicted(self, last: int) -> np.ndarray:
         """The ends of messages that are evicted if the read goes on to *last*."""
@@ -134,9 +135,15 @@ class ChunkWalk:
         return self._chunked.groups.units(int(ends.min()), int(ends.max()))[1] if len(ends) else ends
 
     def _evictions(self, last: int) -> list[Eviction]:
-        chunked, most = self._chunked, self._limits.most
-        if not most or last < chunked.walked:
+        if not self._limits.most or last < self._chunked.walked:
             return []
+        way = self._chunked.walked, last
+        if self._found is None or self._found[0] != way:
+            self._found = way, self._look(last)
+        return self._found[1]
+
+    def _look(self, last: int) -> list[Eviction]:
+        chunked, most = self._chunked, self._limits.most
         firsts, ends = chunked.groups.between(chunked.walked, last)
         if not len(firsts):
             return []

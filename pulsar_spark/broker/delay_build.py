@@ -21,9 +21,12 @@ from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.entries import is_in_table
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import is_running
 from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.delay_index import delayed_entries, in_files
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS
@@ -80,7 +83,9 @@ class SparkBuild:
         moved: list[dict] = []
         with (
             removing(folder, moved),
-            staged(in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN) as written,
+            staged(
+                in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN, are_ms=True
+            ) as written,
         ):
             for file in sorted(written, key=lambda file: file.name):
                 partition = int(file.name.split("/")[0].removeprefix("in_partition="))
@@ -97,17 +102,23 @@ class SparkBuild:
             self._application.sparkContext.cancelJobGroup(self._group)
 
     def _messages(self, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
+        """The rows of *runs* as they were published (storage.delayed.deliver_times)."""
+        version = TableLog(topic.path).latest()
         there = self._spark.read.format("delta").load(str(topic.path)).columns
         columns = ["batch_index", "deliver_at_time"]
         if any(run.has_keys for of in runs.values() for run in of) and HASH in there:
             columns += [HASH, *KEY_COLUMNS]
-        pieces = [
-            piece
-            for partition, of in runs.items()
-            for run in of
-            for piece in pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
-        ]
-        return read_pieces(self._spark, topic, pieces, columns)
+        ours, aside, files = [], [], []
+        for partition, of in runs.items():
+            for run in of:
+                pieces = pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
+                if is_in_table(topic.path, run) or not is_there(topic.path / run.path):
+                    ours += pieces
+                else:
+                    aside += pieces
+                    files.append(run.path)
+        messages = read_pieces(self._spark, topic, ours, columns, version=version)
+        return messages.union(read_pieces(self._spark, topic, aside, columns, files=files)) if files else messages
 
     def _delayed_after(self, runs: dict[int, list[Run]]) -> DataFrame:
         rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})

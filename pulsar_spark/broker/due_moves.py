@@ -19,7 +19,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, agreed, virtual
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
     """Ranges of the main lane, behind where the due lane begins, with what they say of its entries said apart."""
     acknowledged = [held for held in ahead if held.status == ACKNOWLEDGED]
     found = [*acknowledged]
-    found += [held._replace(first=APART_BASE + held.first, last=APART_BASE + held.last) for held in acknowledged]
+    found += [held._replace(first=place_apart(held.first), last=place_apart(held.last)) for held in acknowledged]
     others = [held for held in ahead if held.status != ACKNOWLEDGED]
     for held, positions, times in _with_times(due.topic, due.cursor.key.partition, others):
         is_own = due.is_own(positions, times)
@@ -60,7 +60,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
             found.append(held._replace(first=first, last=last))
         for first, last in ranges_of(positions[is_own]):
             found.append(Range(first, last, ACKNOWLEDGED))
-            found.append(held._replace(first=APART_BASE + first, last=APART_BASE + last))
+            found.append(held._replace(first=place_apart(first), last=place_apart(last)))
     return found
 
 
@@ -232,11 +232,11 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
     behind = virtual(due.promotion.first_at(dead_before))
     asked.axis_acks.add(due.mark_delete + 1, behind - 1)
     asked.expired += behind - due.mark_delete - 1
-    for held in asked.cursor.ranges_between(DUE_BASE, APART_BASE + last + 1):
+    for held in asked.cursor.ranges_between(DUE_BASE, place_apart(last) + 1):
         if held.first < APART_BASE and held.status == ACKNOWLEDGED:
             asked.expired -= max(min(held.last + 1, behind) - held.first, 0)
         elif held.first >= APART_BASE and held.status == REPLAY and (held.due_time or 0) < dead_before:
-            until = min(held.last, APART_BASE + last)
+            until = min(held.last, place_apart(last))
             asked.axis_acks.add(held.first, until)
             asked.expired += until - held.first + 1
 

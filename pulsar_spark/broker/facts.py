@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint, packed_stretches
+from pulsar_spark.protocol.delays import Checkpoint, number_at, packed_stretches
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
@@ -62,7 +62,7 @@ def removed_topic_row(state: "TopicState") -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
     rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
-    of_due_lane = due and dict(due_mark_delete=due.mark_delete - DUE_BASE, due_floor=due.floor, due_since=due.since)
+    of_due_lane = due and dict(due_mark_delete=number_at(due.mark_delete), due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
         **(of_due_lane or {}),

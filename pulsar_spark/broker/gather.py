@@ -22,7 +22,7 @@ from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.delays import APART_BASE, virtual
+from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
@@ -204,7 +204,7 @@ class _Gathering:
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
-            self._add_never_delivered(number, cursor, position % APART_BASE, position, place)
+            self._add_never_delivered(number, cursor, position_of(position), position, place)
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:

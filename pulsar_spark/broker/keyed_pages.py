@@ -19,7 +19,7 @@ from pulsar_spark.broker.state import Consumer
 from pulsar_spark.broker.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import DUE_BASE, virtual
+from pulsar_spark.protocol.delays import number_at, virtual
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
@@ -65,11 +65,11 @@ class KeyedByPage(Keyed):
             return []
 
         def unknown(first: int, last: int) -> np.ndarray:
-            return due.unknown(self._asked, first - DUE_BASE, last - DUE_BASE, wall)[0] + DUE_BASE
+            return virtual(due.unknown(self._asked, number_at(first), number_at(last), wall)[0])
 
         places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown)
         lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
-        return due.runs(places - DUE_BASE, by_time=True, lines=lines)
+        return due.runs(number_at(places), by_time=True, lines=lines)
 
     def _unread(self) -> list[UnreadRun]:
         if self._walk and self._permits and not self._cursor.is_blocked_by_broker:

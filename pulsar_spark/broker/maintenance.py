@@ -32,6 +32,7 @@ from pulsar_spark.protocol.expiry import (
 )
 from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 
 SECOND = 1_000_000
@@ -134,15 +135,17 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries behind mark-delete with a deliver time, but for those of the due lane."""
+    """Entries behind mark-delete with a deliver time, but for those of the due lane, and for chunks of which a message
+    is not made: nobody waits for these."""
     if last <= cursor.mark_delete:
         return
     for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
         if run.has_delayed:
             found = due_stretches(state.topic.path, run, cursor.due)
-            yield from (
-                Delayed(*times) for times in zip(*found.select(Delayed._fields).to_pydict().values()) if times[2]
-            )
+            parts = state.chunks(cursor.key.partition).parts(run.first_position, run.last_position)
+            for first, last, due_time in zip(*found.select(Delayed._fields).to_pydict().values()):
+                if due_time:
+                    yield from (Delayed(*stretch, due_time) for stretch in Positions(parts).gaps(first, last))
 
 
 def _check_quota(
@@ -175,7 +178,7 @@ def _check_quota(
 
 
 def _evict(asked: CursorDraft, last: int) -> None:
-    """Acknowledge everything up to *last*, and what begins there, for its chunks are stored there."""
+    """Acknowledge everything up to *last*, and the messages that begin there: their chunks are stored there."""
     cursor = asked.cursor
     asked.expire(cursor.passed_mark_delete + 1, last)
     release_until(asked, last)

@@ -99,7 +99,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
         )
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
-            state.trimmed[partition] = max(
-                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
-            )
+            first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
+            state.trimmed[partition] = first
+            state.chunks(partition).trim(first)
     return rows

@@ -170,6 +170,7 @@ class Rounds:
         self._append(draft, table)
         bundle.requests_version = consumed
         bundle.drop_promoted()
+        bundle.let_go_of_chunks()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         expired = sum(asked.expired for asked in draft.cursors.values())

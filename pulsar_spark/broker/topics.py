@@ -66,7 +66,9 @@ class TopicState:
         """What the chunks of a partition make up."""
         found = self.chunk_groups.get(partition)
         if found is None:
-            found = self.chunk_groups[partition] = ChunkGroups(self.topic.path, self.ledgers(partition))
+            found = self.chunk_groups[partition] = ChunkGroups(
+                self.topic.path, self.ledgers(partition), self.first_position(partition)
+            )
         return found
 
     @property

@@ -70,6 +70,9 @@ def produce(
     deliver_after: Annotated[
         float | None, typer.Option("--deliver-after", help="The same, in seconds from the sending of each.")
     ] = None,
+    chunking: Annotated[
+        bool, typer.Option("--chunking", "-c", help="Send what is above the maximum message size in chunks.")
+    ] = False,
     as_json: Json = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
@@ -90,7 +93,9 @@ def produce(
     new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
     client = pulsar_spark.Client(service_url(root))
     try:
-        producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES)
+        producer = client.create_producer(
+            topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES, chunking_enabled=chunking
+        )
         sent = _publish(producer, keyed, options, rate)
     finally:
         client.close()

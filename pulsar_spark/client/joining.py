@@ -23,18 +23,23 @@ class Joining:
     def _parts(self) -> dict[int, np.ndarray]:
         return self._chunked.parts(self._first_chunks)
 
-    def message(self, last: Message, position: int) -> Message | MessagesLost | UnreadableMessage | None:
-        """The message whose last chunk is *last*; None where there is none, or some of it is deleted; an error that
-        says which it is where it is lost or cannot be read."""
+    def message(self, last: Message, position: int) -> Message | MessagesLost | None:
+        """The message whose last chunk is *last*, readable or not; None where there is none, or some of it is deleted;
+        the error where some of it is lost."""
         if position not in self._first_chunks:
             return None
-        parts, first_chunk = self._parts[position], self._message_id(last._block, self._first_chunks[position])
+        first = self._first_chunks[position]
+        if last._field("num_chunks_from_msg") == position - first + 1:  # nothing else lies between its chunks
+            parts = np.arange(first, position + 1)
+        else:
+            parts = self._parts[position]
+        first_chunk = self._message_id(last._block, first)
         try:
             payload = self._chunked.joined(parts) if len(parts) else None
         except MessagesLost as lost:
             return lost
         except UnreadableMessage as wrong:
-            return unreadable(wrong, last.message_id().of_chunks(first_chunk))
+            return last._joined(None, first_chunk, unreadable(wrong, last.message_id().of_chunks(first_chunk)))
         return None if payload is None else last._joined(payload, first_chunk)
 
     def _message_id(self, block: Block, position: int) -> MessageId:

@@ -24,22 +24,32 @@ _ENCODED = ("compression", "encryption_keys")
 class Block:
     """Some rows of one partition's messages, decoded column by column on demand."""
 
-    __slots__ = ("_rows", "_columns", "topic_name", "partition", "ledger_id", "first_chunk", "has_encoded")
+    __slots__ = (
+        "_rows",
+        "_columns",
+        "topic_name",
+        "partition",
+        "ledger_id",
+        "first_chunk",
+        "has_encoded",
+        "has_chunks",
+    )
 
     def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int):
         self._rows = rows
-        self.has_encoded = any(
-            rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in rows.column_names
-        )
+        names = rows.column_names
+        self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
+        self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
         self._columns: dict[str, list] = {}
         self.topic_name = topic_name
         self.partition = partition
         self.ledger_id = ledger_id
         self.first_chunk: MessageId | None = None
 
-    def joined(self, row: int, payload: bytes, first_chunk: MessageId) -> "Block":
-        """The message whose last chunk is *row*, as a block of its own."""
-        block = Block(self._rows.slice(row, 1), self.topic_name, self.partition, self.ledger_id)
+    def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
+        """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
+        rows = self._rows.drop_columns(["payload"]).slice(row, 1)
+        block = Block(rows, self.topic_name, self.partition, self.ledger_id)
         block._columns["payload"], block.first_chunk = [payload], first_chunk
         return block
 
@@ -75,6 +85,8 @@ class Message:
 
     def _open(self, opener: PayloadOpener) -> UnreadableMessage | None:
         """Make the payload plain, if it is stored otherwise; the error that :meth:`data` raises where it cannot be."""
+        if isinstance(self._opened, UnreadableMessage):
+            return self._opened
         if not self._block.has_encoded or not any(map(self._field, _ENCODED)):
             return None
         try:
@@ -86,15 +98,18 @@ class Message:
             self._block.column("payload")[self._row] = self._opened.payload
         return None
 
-    def _joined(self, payload: bytes, first_chunk: MessageId) -> "Message":
-        """The chunked message with this payload, whose last chunk this is."""
-        return Message(
-            self._block.joined(self._row, payload, first_chunk), 0, self._schema, self._position, self._delivery
-        )
+    def _joined(
+        self, payload: bytes | None, first_chunk: MessageId, wrong: UnreadableMessage | None = None
+    ) -> "Message":
+        """The chunked message whose last chunk this is: with this payload, or what is *wrong* with it."""
+        block = self._block.joined(self._row, payload, first_chunk)
+        message = Message(block, 0, self._schema, self._position, self._delivery)
+        message._opened = wrong
+        return message
 
     def _is_chunk(self) -> bool:
         """Whether the row is a chunk; messages of a batch are none."""
-        return self._field("uuid") is not None and self._field("batch_index") is None
+        return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]

@@ -11,10 +11,9 @@ from pulsar_spark.client.listener import Listener
 from pulsar_spark.client.log_chunks import LogChunks, chunk_runs_before
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.client.payloads import PayloadOpener
-from pulsar_spark.client.reading import Read
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
@@ -139,7 +138,7 @@ class Reader:
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _peek(self) -> Read | None:
+    def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
         if self._next is None:
             self._next = next(self._messages, None)
             if self._next is None and self._log.has_more():
@@ -151,7 +150,7 @@ class Reader:
         earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers)
         return LogChunks(self._topic, self._entries, earlier)
 
-    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Read]:
+    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         for partition, run in runs:
             chunked, to_position = self._chunks[partition].joining(run) if run.has_chunks else (None, 0)
             if (

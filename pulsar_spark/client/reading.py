@@ -5,34 +5,30 @@ are an error with a name. Where entries of a lane are gone, their keys are gone 
 that holds the hash of no key; others were sent with a delivery that counts more entries than there are, and are told of
 with all that is gone between its ends.
 
-A chunked message lies where its last chunk lies, and is put together when it is handed out. One that cannot be read is
-an error that says which; like those that are lost it stays unacknowledged, and the others come behind it.
+A chunked message lies where its last chunk lies, and is put together when it is handed out.
 
 Entries that came due lie anywhere in the topic, and are handed out in the order they came due. As many as fit into
 some megabytes are read together, row group by row group, so that each is decoded once for all of them and not once for
 each. Where they lie scattered over a topic that is much larger, a long receiver queue makes few reads of many.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.joining import Joining, joining_of
 from pulsar_spark.client.message import Block, Message
-from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.missing import Missing, lost_error
-
-Read = Message | MessagesLost | UnreadableMessage
-"""What comes of an entry."""
 
 DUE_ENTRIES = 1 << 16
 DUE_BYTES = 32 << 20
 """So many entries that came due, and so many bytes of their files, are in memory at once."""
 
 
-def read_messages(subscription, delivery: Delivery) -> Generator[Read, None, int]:
+def read_messages(subscription, delivery: Delivery) -> Generator[Message | MessagesLost, None, int]:
     """The delivery's messages in order, without those whose batch index is acknowledged already, and errors; in the end
     the number of messages. None of a dead one, which is given back."""
     positions, in_order = subscription.positions_of(delivery), delivery.due_order
@@ -57,27 +53,35 @@ def _entries_at_once(subscription, delivery: Delivery) -> int:
     return max(1, min(DUE_ENTRIES, int(DUE_BYTES * delivery.entries / max(sum(sizes), 1))))
 
 
-def _read_in_order(subscription, delivery: Delivery, in_order: np.ndarray) -> Generator[Read, None, int]:
+def _read_in_order(
+    subscription, delivery: Delivery, in_order: np.ndarray
+) -> Generator[Message | MessagesLost, None, int]:
     """The messages of entries in the order given; errors behind them, and in the end the number of messages."""
     found: dict[int, list[Message]] = {}
-    lost, messages = [], 0
-    for message in _read(subscription, delivery, np.sort(in_order)):
+    lost, messages, positions = [], 0, np.sort(in_order)
+    for message in _entries(subscription, delivery, positions):
         if isinstance(message, Message):
             found.setdefault(message._position, []).append(message)
-            messages += 1
         else:
             lost.append(message)
+    chunked = joining_of(subscription, delivery, positions)
     for position in in_order.tolist():
-        yield from found.pop(position, ())
+        messages += yield from _whole(subscription, chunked, found.pop(position, ()))
     yield from lost
     return messages
 
 
-def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Generator[Read, None, int]:
+def _read(
+    subscription, delivery: Delivery, positions: range | np.ndarray
+) -> Generator[Message | MessagesLost, None, int]:
     """The messages of entries by position, and errors; in the end the number of messages."""
-    topic, bits = subscription.topic, delivery.bits
     chunked = joining_of(subscription, delivery, positions)
-    messages = 0
+    return (yield from _whole(subscription, chunked, _entries(subscription, delivery, positions)))
+
+
+def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Message | MessagesLost]:
+    """The messages of entries by position, of chunked ones the last chunk, and errors."""
+    topic, bits = subscription.topic, delivery.bits
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
             if isinstance(rows, Missing):
@@ -85,18 +89,25 @@ def _read(subscription, delivery: Delivery, positions: range | np.ndarray) -> Ge
                 continue
             block = Block(rows, subscription.topic_name, subscription.partition, run.ledger_id)
             for index, position in enumerate(block.column("position")):
-                if bits is not None and not bits >> block.column("batch_index")[index] & 1:
-                    continue
-                found = Message(block, index, subscription.schema, position, delivery)
-                if run.has_chunks and found._is_chunk():
-                    found = _joined(subscription, chunked, found)
-                messages += isinstance(found, Message)
-                if found is not None:
-                    yield found
+                if bits is None or bits >> block.column("batch_index")[index] & 1:
+                    yield Message(block, index, subscription.schema, position, delivery)
+
+
+def _whole(
+    subscription, chunked: Joining, found: Iterable[Message | MessagesLost]
+) -> Generator[Message | MessagesLost, None, int]:
+    """What was *found*, with chunked messages in the place of their last chunks; in the end the number of messages."""
+    messages = 0
+    for each in found:
+        if isinstance(each, Message) and each._is_chunk():
+            each = _joined(subscription, chunked, each)
+        messages += isinstance(each, Message)
+        if each is not None:
+            yield each
     return messages
 
 
-def _joined(subscription, chunked: Joining, last: Message) -> Read | None:
+def _joined(subscription, chunked: Joining, last: Message) -> Message | MessagesLost | None:
     """The chunked message that ends with *last*; None of one that is deleted, or out of date, and of a chunk that ends
     none: its message was deleted since it was delivered."""
     delivery, position = last._delivery, last._position
@@ -105,8 +116,6 @@ def _joined(subscription, chunked: Joining, last: Message) -> Read | None:
     found = chunked.message(last, position)
     if found is None:
         subscription.tell_deleted([(position, position)])
-    elif not isinstance(found, Message):
-        subscription.is_unread(delivery, position)
     return found
 
 

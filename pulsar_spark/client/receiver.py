@@ -14,7 +14,6 @@ from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
 from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
-from pulsar_spark.client.reading import Read
 from pulsar_spark.client.subscription import PartitionSubscription
 from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
@@ -40,7 +39,7 @@ class Receiver:
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
-        self._current: tuple[Delivery, Iterator[Read]] | None = None
+        self._current: tuple[Delivery, Iterator[Message | MessagesLost]] | None = None
         self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None

@@ -16,8 +16,8 @@ import numpy as np
 from pulsar_spark.client.acknowledgement_tracker import AcknowledgementTracker, Grouping
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
-from pulsar_spark.client.reading import Read, read_messages
-from pulsar_spark.errors import AlreadyClosed, PulsarSparkError
+from pulsar_spark.client.reading import read_messages
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.link.inbox import Reply
 from pulsar_spark.protocol.permits import Permits
@@ -235,9 +235,8 @@ class PartitionSubscription:
 
     # Handing out.
 
-    def read(self, delivery: Delivery) -> Iterator[Read]:
-        """The delivery's messages in order; for those that are lost or cannot be read there is an error in their place,
-        to be raised."""
+    def read(self, delivery: Delivery) -> Iterator[Message | MessagesLost]:
+        """The delivery's messages in order; for those that are lost there is an error in their place, to be raised."""
         with self.lock:
             if delivery in self._newest_of_lanes:  # nothing that is queued is older, from now on
                 self._newest_of_lanes.remove(delivery)
@@ -248,12 +247,6 @@ class PartitionSubscription:
     def positions_of(self, delivery: Delivery) -> range | np.ndarray:
         """Where its entries lie."""
         return delivery.look_up(self.ledgers, self.topic, self.partition)
-
-    def is_unread(self, delivery: Delivery, position: int) -> None:
-        """A message could not be read, and so nobody is going to acknowledge it: it is timed like those that were
-        handed out."""
-        if self._consumer._unacked is not None:
-            self._consumer._unacked.add(self, position, delivery.redelivery_count)
 
     def tell_deleted(self, spans: list[tuple[int, int]]) -> None:
         """Acknowledge entries that were deleted, first..last of each of *spans*."""

@@ -8,8 +8,8 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 
 import base64
 import binascii
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,13 +44,35 @@ POSITIONS = "positions"
 :func:`named` writes them: thousands that lie scattered are one request."""
 
 
-def virtual(number: int) -> int:
-    """Where a number lies among positions.
+OneOrMany = TypeVar("OneOrMany", int, np.ndarray)
 
-    >>> virtual(7) - DUE_BASE, is_virtual(virtual(0)), is_virtual(7)
+
+def virtual(number: OneOrMany) -> OneOrMany:
+    """Where a number lies among positions; of an array, each.
+
+    >>> number_at(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
     (7, True, False)
     """
     return DUE_BASE + number
+
+
+def number_at(place: OneOrMany) -> OneOrMany:
+    """The number that lies there."""
+    return place - DUE_BASE
+
+
+def place_apart(position: OneOrMany) -> OneOrMany:
+    """Where the entry at *position* lies as one that is kept apart.
+
+    >>> position_of(place_apart(7)), position_of(7)
+    (7, 7)
+    """
+    return APART_BASE + position
+
+
+def position_of(place: OneOrMany) -> OneOrMany:
+    """The position of an entry that lies there by position, apart or not."""
+    return place % APART_BASE
 
 
 def is_virtual(position: int) -> bool:
@@ -97,6 +119,18 @@ class Checkpoint(NamedTuple):
     def numbers(self) -> int:
         """How many numbers those are."""
         return self.last - self.first + 1
+
+
+def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tuple[Checkpoint, slice]]:
+    """The checkpoints that *numbers*, which ascend, belong to, each with the places of its own among them.
+
+    >>> [(each.first, at) for each, at in cut([Checkpoint(0, 4, 0, 9), Checkpoint(5, 9, 9, 12)], np.array([6, 7]))]
+    [(5, slice(0, 2, None))]
+    """
+    for each in checkpoints:
+        first, behind = np.searchsorted(numbers, (each.first, each.last + 1)).tolist()
+        if first < behind:
+            yield each, slice(first, behind)
 
 
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:

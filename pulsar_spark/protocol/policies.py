@@ -14,6 +14,9 @@ from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 
+DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS = "delayed_delivery_active", "delayed_delivery_tick_ms"
+"""Policies that say whether deliver times count, and how far apart the rounds are that are made for them."""
+
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
     "max_unacked_messages_per_subscription": 200_000,
@@ -28,8 +31,8 @@ POLICIES: dict[str, int | str] = {
     "retention_bytes": 0,
     "subscription_expiration_minutes": 0,
     "max_message_size": MAX_MESSAGE_SIZE,
-    "delayed_delivery_active": 1,
-    "delayed_delivery_tick_ms": 1_000,
+    DELAYED_DELIVERY_ACTIVE: 1,
+    DELAYED_DELIVERY_TICK_MS: 1_000,
     "subscription_key_shared_use_consistent_hashing": 1,
     "subscription_key_shared_consistent_hashing_replica_points": 100,
     "subscription_key_shared_one_owner_per_point": 0,

@@ -25,8 +25,11 @@ from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
 from pulsar_spark.storage.topics import Topic
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
-MOST_READ = 1 << 20
+MOST_READ = 1 << 18
 """Entries whose columns are read in one go."""
+
+WORTH_LETTING_GO = 10_000
+"""Messages, and stretches of chunks, that are forgotten together."""
 
 STILL_OPEN = (1 << 62) - 1
 """Where a group ends that is open."""
@@ -53,16 +56,22 @@ class OpenGroups(NamedTuple):
 
 
 class ChunkGroups:
-    """The groups of the topic partition of *ledgers*, whose table is *table*."""
+    """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
+    is part of no message any more."""
 
-    def __init__(self, table: Path, ledgers: PartitionLedgers):
-        self._table, self._ledgers = table, ledgers
+    def __init__(self, table: Path, ledgers: PartitionLedgers, first: int = 0):
+        self._table, self._ledgers, self._first = table, ledgers, first
         self.begin = self.end = ledgers.end_position
         self._changes = 0
         self._forget()
 
+    def trim(self, first: int) -> None:
+        """What lies before that position is gone."""
+        self._first = first
+        self._forget()
+
     def _forget(self) -> None:
-        self._is_read = False
+        self._is_read, self._changes = False, self._changes + 1
         self._attempts = Columns(
             first=np.int64, end=np.int64, since=np.int64, last=np.int64, next=np.int32, of=np.int32
         )
@@ -139,8 +148,11 @@ class ChunkGroups:
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
 
     def let_go(self, before: int) -> None:
-        """Nobody asks for what lies before that position any more."""
-        if before <= self.begin or not self._is_read:
+        """Nobody asks for what lies before that position any more. It is forgotten when it is much."""
+        if not self._is_read:
+            return
+        gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
+        if gone < max(WORTH_LETTING_GO, (len(self._units) + len(self._parts)) // 2):
             return
         self._units.keep(self._units["last"] >= before)
         self._parts.keep(self._parts["last"] >= before)
@@ -152,7 +164,6 @@ class ChunkGroups:
     def _read_from(self, first: int) -> None:
         self._forget()
         self._is_read, self.begin = True, first
-        self._changes += 1
         run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
         if run is None:
             self.end = self._ledgers.end_position
@@ -162,7 +173,7 @@ class ChunkGroups:
 
     def take(self, run: Run) -> None:
         """Read the chunks of the run from ``end`` on, which is the next that may have some."""
-        for first in range(max(run.first_position, self.end), run.last_position + 1, MOST_READ):
+        for first in range(max(run.first_position, self.end, self._first), run.last_position + 1, MOST_READ):
             found = read_chunks(self._table, run.part(first, first + MOST_READ - 1))
             if len(found.positions):
                 self._judge(found)

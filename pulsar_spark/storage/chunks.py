@@ -38,10 +38,9 @@ class ChunkedMessages(NamedTuple):
         said where it begins. None of one whose chunks are not all there any more."""
         spans = Positions((first, last) for last, first in units.items())
         found = [
-            read_chunks(self.table, run.part(first, last))
+            read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))
             for run, parts in self.spans_of(list(spans))
-            if run.has_chunks
-            for first, last in parts
+            if run.may_have_chunks
         ]
         positions, chunk_ids, num_chunks = (
             np.concatenate([getattr(each, name) for each in found] or [np.zeros(0, np.int64)])

@@ -174,11 +174,10 @@ def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
 
 def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
     """Some of the rows, of which nothing else is kept."""
-    block, entry_ids = taken(rows.table, places), rows.entry_ids[places]
+    table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
+    block, entry_ids = taken(table, places), rows.entry_ids[places]
     if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
         block, entry_ids = block.take(pa.array(np.arange(block.num_rows))), entry_ids.copy()
-    if block.num_columns != len(names):
-        block = block.select(names)
     present.add(entry_ids, block.column("batch_index"))
     if run.first_position == NO_POSITION:
         return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))

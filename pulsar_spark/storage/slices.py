@@ -130,10 +130,11 @@ def read_pieces(
     version: int | None = None,
     without: Collection[str] = (),
     with_chunks: bool = True,
+    files: Sequence[str] = (),
 ) -> DataFrame:
     """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
-    that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows; so are
-    chunks unless *with_chunks*.
+    that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
+    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
     then ``ledger_id``, ``position``, ``redelivery_count``. Columns of a later layout are null in a topic of one without
@@ -141,6 +142,9 @@ def read_pieces(
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
+    if files:
+        named = spark.read.schema(messages.schema).option("basePath", str(topic.path))
+        messages = named.parquet(*(str(topic.path / file) for file in files))
     if not with_chunks:
         messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     if without:

@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.clock import now_micros
 from pulsar_spark.broker.delay_build import SparkBuild
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, seconds

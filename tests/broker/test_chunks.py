@@ -4,14 +4,23 @@ Rules: semantics 1.9-1.16 with 0.10 and 0.25 (see broker.chunked). Which chunks 
 tests/protocol/test_chunking.py.
 """
 
-import pytest
+from datetime import datetime, timezone
 
+import pytest
+from deltalake import DeltaTable
+
+from pulsar_spark.broker import gather
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
 from pulsar_spark.protocol.delays import unpacked, unpacked_stretches
-from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.policies import EVICT
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage import chunk_groups
+from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.delay_index import IndexReader
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.trimming import trim_topic
 from tests.chunks import publish as publish_chunks
 from tests.requests import On
 from tests.spark_engine import SparkEngine
@@ -217,3 +226,112 @@ def test_what_is_begun_anew_or_broken_is_needed_no_more_even_while_nobody_asks(e
     publish(engine, "B:1:3")
     engine.round([], START + 4)
     assert marks(engine) == (1, 1)
+
+
+def test_the_first_chunk_is_not_trimmed_while_the_last_is_not_acknowledged(engine):
+    for entry in ("x", "A:0:2", "y", "A:1:2", "z"):
+        publish(engine, entry)
+    engine.round([ON.subscribe("A", "Shared"), ON.flow("A", 9)], START)
+    engine.round([ON.ack(0), ON.ack(2), ON.ack(4)], START + 1)
+    topic, now = read_topic(engine.layout, TOPIC), datetime.now(timezone.utc)
+    (trimmed,) = trim_topic(engine.layout, topic, [-1], now=now)
+    assert trimmed.trim.first_position == 1 and "s" in trimmed.trim.kept_by
+    engine.round([ON.ack(3)], START + 2)
+    (trimmed,) = trim_topic(engine.layout, topic, [-1], now=now)
+    assert trimmed.trim.first_position == 4
+
+
+def test_a_message_whose_first_chunk_was_trimmed_is_none(engine):
+    for entry in ("A:0:2", "x"):
+        publish(engine, entry)
+    engine.round([ON.subscribe("A"), ON.flow("A", 9)], START)
+    engine.round([ON._ask("unsubscribe", "A")], START + 1)
+    trim_topic(engine.layout, read_topic(engine.layout, TOPIC), [-1], now=datetime.now(timezone.utc), before=1)
+    publish(engine, "A:1:2")
+    assert positions(engine.round(join(), START + 2)) == [1]
+    engine.round([ON.ack(1)], START + 3)
+    assert marks(engine) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "deleted, delivered", [("chunk_id = 0", [0, 2, 4]), ("chunk_id = 1", [1, 2, 4]), ("uuid is null", [2, 3, 4])]
+)
+def test_a_message_one_of_whose_chunks_was_deleted_is_none(engine, deleted, delivered):
+    publish(engine, "A:0:3 A:1:3 x A:2:3 B:0:1")
+    engine.round([], START)
+    DeltaTable(engine.layout.topic(parse_topic_name(TOPIC))).delete(f"{deleted} and (uuid is null or uuid = 'A')")
+    engine.restart(START + 1)
+    engine.committed()
+    found = engine.round(join(), START + 2)
+    assert positions(found) == delivered, "also the one that is gone, of which nothing is known: who is sent it sees"
+    engine.round([ON.ack(position) for position in positions(found)], START + 3)
+    assert marks(engine) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    "policy, expected",
+    [("message_ttl_seconds", (0, 2)), ("backlog_quota_bytes", (5, 5)), ("backlog_quota_seconds", (3, 3))],
+)
+def test_what_ends_a_backlog_ends_what_is_not_complete_too(engine, policy, expected):
+    """A quota ends also what is complete behind what it evicts, and begins there, for its chunks are stored there."""
+    publish(engine, "A:0:3 B:0:2")
+    publish(engine, "x")
+    engine.round([ON.subscribe("A")], START)
+    engine.now_ms = START + 60_000
+    publish(engine, "B:1:2 C:0:2 y")
+    request = dict(kind="policy", topic=TOPIC, client_id="admin")
+    value = 1 if policy == "backlog_quota_bytes" else 30
+    engine.round(
+        [
+            dict(request, request_id=name, properties={"name": name, "value": str(value)})
+            for name, value in {"backlog_quota_policy": EVICT, policy: value}.items()
+        ],
+        START + 60_000,
+    )
+    assert marks(engine) == expected
+
+
+def test_runs_that_an_earlier_release_numbered_are_read_from_the_beginning(engine, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "may_have_chunks", property(lambda run: False))
+        publish(engine, "x A:0:3 B:0:2")
+        assert positions(engine.round(join(), START)) == [0, 1, 2], "it knew of no chunked messages"
+        engine.round([ON.ack(0), ON.ack(1)], START + 1)
+    engine.restart(START + 2)
+    engine.committed()
+    publish(engine, "A:1:3")
+    publish(engine, "A:2:3 B:1:2")
+    engine.restart(START + 3)
+    engine.committed()
+    assert positions(engine.round([], START + 4)) == [4, 5] and sorted(chunks_of_round(engine)) == [[1, 4, 2, 5]]
+    assert [run.chunks_from for run in engine.rounds.bundle.topic(TOPIC).ledgers(-1).runs] == [None, 1, 1]
+
+
+def test_on_key_shared_ranges_are_exact_while_there_are_chunks_to_pass_over(engine, monkeypatch):
+    monkeypatch.setattr(gather, "LANES_FROM", -1)
+    monkeypatch.setattr(gather, "EXACT_BELOW", -1)
+    publish(engine, "A:0:2 x A:1:2")
+    assert positions(engine.round(join("KeyShared"), START)) == [1, 2]
+    engine.round([ON.ack(1)], START + 1)
+    assert cursor_of(engine).lanes, "what was handed out may be kept by lane"
+    assert marks(engine) == (-1, 1)
+    assert positions(engine.round([ON._ask("redeliver_all", "A")], START + 2)) == [2]
+    assert chunks_of_round(engine) == [[0, 2]]
+    publish(engine, "B:0:2 y B:1:2")
+    assert positions(engine.round([], START + 3)) == [4, 5]
+    engine.round([ON.ack(position) for position in (2, 4, 5)], START + 4)
+    assert marks(engine) == (5, 5)
+
+
+def test_what_nobody_needs_is_forgotten_and_read_again_where_it_is(engine, monkeypatch):
+    monkeypatch.setattr(chunk_groups, "WORTH_LETTING_GO", 2)
+    engine.round(join(permits=999), START)
+    for number in range(10):
+        publish(engine, f"u{number}:0:2 x u{number}:1:2")
+        found = positions(engine.round([], START + number))
+        engine.round([ON.ack(position) for position in found], START + number)
+    groups = engine.rounds.bundle.topic(TOPIC).chunks(-1)
+    assert groups.begin > 20
+    engine.round([ON._ask("seek", properties={"position": "4"})], START + 20)
+    assert positions(engine.round([ON.flow("A", 4)], START + 21)) == [4, 5, 7, 8]
+    assert sorted(sum(chunks_of_round(engine), [])) == [3, 5, 6, 8]

@@ -13,7 +13,8 @@ from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
 from pulsar_spark.storage import entries
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at

@@ -8,7 +8,8 @@ import pytest
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from tests.requests import On, leave
 from tests.spark_engine import SparkEngine

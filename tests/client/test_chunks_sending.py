@@ -3,13 +3,13 @@
 import threading
 
 import pytest
-from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.client import publisher as publisher_module
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, read_topic
 from tests.client.waiting import DEADLINE_SECONDS, eventually
@@ -20,9 +20,7 @@ CHUNK_COLUMNS = ["uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_siz
 
 def rows_of(layout: Layout, topic: str, *columns: str) -> list[tuple]:
     """The columns of all messages of a topic, in order."""
-    rows = DeltaTable(str(read_topic(layout, topic).path)).to_pyarrow_table(
-        columns=["publish_id", "entry_id", *columns]
-    )
+    rows = dataset_of(read_topic(layout, topic).path).to_table(columns=["publish_id", "entry_id", *columns])
     rows = rows.sort_by([("publish_id", "ascending"), ("entry_id", "ascending")]).select(columns)
     return list(zip(*(column.to_pylist() for column in rows.columns)))
 
@@ -185,6 +183,26 @@ def test_a_chunk_whose_commit_is_unclear_is_written_again_as_the_same_chunk(lone
         ("p-0", 1),
         ("p-0", 2),
     ]
+
+
+def test_ctrl_c_between_chunks_gives_the_message_up(lonely_client, monkeypatch):
+    stuck, told = OneByOne(monkeypatch, stop=2), []
+    producer = lonely_client.create_producer("t", max_pending_messages=2, block_if_queue_full=True, **CHUNKS)
+    wait = producer._condition.wait
+
+    def interrupted(timeout=None):
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return wait(timeout)
+
+    monkeypatch.setattr(producer._condition, "wait", interrupted)
+    with pytest.raises(pulsar.Interrupted):
+        producer.send_async(b"x" * 40, lambda *answer: told.append(answer))
+    monkeypatch.setattr(producer._condition, "wait", wait)
+    stuck.go_on.set()
+    producer.send(b"next")
+    chunks = rows_of(lonely_client._layout, "t", "chunk_id", "payload")
+    assert chunks[-1] == (None, b"next") and len(chunks) <= 4 and told == []
 
 
 @pytest.mark.parametrize("is_shutdown", [False, True])

@@ -18,6 +18,7 @@ from pulsar_spark.payloads.compression import COMPRESSIONS, UNCOMPRESSED_BYTES
 from pulsar_spark.payloads.encoding import PayloadDecoder, Stored
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from tests.client.waiting import eventually, nothing_comes
 from tests.payloads.keys import Keys, key_pair
 
@@ -34,9 +35,8 @@ def encrypting(*names: str) -> dict:
 
 def rows_of(tmp_path, topic: str = "t") -> pa.Table:
     """What is stored, in order of entries."""
-    table = DeltaTable(str(Layout(tmp_path / "root").topic(parse_topic_name(topic))))
-    names = [field.name for field in table.schema().fields]
-    return table.to_pyarrow_table(columns=names).sort_by([("publish_id", "ascending"), ("entry_id", "ascending")])
+    rows = dataset_of(Layout(tmp_path / "root").topic(parse_topic_name(topic))).to_table()
+    return rows.sort_by([("publish_id", "ascending"), ("entry_id", "ascending")])
 
 
 def received(consumer, count: int) -> list[bytes]:
