@@ -170,7 +170,7 @@ def run_to_end(spark, served, function, subscription_type="Exclusive", **options
     return consumption
 
 
-@pytest.mark.parametrize("subscription_type", ["Exclusive", "Shared", "KeyShared"])
+@pytest.mark.parametrize("subscription_type", ["Exclusive", "KeyShared"])
 def test_a_delivery_has_a_row_a_message(spark, served, subscription_type):
     """Interleaved, with a resend and an incomplete one; the function fails at first, and gets all of them again."""
     create_topic(served.layout, "t")
