@@ -48,6 +48,10 @@ class Chunks:
         self.seen = len(self.entries)
         return [position for position in new if position in self.parts]
 
+    def ends_complete(self, first: int) -> bool:
+        """Did the message that was begun there become complete?"""
+        return self.messages.get(self.attempts[first], (None,))[0] == first
+
     def unit_of(self, part: int) -> int | None:
         """Where the complete message lies that the part is of."""
         return next((unit for unit, positions in self.messages.items() if part in positions), None)
@@ -145,7 +149,7 @@ class Units:
             for first, end in self.chunks.attempts.items()
             if first not in self.released
             and first not in self.withheld
-            and not (end in self.chunks.messages and is_settled(end))
+            and not (self.chunks.ends_complete(first) and is_settled(end))
         }
         for here in kept_from:
             if most > 0 and self.walked <= here < behind:
