@@ -13,11 +13,13 @@ from pulsar_spark.client.enums import (
     LoggerLevel,
     PartitionsRoutingMode,
     ProducerAccessMode,
+    ProducerCryptoFailureAction,
     RegexSubscriptionMode,
     Result,
 )
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger
 from pulsar_spark.client.message import Message
+from pulsar_spark.client.payloads import EncryptionContext
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy, ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.reader import Reader
@@ -29,7 +31,9 @@ from pulsar_spark.errors import (
     ConsumerBusy,
     ConsumerNotFound,
     CorruptState,
+    CryptoError,
     CumulativeAcknowledgementNotAllowedError,
+    DecompressionError,
     IncompatibleSchema,
     Interrupted,
     InvalidConfiguration,
@@ -59,6 +63,7 @@ from pulsar_spark.errors import (
     TopicNotFound,
     TopicStopped,
     UnknownError,
+    UnreadableMessage,
 )
 from pulsar_spark.exceptions import (
     AuthenticationError,
@@ -67,7 +72,6 @@ from pulsar_spark.exceptions import (
     BrokerPersistenceError,
     ChecksumError,
     ConsumerNotInitialized,
-    CryptoError,
     ErrorGettingAuthenticationData,
     InvalidTxnStatusError,
     LookupError,
@@ -81,6 +85,8 @@ from pulsar_spark.exceptions import (
     TransactionNotFound,
     UnsupportedVersionError,
 )
+from pulsar_spark.payloads.encryption import EncryptionKey
+from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.routing import HashingScheme, partition_for_key

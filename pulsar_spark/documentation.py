@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.entry_states import ACKNOWLEDGED, EVENTS, STATES, TRANSITIONS, UNREAD, events_between
 from pulsar_spark.table_specs import TABLES, TIME, TableSpec
-from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY, VIEWS, ViewSpec
+from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS, ViewSpec
 
 LAYERS = (
     "errors",
     "protocol",
+    "payloads",
     "table_specs",
     "columns",
     "transforms",
@@ -115,7 +116,7 @@ def tables() -> str:
 
 def views() -> str:
     """The views and what each column means."""
-    return "\n\n".join(map(_columns, (*VIEWS, HASH_OWNERS, DRAINING_HASHES, HISTORY)))
+    return "\n\n".join(map(_columns, (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)))
 
 
 PARTS: dict[str, Callable[[], str]] = {

@@ -52,6 +52,21 @@ class TopicStopped(CorruptState, InvalidRequest):
     is asked of the topic until it is mended."""
 
 
+class UnreadableMessage(PulsarSparkError):
+    """One message cannot be read, as it is stored or with the keys there are; those around it can. ``message_id`` names
+    it, where it was received: whoever wants it no more acknowledges it by that."""
+
+    message_id = None
+
+
+class DecompressionError(UnreadableMessage):
+    """The stored bytes are not what the message says was compressed, or would become larger than they may."""
+
+
+class CryptoError(UnreadableMessage):
+    """A message could not be encrypted or decrypted."""
+
+
 class NewerLayout(InvalidRequest):
     """A table was written by a newer release than this one."""
 

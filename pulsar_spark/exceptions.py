@@ -33,10 +33,6 @@ class ConsumerNotInitialized(PulsarSparkError):
     """A consumer was used before it was subscribed."""
 
 
-class CryptoError(PulsarSparkError):
-    """A message could not be encrypted or decrypted."""
-
-
 class ErrorGettingAuthenticationData(PulsarSparkError):
     """The client found no credentials."""
 

@@ -6,24 +6,29 @@ The number of a delayed entry is its rank by (deliver time, position) among all 
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, is_delayed
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, are_delayed
 from pulsar_spark.storage.entries import read_slice
+from tests import chunk_rows
 
 
 def delayed_entries(state: TopicState, partition: int) -> list[tuple[int, int]]:
-    """(deliver time in microseconds, position) of all delayed entries, by number."""
-    found = []
+    """(deliver time in microseconds, position) of all delayed entries, by number. A chunk that is not the last of its
+    message is none."""
+    found, parts = [], chunk_rows.chunks_of(state, partition).parts
     for run in state.ledgers(partition).runs:
         if run.delayed_after is not None:
             times = read_slice(state.topic.path, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64())
+            times = times.fill_null(run.delayed_after).to_numpy()
+            places = np.flatnonzero(are_delayed(times, run.delayed_after))
             found += [
-                (time, run.first_position + place)
-                for place, time in enumerate(times.to_pylist())
-                if is_delayed(time, run.delayed_after)
+                (time, position)
+                for time, position in zip(times[places].tolist(), (run.first_position + places).tolist())
+                if position not in parts
             ]
     return sorted(found)
 
@@ -45,6 +50,8 @@ def by_position(
     for position in range(cursor["mark_delete_position"] + 1, passed + 1):
         found[position] = Range(position, position, ACKNOWLEDGED)
     waits = {}
+    if cursor["due_since"] is None:
+        return _behind(cursor, found), {}
     for number, (time, position) in enumerate(delayed_entries(state, partition)):
         if time > cursor["due_since"] and position >= cursor["due_floor"]:
             assert position not in found or found[position].status == ACKNOWLEDGED, "the main lane has it as well"

@@ -3,7 +3,7 @@
 A round takes the requests written since the last one and does, for all subscriptions at once, what design section 4
 says in its order: membership and the requests that move a cursor, one after another; then all acknowledgements; then
 all returns; then one dispatch. Policies are those of semantics 0 where they differ from Pulsar. Letters are noted, not
-published. Not modelled: chunks.
+published.
 """
 
 from collections import defaultdict
@@ -13,6 +13,7 @@ from pulsar_spark.errors import ConsumerAssignError, InvalidConfiguration
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import RECONSUME_TIMES, reconsume_later_of
 from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy
+from tests.model_chunks import Chunk, Chunks, Units, limits_of
 from tests.model_cursor import Consumer, Cursor, Delivery, Letter
 from tests.model_delays import Delays
 from tests.model_keys import DEFAULTS, KEY_SHARED, Key, hash_ranges_of, look_ahead_limit, new_key_shared
@@ -56,6 +57,7 @@ class Model:
         self.batches: dict[tuple[str, int], list[int]] = {}
         self.publish_ms: dict[tuple[str, int], list[int]] = {}
         self.delays: dict[tuple[str, int], Delays] = {}
+        self.chunks: dict[tuple[str, int], Chunks] = {}
         self.hashes: dict[tuple[str, int], list[int]] = {}
         self.cursors: dict[tuple[str, int, str], Cursor] = {}
         self.dead_letters: dict[tuple[str, str], list[Letter]] = defaultdict(list)
@@ -68,6 +70,7 @@ class Model:
             for known in (self.batches, self.publish_ms, self.hashes):
                 known[topic, partition] = []
             self.delays[topic, partition] = Delays()
+            self.chunks[topic, partition] = Chunks()
 
     def publish(
         self,
@@ -77,6 +80,7 @@ class Model:
         publish_time_ms: int | None = None,
         deliver_at_ms: list[int | None] | None = None,
         keys: list[tuple[Key, ...]] | None = None,
+        chunks: list[Chunk | None] | None = None,
     ) -> list[int]:
         """Append entries of so many messages each; gives their positions. The time is that of the last round unless
         given; *keys* are those of each entry's messages, one where all have the same."""
@@ -86,6 +90,7 @@ class Model:
             [self.now_ms if publish_time_ms is None else publish_time_ms] * len(entries)
         )
         self.delays[topic, partition].deliver_ms.extend(deliver_at_ms or [None] * len(entries))
+        self.chunks[topic, partition].entries.extend(chunks or [None] * len(entries))
         self.hashes[topic, partition].extend(
             of_messages[0].hash_code() for of_messages in keys or [(Key(),)] * len(entries)
         )
@@ -95,21 +100,26 @@ class Model:
         """One round. *number* turns the line of Shared consumers; it counts up by itself."""
         self.number = self.number + 1 if number is None else number
         self.now_ms = now_ms
-        for delays in self.delays.values():
+        for place, delays in self.delays.items():
+            for part in self.chunks[place].see():
+                delays.deliver_ms[part] = None
             delays.see(now_ms)
+        for cursor in self.cursors.values():
+            cursor.take_complete()
         for cursor in self.cursors.values():
             if cursor.keys:
                 cursor.keys.forget_joined(cursor.mark_delete)
         replies = [reply for request in requests for reply in self._answer(request)]
         self._end_leases({request["client_id"] for request in requests})
-        for cursor in self.cursors.values():
-            cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
+        self._settle_delays()
         self._maintain()
         deliveries = []
         for cursor in self.cursors.values():
             batches = self.batches[cursor.topic, cursor.partition]
             has_work, asked = cursor.has_work(now_ms), cursor.asking(now_ms)
-            cursor.apply_acks(batches)
+            if limiting := cursor.limiting:
+                cursor.units.expire(limiting.limits, self.publish_ms[cursor.topic, cursor.partition], now_ms)
+            cursor.apply_acks(now_ms, batches)
             cursor.apply_returns(now_ms, batches)
             limits = self._limits(cursor.topic)
             look_ahead = look_ahead_limit(limits, len(cursor.consumers)) if cursor.has_limits() else 0
@@ -119,6 +129,10 @@ class Model:
             )
         self._hold_back()
         return {"deliveries": sorted(deliveries, key=lambda delivery: delivery[:5]), "replies": replies}
+
+    def _settle_delays(self) -> None:
+        for cursor in self.cursors.values():
+            cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
 
     def restart(self, now_ms: int) -> None:
         """Another broker takes over: it knows all that was committed, hears of every client again, and looks after
@@ -132,12 +146,12 @@ class Model:
         """The cursor as plain values; positions are numbers, ranges inclusive pairs, times milliseconds."""
         cursor, batches = self.cursors[topic, partition, subscription], self.batches[topic, partition]
         return {
-            "mark_delete_position": cursor.mark_delete,
+            "mark_delete_position": cursor.visible_mark_delete,
             "read_position": cursor.read_position,
             "subscription_type": cursor.subscription_type,
             "is_blocked": cursor.is_blocked,
             "is_blocked_by_broker": cursor.is_blocked_by_broker,
-            "acknowledged": as_ranges(cursor.acknowledged),
+            "acknowledged": as_ranges(cursor.acknowledged_behind()),
             "pending": {
                 position: (held.consumer_id, held.redelivery_count, held.due_ms)
                 for position, held in sorted(cursor.pending.items())
@@ -167,7 +181,9 @@ class Model:
         for cursor in self.cursors.values():
             if (cursor.topic, cursor.subscription) == (topic, subscription):
                 batches = self.batches[topic, cursor.partition]
-                backlog += len([position for position in range(len(batches)) if not cursor.is_done(position)])
+                backlog += len(
+                    [at for at in range(len(batches)) if not cursor.is_done(at) and not cursor.units.is_part(at)]
+                )
                 delayed += len([at for at in cursor.waits_for().values() if at > self.now_ms])
         return {"msgBacklog": backlog, "msgDelayed": delayed}
 
@@ -264,11 +280,11 @@ class Model:
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
-        return age > 0 and any(at < too_old for at in published_ms[cursor.mark_delete + 1 :])
+        return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
 
     def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
         """Is it connected, its backlog small and the oldest entry of it not old enough? (3.29)"""
-        behind = range(cursor.mark_delete + 1, len(published_ms))
+        behind = range(cursor.visible_mark_delete + 1, len(published_ms))
         backlog = [position for position in behind if not cursor.is_done(position)]
         return (
             bool(cursor.consumers)
@@ -282,6 +298,7 @@ class Model:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
         (0.26)."""
         newest = max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
+        cursor.units.release_up_to(newest)
         cursor.acks += [
             (position, position, None, False)
             for position in range(newest + 1)
@@ -344,6 +361,7 @@ class Model:
                 last_active_ms=self.now_ms,
                 hashes=self.hashes[key[:2]],
                 delays=self.delays[key[:2]],
+                units=Units(self.chunks[key[:2]]),
             ),
         )
 
@@ -374,6 +392,7 @@ class Model:
             self.now_ms,
             has_unacked_limits=properties.get("max_unacked_messages") != "0",
             ranges=hash_ranges_of(properties),
+            limits=limits_of(properties),
         )
         try:
             cursor.join(consumer, asked, active_from_ms=self._active_from(cursor))
@@ -429,6 +448,8 @@ class Model:
         if asked.is_cumulative and self._cursor(request).subscription_type not in (None, "Exclusive", "Failover"):
             raise Refused("CumulativeAcknowledgementNotAllowedError")
         cursor, first, position = self._checked(request, request["first"], request["last"])
+        if cursor.units.is_part(position):
+            raise Refused("InvalidMessage")
         batch_size = self.batches[cursor.topic, cursor.partition][position]
         index = 0 if batch_size == 1 else asked.batch_index
         kept = ack_sets.indexes(cursor.kept(position, self.batches[cursor.topic, cursor.partition]))
@@ -479,7 +500,9 @@ class Model:
             position for first, last, left, _ in cursor.acks if left is None for position in range(first, last + 1)
         }
         backlog = [
-            position for position in range(self._end(cursor)) if not cursor.is_done(position) and position not in asked
+            position
+            for position in range(self._end(cursor))
+            if not cursor.is_done(position) and not cursor.units.is_part(position) and position not in asked
         ]
         skipped = backlog[: int(properties["messages"])]
         cursor.done_up_to(max(skipped, default=cursor.mark_delete))
@@ -493,6 +516,7 @@ class Model:
         cursor = self._cursor(request)
         before = self.now_ms - 1000 * int(properties["seconds"])
         old = [position for position, at in enumerate(self.publish_ms[cursor.topic, cursor.partition]) if at < before]
+        cursor.units.release_up_to(max(old, default=-1))
         cursor.done_up_to(max(old, default=cursor.mark_delete))
 
     def _unsubscribe(self, request: dict, properties: dict) -> None:
@@ -515,6 +539,8 @@ class Model:
         if properties["name"] in UNACKED_LIMITS:
             for cursor in self.cursors.values():
                 cursor.is_asked |= owner in (cursor.topic, _namespace(cursor.topic))
+        if properties["name"] == "delayed_delivery_active":
+            self._settle_delays()  # for those who are connected now: their leases end behind the requests
 
     def _close(self, request: dict, properties: dict) -> None:
         if request.get("consumer_id") is not None:

@@ -14,6 +14,7 @@ from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer
 from pulsar_spark.protocol.selectors import Member
 from pulsar_spark.protocol.shared import dispatch_order
+from tests.model_chunks import Limits, Units
 from tests.model_delays import Delays, DueLane
 from tests.model_keys import KeyShared
 
@@ -30,6 +31,8 @@ class Delivery(NamedTuple):
     position: int
     redelivery_count: int
     ack_set: tuple[int, ...] | None
+    chunks: tuple[int, ...] | None = None
+    """Where the chunks of a chunked message lie, in their order."""
 
 
 class Letter(NamedTuple):
@@ -55,6 +58,7 @@ class Consumer:
     is_blocked: bool = False
     has_unacked_limits: bool = True
     ranges: tuple[tuple[int, int], ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def in_line(self) -> Candidate:
         return Candidate(self.consumer_id, self.name, self.priority_level, self.join_order)
@@ -98,6 +102,7 @@ class Cursor:
     """Of all entries of the topic partition, whatever the type."""
     delays: Delays = field(default_factory=Delays)
     """Likewise."""
+    units: Units = field(default_factory=Units)
     has_delays: bool = True
     """Does the policy of its topic allow delays?"""
     due: DueLane | None = None
@@ -117,6 +122,17 @@ class Cursor:
     def knows_delays(self) -> bool:
         """Exclusive and Failover do not (2.6)."""
         return self.has_delays and not self.is_single_active()
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Before the first chunk of every message that is not acknowledged, be it complete or not; and nowhere behind
+        where all that is no part is acknowledged."""
+        return min([self.mark_delete, *(chunks[0] - 1 for chunks in self.units.unacknowledged(self.is_done))])
+
+    def acknowledged_behind(self) -> set[int]:
+        """All that is acknowledged behind the visible mark-delete; a chunk is when its message is."""
+        done = {at for at in range(self.visible_mark_delete + 1, self.units.chunks.seen) if self.is_done(at)}
+        return done.difference(*self.units.unacknowledged(self.is_done))
 
     def is_own_delayed(self, position: int) -> bool:
         """Does the entry go by its deliver time, and not by its place?"""
@@ -212,7 +228,13 @@ class Cursor:
         self.subscription_type = subscription_type
         self.consumers[consumer.consumer_id] = consumer
         self.joined += 1
+        self._begin_anew(consumer.consumer_id)
         self._choose_active(active_from_ms)
+
+    def _begin_anew(self, consumer_id: str) -> None:
+        """What is not acknowledged is read again, and counted again what of it is incomplete."""
+        self.units.forget(consumer_id)
+        self.units.walked = min(self.units.walked, self.visible_mark_delete + 1)
 
     def leave(self, consumer_id: str, *, active_from_ms: int) -> None:
         """Its entries come back in this round, the count as it was; the last one to leave takes the type along (2.1,
@@ -221,6 +243,7 @@ class Cursor:
             return
         del self.consumers[consumer_id]
         self.left.add(consumer_id)
+        self._begin_anew(consumer_id)
         self._choose_active(active_from_ms)
         if self.keys:
             self.keys.leave(consumer_id, consumers_left=len(self.consumers))
@@ -265,10 +288,13 @@ class Cursor:
         self.acknowledged, self.pending, self.replay, self.ack_sets = set(), {}, {}, {}
         self.acks, self.negative_acks, self.redeliver_all = [], [], set()
         self.due = None
+        self.units.released = set()
+        self.units.withheld, self.units.walked = {}, position
         if self.keys:
             self.keys.recently_joined = {}
+        self.is_blocked = False
         for consumer in self.consumers.values():
-            consumer.permits = 0
+            consumer.permits, consumer.is_blocked = 0, False
 
     def done_up_to(self, position: int) -> None:
         """Everything up to *position* is acknowledged: cumulative acks, skip, clear, expire."""
@@ -278,14 +304,15 @@ class Cursor:
             self._done(at)
         self._advance()
 
-    def apply_acks(self, batches: list[int]) -> None:
+    def apply_acks(self, now_ms: int, batches: list[int]) -> None:
         """All individual acks and batch acks of the round, wherever the entry is (3.11, 3.16-3.20, 0.20). What is left
-        of one that was never delivered waits as replay; on Shared for its deliver time."""
+        of one that was never delivered waits as replay; on Shared for its deliver time, which is none any more where it
+        had come before the entry could wait for it (5.7)."""
         for first, last, left, is_cumulative in self.acks:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position):
+                if self.is_done(position) or (left is not None and self.units.is_part(position)):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -294,7 +321,9 @@ class Cursor:
                     continue
                 self.ack_sets[position] = kept
                 if position not in self.pending and position not in self.replay:
-                    self._wait_until(position, self.delays.deliver_ms[position] if self.knows_delays() else None)
+                    due_ms = self.delays.deliver_ms[position] if self.knows_delays() else None
+                    has_come = due_ms is not None and due_ms <= now_ms and not self.is_own_delayed(position)
+                    self._wait_until(position, None if has_come else due_ms)
         self._advance()
 
     def kept(self, position: int, batches: list[int]) -> tuple[int, ...]:
@@ -331,6 +360,8 @@ class Cursor:
     def apply_returns(self, now_ms: int, batches: list[int]) -> None:
         """Entries that come back become replay, or die (4.21, 4.26). What is given back unseen is not counted."""
         unseen = set()
+        for consumer_id in self.redeliver_all:
+            self._begin_anew(consumer_id)
         for first, last, consumer_id, delay_ms, is_unseen in self.negative_acks:
             for position, held in self.pending.items():
                 if first <= position <= last and held.consumer_id == consumer_id:
@@ -386,15 +417,19 @@ class Cursor:
             readers = [each for each in receivers if each.consumer_id in owners and (has_work or not each.is_blocked)]
         if readers:
             self._meet(range(self.read_position, len(deliver_ms)))
-        unknown = [position for position in range(self.read_position, len(deliver_ms)) if not self._is_known(position)]
-        own = [position for position in unknown if self.is_own_delayed(position)]
-        unknown = [position for position in unknown if position not in own]
         permits = sum(consumer.permits for consumer in readers)
-        met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
-        if readers and self.due is not None:
+        while True:
+            unknown = [at for at in range(self.read_position, len(deliver_ms)) if not self._is_known(at)]
+            own = [position for position in unknown if self.is_own_delayed(position)]
+            parts = [position for position in unknown if self.units.is_part(position)]
+            unknown = [position for position in unknown if position not in own and position not in parts]
+            met = self._read_by_key(unknown, readers, now_ms, look_ahead) if self.keys else unknown[:permits]
             left = [position for position in unknown if position not in met] if len(met) < permits else unknown[:1]
             behind = max(met[-1] if met else -1, left[0] if left else len(deliver_ms))
-            self.due.passed |= {position for position in own if position < behind}
+            if not readers or not self._drop_oldest(behind):
+                break
+        if readers:
+            self._pass_over(own, parts, behind)
         early = [
             position
             for position in met
@@ -403,6 +438,48 @@ class Cursor:
         self.replay.update({position: Replay(0, deliver_ms[position]) for position in early})
         self._pass_known(len(deliver_ms))
         return [position for position in met if position not in early]
+
+    @property
+    def limiting(self) -> Consumer | None:
+        """Of whom the limits of incomplete messages are: who receives, or of several the last one that came."""
+        if self.is_single_active():
+            return self.consumers.get(self.active_id)
+        return max(self.consumers.values(), key=lambda consumer: consumer.join_order, default=None)
+
+    def take_complete(self) -> None:
+        """What was acknowledged or dropped before it was complete is so now."""
+        for unit, chunks in self.units.chunks.messages.items():
+            if chunks[0] in self.units.released:
+                self._done(unit)
+            elif chunks[0] in self.units.withheld:
+                self._hold(unit, self.units.withheld[chunks[0]])
+        complete = {chunks[0] for chunks in self.units.chunks.messages.values()}
+        self.units.released -= complete
+        self.units.withheld = {at: holder for at, holder in self.units.withheld.items() if at not in complete}
+
+    def _drop_oldest(self, behind: int) -> bool:
+        """A read goes on to *behind*. Does it drop any message that is incomplete somewhere before?"""
+        limiting, units = self.limiting, self.units
+        dropped = units.oldest(behind, limiting.limits.most, lambda unit: self.is_done(unit) or unit in self.pending)
+        if limiting.limits.is_acknowledged:
+            units.released |= dropped
+        else:
+            units.withheld |= dict.fromkeys(dropped, limiting.consumer_id)
+        self.take_complete()
+        units.walked = max(units.walked, behind)
+        return bool(dropped)
+
+    def _hold(self, position: int, consumer_id: str) -> None:
+        """The entry is with a consumer that is not sent it."""
+        if not self.is_done(position) and position not in self.pending:
+            self.pending[position] = Pending(consumer_id, self.replay.pop(position, Replay(0)).redelivery_count)
+
+    def _pass_over(self, own: list[int], parts: list[int], behind: int) -> None:
+        """A read went past these, as far as they lie before *behind*."""
+        if self.due is not None:
+            self.due.passed |= {position for position in own if position < behind}
+        self.acknowledged |= {position for position in parts if position < behind}
+        self._advance()
 
     def _read_by_key(
         self, unknown: Iterable[int], receivers: list[Consumer], now_ms: int, look_ahead: int
@@ -595,4 +672,5 @@ class Cursor:
             position,
             back.redelivery_count,
             self.ack_sets.get(position),
+            self.units.chunks.messages.get(position),
         )

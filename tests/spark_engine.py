@@ -30,7 +30,8 @@ from pulsar_spark.protocol.letters import (
 )
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
-from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of, read_round
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, pages_of
 from pulsar_spark.storage.lane_ranges import PageRange, exact, read_held
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -40,8 +41,9 @@ from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, resolve_topic
 from pulsar_spark.table_specs import MESSAGES
 from pulsar_spark.views.stats import Observation, partition_stats
-from tests import due_rows
+from tests import chunk_rows, due_rows
 from tests.model import Reply, as_ranges
+from tests.model_chunks import Chunk
 from tests.model_cursor import Delivery, Letter
 from tests.model_keys import Key
 from tests.plain_planner import PlainPlanner
@@ -95,6 +97,7 @@ class SparkEngine:
         publish_time_ms: int | None = None,
         deliver_at_ms: list[int | None] | None = None,
         keys: list[tuple[Key, ...]] | None = None,
+        chunks: list[Chunk | None] | None = None,
         **columns,
     ) -> list[int]:
         instant = _instant(self.now_ms if publish_time_ms is None else publish_time_ms)
@@ -110,8 +113,13 @@ class SparkEngine:
                         batch_size=size,
                         partition=partition,
                         publish_time=instant,
-                        deliver_at_time=None if due[entry_id] is None else 1000 * due[entry_id],
-                        **{"payload": b"x", **_key_columns(keys and keys[entry_id], index), **columns},
+                        **{
+                            "payload": b"x",
+                            "deliver_at_time": None if due[entry_id] is None else 1000 * due[entry_id],
+                            **_key_columns(keys and keys[entry_id], index),
+                            **chunk_rows.columns_of(chunks[entry_id] if chunks else None),
+                            **columns,
+                        },
                     )
                     for entry_id, size in enumerate(entries)
                     for index in range(size)
@@ -159,6 +167,7 @@ class SparkEngine:
             )
             for row in rows.filter(pc.is_valid(rows["positions"])).to_pylist()
         }
+        chunks = self._chunk_sets(rows)
         return [
             Delivery(
                 topics[key.topic_id],
@@ -168,11 +177,22 @@ class SparkEngine:
                 int(position),
                 held.redelivery_count,
                 held.ack_set,
+                chunks.get((key, int(position))),
             )
             for key, page, ranges in pages_of(rows.filter(pc.equal(rows["kind"], "range")))
             for held in self._exact(key, page, [each for each in ranges if self._is_delivery(each)])
             for position in positions.get((key, held.first), range(held.first, held.last + 1))
         ]
+
+    def _chunk_sets(self, rows) -> dict[tuple[CursorKey, int], tuple[int, ...]]:
+        """The chunks of the messages that ranges say they deliver, by cursor and last chunk."""
+        topics, found = {topic_id: topic for topic, topic_id in self.topic_ids.items()}, {}
+        for row in rows.filter(pc.is_valid(rows["chunks"])).to_pylist():
+            key = CursorKey(row["topic_id"], row["partition"], row["subscription"])
+            state = self.rounds.bundle.topic(topics[key.topic_id])
+            for first, last in unpacked(row["chunks"]).reshape(-1, 2).tolist():
+                found[key, last] = chunk_rows.chunk_set(state, key.partition, first, last)
+        return found
 
     def _is_delivery(self, held: Range) -> bool:
         return held.status == PENDING and held.delivery_round == self.latest.round
@@ -196,6 +216,8 @@ class SparkEngine:
             for position, held in held_at.items()
             if held.status == REPLAY and held.due_time is not None
         }
+        chunks = chunk_rows.chunks_of(self.rounds.bundle.topic(topic), partition)
+        held_back = chunk_rows.of_unacknowledged(chunks, cursor, held_at)
         each, unacked = held_at.items(), {}
         for held in held_at.values():
             if held.status == PENDING:
@@ -206,7 +228,9 @@ class SparkEngine:
             "subscription_type": cursor["subscription_type"],
             "is_blocked": bool(cursor["is_blocked"]),
             "is_blocked_by_broker": cursor["status"] == BLOCKED_BY_BROKER,
-            "acknowledged": as_ranges({position for position, held in each if held.status == ACKNOWLEDGED}),
+            "acknowledged": as_ranges(
+                {position for position, held in each if held.status == ACKNOWLEDGED and position not in held_back}
+            ),
             "pending": {
                 position: (held.consumer_id, held.redelivery_count, _ms(held.due_time))
                 for position, held in each
@@ -250,11 +274,17 @@ class SparkEngine:
     def letters(self, topic: str, subscription: str) -> list[Letter]:
         """What the subscription's dead letter topic holds, by what its rows say of their origin."""
         state = self.rounds.bundle.topic(topic)
-        return sorted(self._letter(state, row) for row in self.rows(dead_letter_topic(topic, subscription)))
+        return sorted(self._letter(state, row) for row in self._units(dead_letter_topic(topic, subscription)))
 
     def letters_put_off(self, topic: str, subscription: str) -> list[Letter]:
         """What its retry letter topic holds."""
-        return sorted(self._letter(None, row) for row in self.rows(retry_letter_topic(topic, subscription)))
+        return sorted(self._letter(None, row) for row in self._units(retry_letter_topic(topic, subscription)))
+
+    def _units(self, topic: str) -> list[dict]:
+        """The rows of a topic, of chunked messages the last chunks."""
+        return [
+            row for row in self.rows(topic) if row["uuid"] is None or row["chunk_id"] == row["num_chunks_from_msg"] - 1
+        ]
 
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""
@@ -267,7 +297,7 @@ class SparkEngine:
     def _letter(self, state, row: dict) -> Letter:
         if PLACE in row["properties"]:
             return Letter(*map(int, row["properties"][PLACE].split(",")), int(row["properties"][RECONSUME_TIMES]))
-        ledger_id, entry_id, partition, batch_index = literal_eval(row["properties"][ORIGIN_MESSAGE_ID])
+        ledger_id, entry_id, partition, batch_index = _unit(row["properties"][ORIGIN_MESSAGE_ID])
         (run,) = (
             run
             for run in state.ledgers(partition).runs
@@ -309,3 +339,8 @@ def _instant(milliseconds: int) -> datetime:
 
 def _ms(micros: int | None) -> int | None:
     return None if micros is None else micros // 1000
+
+
+def _unit(message_id: str) -> tuple[int, int, int, int]:
+    """Ledger, entry, partition and batch index of an id as text; of a chunked message that of its last chunk."""
+    return literal_eval(message_id.split(";")[-1])

@@ -2,10 +2,12 @@
 
 import itertools
 
+from pulsar_spark.admin.chunks import IncompleteChunks
 from pulsar_spark.admin.doctor import Doctor
 from pulsar_spark.admin.key_hashes import KeyHashes
 from pulsar_spark.admin.peek import place_of
 from pulsar_spark.admin.policies import Policies
+from pulsar_spark.admin.raw_chunks import RawChunks
 from pulsar_spark.admin.scheduled import ScheduledMessages
 from pulsar_spark.admin.set_aside import SetAsideVerbs
 from pulsar_spark.admin.subscriptions import Subscriptions
@@ -34,7 +36,17 @@ from pulsar_spark.storage.topics import (
 from pulsar_spark.views.stats import Observation, partition_stats, read_stored, sum_stats
 
 
-class Admin(Subscriptions, KeyHashes, Policies, SetAsideVerbs, WaitingLetters, ScheduledMessages, Doctor):
+class Admin(
+    Subscriptions,
+    KeyHashes,
+    Policies,
+    SetAsideVerbs,
+    WaitingLetters,
+    ScheduledMessages,
+    IncompleteChunks,
+    RawChunks,
+    Doctor,
+):
     """Administration of the root that *service_url* names (``delta:<root>``).
 
     Calls that need the broker wait at most *timeout_seconds* for its answer and raise

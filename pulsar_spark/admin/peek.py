@@ -3,24 +3,38 @@ It needs no broker.
 
 Rules: PersistentSubscription.peekMessage, PersistentTopicsBase.internalGetMessageById. The backlog is what lies after
 mark-delete and is not acknowledged, whether or not a consumer holds it. Ours: of a batch, messages that were
-acknowledged one by one are left out. What no broker has numbered yet is not listed.
+acknowledged one by one are left out. What no broker has numbered yet is not listed. A chunked message is one, where its
+last chunk lies; any of its chunks names it, and chunks of no complete message are not listed.
 """
 
 from collections.abc import Iterator
+from functools import cached_property, partial
 
+import numpy as np
+
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.client.joining import Joining
 from pulsar_spark.client.message import Block, Message
-from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.client.payloads import PayloadOpener
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, PulsarSparkError, SubscriptionNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import unacknowledged
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.schema import BytesSchema
+from pulsar_spark.storage.chunk_groups import ChunkGroups
+from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.cursor_ledger import CursorKey, read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader
 from pulsar_spark.storage.lane_ranges import exact_ranges
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers import ledgers_of_topic
 from pulsar_spark.storage.topic_files import trimmed_ledgers
 from pulsar_spark.storage.topics import Topic, resolve_partition, resolve_topic
+
+_AS_FAR_AS_WITHOUT_KEYS = PayloadOpener(None, ConsumerCryptoFailureAction.CONSUME)
+"""Payloads are decompressed, and shown as they are stored where they are encrypted."""
 
 
 class PartitionMessages:
@@ -30,6 +44,12 @@ class PartitionMessages:
         self._layout, self._topic, self._partition = layout, topic, partition
         self._name = str(topic.name.partition(partition))
         self._ledgers, self._entries = LedgerIndex(layout), EntryReader(CACHED_BYTES)
+        spans_of = partial(self._ledgers.spans_of, topic.topic_id, partition)
+        self._chunked = ChunkedMessages(topic.path, self._entries, spans_of)
+
+    @cached_property
+    def _groups(self) -> ChunkGroups:
+        return ChunkGroups(self._topic.path, ledgers_of_topic(self._layout, self._topic.topic_id)[self._partition])
 
     def backlog(self, subscription: str, first: int = 0) -> Iterator[Message]:
         """What the subscription has not acknowledged of the entries from position *first* on, by position;
@@ -71,6 +91,7 @@ class PartitionMessages:
                 f"topic {self._name!r} has no position {position}: "
                 + (f"give one from 0 to {end - 1}" if end else "it has no messages yet")
             )
+        position = self._message_of(position)
         found = list(self._read(position, position))
         if (
             not found
@@ -80,12 +101,38 @@ class PartitionMessages:
             raise InvalidMessage(f"position {position} of topic {self._name!r} was trimmed: give a later one")
         return found
 
+    def _message_of(self, position: int) -> int:
+        """Where the message lies that an entry is a chunk of; the position itself of any other entry."""
+        if not self._groups.are_parts(np.array([position]))[0]:
+            return position
+        firsts, lasts = self._groups.units(position, self._ledgers.end(self._topic.topic_id, self._partition))
+        around = firsts <= position
+        for last, parts in self._chunked.parts(dict(zip(lasts[around].tolist(), firsts[around].tolist()))).items():
+            if position in parts:
+                return last
+        raise InvalidMessage(
+            f"position {position} of topic {self._name!r} is a chunk of a message that is not complete: look at "
+            "'pulsar-spark chunks list'"
+        )
+
     def _read(self, first: int, last: int) -> Iterator[Message]:
         for run in self._ledgers.runs(self._topic.topic_id, self._partition, first, last):
+            joining = self._joining(run) if run.may_have_chunks else None
             for rows in self._entries.rows_of(self._topic.path, run):
                 block = Block(rows, self._name, self._partition, run.ledger_id)
                 for index, position in enumerate(block.column("position")):
-                    yield Message(block, index, BytesSchema(), position, None)
+                    found = Message(block, index, BytesSchema(), position, None)
+                    if joining is not None and found._is_chunk():
+                        found = joining.message(found, position)
+                    if isinstance(found, PulsarSparkError):
+                        raise found
+                    if found is not None:
+                        found._open(_AS_FAR_AS_WITHOUT_KEYS)
+                        yield found
+
+    def _joining(self, run: Run) -> Joining:
+        firsts, lasts = self._groups.units(run.first_position, run.last_position)
+        return Joining(self._chunked, dict(zip(lasts.tolist(), firsts.tolist())))
 
 
 def place_of(layout: Layout, topic: str, at: int | MessageId) -> tuple[PartitionMessages, int]:

@@ -8,7 +8,14 @@ once and done in one round, or not at all where one of them is wrong.
 from pulsar_spark.client.arguments import check_type
 from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
 from pulsar_spark.link.requester import Requester, require_root
-from pulsar_spark.protocol.policies import HOLD, POLICIES, check_policy
+from pulsar_spark.protocol.policies import (
+    DELAYED_DELIVERY_ACTIVE,
+    DELAYED_DELIVERY_TICK_MS,
+    HOLD,
+    POLICIES,
+    check_policy,
+    policy_number,
+)
 from pulsar_spark.protocol.topic_name import parse_namespace, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
@@ -96,23 +103,20 @@ class Policies:
             raise OperationNotSupported(f"max_delay_ms {max_delay_ms}: delays are not limited; give 0")
         if _limit(tick_ms) < 1:
             raise InvalidConfiguration(f"tick_ms {tick_ms!r}: give at least 1")
-        self._ask_policies(
-            scope, {"delayed_delivery_active": str(int(active)), "delayed_delivery_tick_ms": str(tick_ms)}
-        )
+        policies = {DELAYED_DELIVERY_ACTIVE: str(int(active)), DELAYED_DELIVERY_TICK_MS: str(tick_ms)}
+        self._ask_policies(scope, policies)
 
     def get_delayed_delivery(self, scope: str) -> dict | None:
         """``active`` and ``tickTime`` as set on a namespace or topic; None where nothing is."""
         found = self.get_policies(scope)
-        if "delayed_delivery_active" not in found:
+        if DELAYED_DELIVERY_ACTIVE not in found:
             return None
-        return {
-            "active": found["delayed_delivery_active"] != "0",
-            "tickTime": int(found.get("delayed_delivery_tick_ms", 1000)),
-        }
+        tick_ms = policy_number(DELAYED_DELIVERY_TICK_MS, found.get(DELAYED_DELIVERY_TICK_MS, ""))
+        return {"active": found[DELAYED_DELIVERY_ACTIVE] != "0", "tickTime": tick_ms}
 
     def remove_delayed_delivery(self, scope: str) -> None:
         """Undo :meth:`set_delayed_delivery`."""
-        self.remove_policies(scope, "delayed_delivery_active", "delayed_delivery_tick_ms")
+        self.remove_policies(scope, DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS)
 
     def set_max_unacked_per_consumer(self, namespace: str, limit: int) -> None:
         """Messages a Shared consumer of the namespace may hold unacknowledged; 0 = no limit."""

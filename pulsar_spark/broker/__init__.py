@@ -40,6 +40,9 @@ would cost time and change nothing.
 | how far reading passes over what waits | 2.39 | keyed.Keyed._look_ahead_limit | draining.look_ahead_limit |
 | up to where mark-delete runs | 3.17 | paged_ranges.PagedRanges._pass_acknowledged | cursor.take_acknowledged |
 | below what waits people see mark-delete | 5.20 | due_lane.DueLane.settle | delays.visible_mark_delete |
+| below which chunks people see mark-delete | 1.16, 0.25 | chunked.Chunked.settle | chunking.mark_delete_below |
+| which chunked messages are too many | 1.14 | chunk_walk.ChunkWalk._look | chunk_limits.evictions |
+| which of them took too long | 1.15 | chunk_walk.expire_incomplete | chunk_limits.begun_too_early |
 | where a cursor is moved to | 3.26 | moves.Moves.seek | cursor.seek_position |
 | which policy holds for a topic | ours | bundle.Bundle.policy_text | policies.policy_text |
 | which values a policy takes | ours | requests.Intake._policy | policies.check_policy |

@@ -38,7 +38,10 @@ class RoundRows:
         self.facts += [removed_page_row(cursor, page_of(lane)) for lane in gone]
         for number, lane in changed.items():
             self.facts.append(lane_row(cursor, page_of(number), number, lane.hashes, lane.ranges))
-            self.pages.append(PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number)))
+            chunks = self._chunks(cursor, lane.ranges)
+            self.pages.append(
+                PageRows(cursor.key, cursor.topic, page_of(number), lane.ranges, str(number), chunks=chunks)
+            )
 
     def add_pages(self, cursor: Cursor, changed: list[Page], gone: list[int]) -> None:
         self.facts += [removed_page_row(cursor, first) for first in gone]
@@ -50,6 +53,7 @@ class RoundRows:
                 page.ranges,
                 lane_name(page.first),
                 self._positions(cursor, page) if is_virtual(page.first) else None,
+                self._chunks(cursor, page.ranges),
                 has_row=True,
             )
             for page in changed
@@ -57,11 +61,22 @@ class RoundRows:
 
     def _positions(self, cursor: Cursor, page: Page) -> dict[int, bytes]:
         """Of the ranges of a due lane that are delivered in this round, where their entries lie."""
+        return {held.first: packed(cursor.due.positions_of(held)) for held in page.ranges if self._is_delivered(held)}
+
+    def _chunks(self, cursor: Cursor, ranges: Iterable[Range]) -> dict[int, bytes | None] | None:
+        """Of ranges that are delivered in this round, which chunked messages are among their entries."""
+        if cursor.chunked is None:
+            return None
         return {
-            held.first: packed(cursor.due.positions_of(held))
-            for held in page.ranges
-            if held.status == PENDING and held.delivery_round == self.number
+            held.first: cursor.chunked.packed_at(cursor.due.positions_of(held))
+            if is_virtual(held.first)
+            else cursor.chunked.packed_between(held.first, held.last)
+            for held in ranges
+            if self._is_delivered(held)
         }
+
+    def _is_delivered(self, held: Range) -> bool:
+        return held.status == PENDING and held.delivery_round == self.number
 
 
 def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome], limit: int) -> RoundRows:
@@ -82,10 +97,12 @@ def absorb(bundle: Bundle, draft: RoundDraft, work: Work, planned: list[Outcome]
             kept = {page.first for page in cursor.pages}
             rows.add_pages(cursor, [], [page for page in asked.dropped_pages if page not in kept])
         if asked.is_changed:
+            if cursor.chunked:
+                cursor.chunked.settle()
             rows.facts.append(cursor_row(cursor))
         rows.facts += [removed_consumer_row(cursor, *removed) for removed in asked.removed]
         rows.facts += [
-            bundle.consumer_row(cursor, cursor.consumers[consumer_id])
+            bundle.consumer_row(cursor, cursor.consumers[consumer_id], with_ranges=asked.ranges_before is not None)
             for consumer_id in sorted(asked.changed_consumers | with_other_ranges(asked))
             if consumer_id in cursor.consumers
         ]

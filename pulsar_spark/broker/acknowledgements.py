@@ -15,7 +15,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import APART_BASE, CANCEL, DELIVER_AT_MS, POSITIONS, named_positions
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named_positions, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
@@ -48,7 +48,7 @@ class Acknowledgements(Desk):
             return None
         if request.first != request.last:
             raise InvalidMessage(f"ack set for positions {request.first} to {request.last}: it goes with one entry")
-        if request.first <= cursor.visible_mark_delete:
+        if request.first <= cursor.passed_mark_delete or cursor.is_part(request.first):
             return None
         self.check_ack_set(cursor, request.first, request.ack_set)
         kept = self.kept_ack_set(draft, request.first)
@@ -83,7 +83,7 @@ class Acknowledgements(Desk):
         places = waiting(self.bundle, draft, request.first, request.last, self.draft.wall)
         if named is None:
             return places
-        return [place for place in places if (place - APART_BASE if place >= APART_BASE else place) in named]
+        return [place for place in places if position_of(place) in named]
 
     def cumulative_ack(self, request: Request) -> None:
         cursor = self.cursor_of(request)
@@ -91,7 +91,7 @@ class Acknowledgements(Desk):
         self.check_range(cursor, request.last, request.last)
         last = request.last
         draft = self.draft.of(cursor)
-        if request.ack_set is not None and last > cursor.visible_mark_delete:
+        if request.ack_set is not None and last > cursor.passed_mark_delete and not cursor.is_part(last):
             left = ack_sets.intersect(ack_sets.full(self.bundle.batch_size(cursor, last)), request.ack_set)
             draft.ack_sets[last] = ack_sets.replaced_by_cumulative(self.kept_ack_set(draft, last), left)
             last -= 1
@@ -151,4 +151,8 @@ class Acknowledgements(Desk):
 
     def redeliver_all(self, request: Request) -> None:
         cursor = self.cursor_of(request)
-        self.draft.of(cursor).redelivered.add(self.consumer_of(request, cursor).consumer_id)
+        draft, consumer_id = self.draft.of(cursor), self.consumer_of(request, cursor).consumer_id
+        draft.redelivered.add(consumer_id)
+        if cursor.chunked:
+            cursor.chunked.begin_anew(consumer_id)
+            draft.changed_consumers.add(consumer_id)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
+from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows
@@ -81,6 +82,24 @@ class Bundle(Topics):
         """Messages of an entry that is numbered; 1 where nothing is known of it any more."""
         run = next(self.topics[cursor.topic].ledgers(cursor.key.partition).overlapping(position, position), None)
         return run.batch_size if run else 1
+
+    def attach_chunks(self, cursor: Cursor, visible: int | None = None) -> None:
+        """Let the cursor know of chunked messages, if its topic partition has any; *visible* is the mark-delete that
+        people saw of it before, None for one that is new to them."""
+        state, partition = self.topics[cursor.topic], cursor.key.partition
+        if cursor.chunked is None and state.ledgers(partition).last_chunk_position >= 0:
+            passed = cursor.passed_mark_delete
+            cursor.chunked = Chunked(cursor, state.chunks(partition), passed if visible is None else visible)
+            if visible is None:
+                cursor.chunked.settle()
+
+    def let_go_of_chunks(self) -> None:
+        """Forget of chunks what no cursor asks for any more."""
+        for state in self.topics.values():
+            for partition, groups in state.chunk_groups.items():
+                here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
+                needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
+                groups.let_go(needed)
 
     # What is delayed
 
@@ -170,9 +189,12 @@ class Bundle(Topics):
         """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
-    def consumer_row(self, cursor: Cursor, consumer: Consumer) -> dict:
-        """The row of a connected consumer, with the end of its client's lease by the machine's clock."""
+    def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
+        """The row of a connected consumer (see facts), with the end of its client's lease by the machine's clock."""
         until = self.leases.get(consumer.client_id)
         return consumer_row(
-            cursor, consumer, lease_time=None if until is None else until - self.now.own + self.now.wall
+            cursor,
+            consumer,
+            lease_time=None if until is None else until - self.now.own + self.now.wall,
+            with_ranges=with_ranges,
         )

@@ -12,8 +12,9 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.drafts import RoundDraft
 from pulsar_spark.broker.keyed import LOOK_AHEAD
-from pulsar_spark.broker.promotion import TICK, Promotion
+from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.policies import DELAYED_DELIVERY_TICK_MS
 
 
 def next_due(bundle: Bundle, now: int) -> int | None:
@@ -31,6 +32,7 @@ def next_dues(bundle: Bundle, now: Instant) -> tuple[int | None, int | None]:
     own += [instant for instant in [bundle.waiting_letters.next_due()] if instant is not None]
     own += [] if bundle.maintenance_due is None else [bundle.maintenance_due]
     wall = [due for cursor in served if (due := cursor.next_replay(now.wall)) is not None]
+    wall += [due for cursor in served if cursor.chunked and (due := cursor.chunked.next_expiry()) is not None]
     wall += _next_promotions(bundle, [cursor for cursor in served if cursor.due], now)
     return min(own, default=None), min(wall, default=None)
 
@@ -45,7 +47,9 @@ def _next_promotions(bundle: Bundle, cursors: Iterable[Cursor], now: Instant) ->
         dues = [cursor.due.next_ripe(now.wall)]
         if cursor.due.promotion not in looked:
             looked.add(cursor.due.promotion)
-            dues.append(cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, TICK)))
+            dues.append(
+                cursor.due.promotion.next_look(now.wall, 1000 * bundle.policy(cursor.topic, DELAYED_DELIVERY_TICK_MS))
+            )
         yield from (due for due in dues if due is not None)
 
 

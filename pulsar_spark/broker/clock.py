@@ -32,11 +32,6 @@ class Instant(NamedTuple):
     wall: int
 
 
-def now_micros() -> int:
-    """The system's clock, in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 def steady_micros() -> int:
     """A clock that nobody sets, in microseconds; on Linux it runs on while the machine sleeps."""
     return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000

@@ -9,6 +9,7 @@ A session of its own takes the settings: nobody else's are changed.
 
 import os
 import uuid
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -20,9 +21,12 @@ from pulsar_spark.storage.data_files import removing
 from pulsar_spark.storage.delay_notes import NewBucket
 from pulsar_spark.storage.delay_segments import FILE_ENTRIES, SEGMENT_ENTRIES, Places, SegmentFile, Statistics
 from pulsar_spark.storage.delay_table import DelayTable
+from pulsar_spark.storage.entries import is_in_table
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.session import is_running
-from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import PositionRange, pieces_of, read_pieces, without_positions
 from pulsar_spark.storage.staging import staged
+from pulsar_spark.storage.topic_files import is_there
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.transforms.delay_index import delayed_entries, in_files
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS
@@ -63,10 +67,14 @@ class SparkBuild:
         session.conf.set(catalog, self._application.conf.get(catalog))
         return session
 
-    def __call__(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
-        """A bucket with the delayed entries of *runs* of the topic, by partition."""
+    def __call__(
+        self, topic: Topic, runs: dict[int, list[Run]], parts: Mapping[int, Sequence[tuple[int, int]]]
+    ) -> NewBucket:
+        """A bucket with the delayed entries of *runs* of the topic, by partition, but for the *parts* of chunked
+        messages, by position."""
         self._spark.sparkContext.setJobGroup(self._group, f"delay index of {topic.name}", interruptOnCancel=True)
-        entries = delayed_entries(self._messages(topic, runs), self._delayed_after(runs))
+        messages = without_positions(self._spark, self._messages(topic, runs), parts)
+        entries = delayed_entries(messages, self._delayed_after(runs))
         total = sum(run.entries for of in runs.values() for run in of)
         tasks = self._spark.sparkContext.defaultParallelism
         files = max(-(-total // FILE_ENTRIES), min(tasks, -(-total // _LEAST_FILE_ENTRIES)))
@@ -75,7 +83,9 @@ class SparkBuild:
         moved: list[dict] = []
         with (
             removing(folder, moved),
-            staged(in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN) as written,
+            staged(
+                in_files(entries, topic.topic_id, files), self._table.path, ("in_partition",), _WRITTEN, are_ms=True
+            ) as written,
         ):
             for file in sorted(written, key=lambda file: file.name):
                 partition = int(file.name.split("/")[0].removeprefix("in_partition="))
@@ -92,17 +102,23 @@ class SparkBuild:
             self._application.sparkContext.cancelJobGroup(self._group)
 
     def _messages(self, topic: Topic, runs: dict[int, list[Run]]) -> DataFrame:
+        """The rows of *runs* as they were published (storage.delayed.deliver_times)."""
+        version = TableLog(topic.path).latest()
         there = self._spark.read.format("delta").load(str(topic.path)).columns
         columns = ["batch_index", "deliver_at_time"]
         if any(run.has_keys for of in runs.values() for run in of) and HASH in there:
             columns += [HASH, *KEY_COLUMNS]
-        pieces = [
-            piece
-            for partition, of in runs.items()
-            for run in of
-            for piece in pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
-        ]
-        return read_pieces(self._spark, topic, pieces, columns)
+        ours, aside, files = [], [], []
+        for partition, of in runs.items():
+            for run in of:
+                pieces = pieces_of(PositionRange(partition, run.first_position, run.last_position), [run])
+                if is_in_table(topic.path, run) or not is_there(topic.path / run.path):
+                    ours += pieces
+                else:
+                    aside += pieces
+                    files.append(run.path)
+        messages = read_pieces(self._spark, topic, ours, columns, version=version)
+        return messages.union(read_pieces(self._spark, topic, aside, columns, files=files)) if files else messages
 
     def _delayed_after(self, runs: dict[int, list[Run]]) -> DataFrame:
         rows = sorted({(partition, run.ledger_id, run.delayed_after) for partition, of in runs.items() for run in of})

@@ -4,6 +4,7 @@ Of each topic partition a few sorted arrays, each at most half as long as the on
 those that are not much longer, so an entry is moved a few times in all, however it comes.
 """
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,9 @@ from pulsar_spark.storage.delayed import NONE_DUE, Due, in_order, places_between
 
 MOST_ENTRIES, MOST_RUNS = 1 << 17, 2_000
 """A head of so many entries, or of so many publishes, is to become a bucket: both are read again at a start."""
+MOST_SECONDS = 3600.0
+"""So is an older one. VACUUM takes what was deleted from a topic after days, by default: what a bucket holds by then
+keeps its number in the order of deliver times, whatever becomes of the topic."""
 LEAST = -(1 << 63)
 """An instant that nothing is due at: what is, is no delayed entry."""
 
@@ -24,18 +28,21 @@ class Head:
         self._sorted: dict[int, list[Due]] = {}
         self.stretches: dict[int, list[tuple[int, int]]] = {}
         self.entries = self.runs = 0
+        self._since: float | None = None
 
     def __bool__(self) -> bool:
         return self.runs > 0
 
     @property
     def is_full(self) -> bool:
-        return self.entries >= MOST_ENTRIES or self.runs >= MOST_RUNS
+        is_old = self._since is not None and time.monotonic() - self._since > MOST_SECONDS
+        return self.entries >= MOST_ENTRIES or self.runs >= MOST_RUNS or is_old
 
     def add(self, place: int, first: int, last: int, due: Due) -> None:
         """Take in what waits of the run at positions *first*..*last*."""
         self.stretches.setdefault(place, []).append((first, last))
         self.runs += 1
+        self._since = self._since or time.monotonic()
         self._add(place, due)
 
     def _add(self, place: int, due: Due) -> None:

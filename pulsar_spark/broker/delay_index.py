@@ -116,7 +116,7 @@ class DelayIndex:
             is_small = len(wanted) <= MOST_AT_ONCE and sum(run.entries for run in wanted) <= AT_ONCE
             if is_small or not self.is_attended:
                 for run in wanted:
-                    due = read_delayed(state.topic.path, [run])
+                    due = read_delayed(state.topic.path, [run], state.chunks(partition))
                     self.head.add(place, run.first_position, run.last_position, due)
                     known.end = run.last_position + 1
             else:

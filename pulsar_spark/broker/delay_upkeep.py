@@ -19,6 +19,7 @@ from pulsar_spark.errors import BrokerFenced
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
+from pulsar_spark.storage.chunk_groups import chunks_of
 from pulsar_spark.storage.delay_buckets import EVER, BucketLost
 from pulsar_spark.storage.delay_merge import write_entries
 from pulsar_spark.storage.delay_notes import NewBucket
@@ -145,7 +146,7 @@ class DelayUpkeep(DelayCommits):
                 self.index.places.known[place].partition: [run for each in of_place for run in each.runs]
                 for place, of_place in chosen.items()
             }
-            self.commit(self._build(topic, runs), chosen)
+            self.commit(self._build(topic, runs, self._parts(topic, runs)), chosen)
         else:
             for place, of_place in chosen.items():
                 for each in of_place:
@@ -154,8 +155,9 @@ class DelayUpkeep(DelayCommits):
 
     def _read(self, topic: Topic, place: int, each: Pending) -> None:
         """Take the entries of what is pending into the head."""
+        chunks = chunks_of(self.index.layout, topic, self.index.places.known[place].partition, each.runs)
         for run in each.runs:
-            due = read_delayed(topic.path, [run])
+            due = read_delayed(topic.path, [run], chunks)
             with self.index.lock:
                 if place not in self.index.known:
                     return
@@ -198,12 +200,20 @@ class DelayUpkeep(DelayCommits):
     def _bucket_of(self, topic: Topic, runs: dict[int, list[Run]]) -> NewBucket:
         """A bucket with the delayed entries of runs, by partition."""
         if self._build and sum(run.entries for of in runs.values() for run in of) >= BULK:
-            return self._build(topic, runs)
+            return self._build(topic, runs, self._parts(topic, runs))
         places, parts = self.index.places, [NO_ENTRIES]
         for partition, of in runs.items():
-            due = read_delayed(topic.path, of)
+            due = read_delayed(topic.path, of, chunks_of(self.index.layout, topic, partition, of))
             parts.append(Entries(due, np.full(len(due), places.number(topic.topic_id, partition), np.int32)))
         return write_entries(self.index.table, together(parts, places.ranks()), places)
+
+    def _parts(self, topic: Topic, runs: dict[int, list[Run]]) -> dict[int, list[tuple[int, int]]]:
+        """The stretches of positions in runs that are parts of chunked messages, by partition."""
+        found = {}
+        for partition, of in runs.items():
+            chunks, of = chunks_of(self.index.layout, topic, partition, of), (run for run in of if run.may_have_chunks)
+            found[partition] = [each for run in of for each in chunks.parts(run.first_position, run.last_position)]
+        return found
 
 
 def is_outside(run: Run, stretches: Sequence[tuple[int, int]]) -> bool:

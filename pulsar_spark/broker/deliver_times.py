@@ -3,10 +3,8 @@
 import numpy as np
 
 from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.protocol.positions import clusters
 from pulsar_spark.storage.delayed import delayed_in, has_delayed
-
-_GAP = 1024
-"""So many entries between two that are asked for are read along, rather than two stretches one by one."""
 
 
 def delayed_between(topic: TopicState, partition: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -16,7 +14,7 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
     last = min(last, ledgers.last_delayed_position)
     for run in ledgers.overlapping(first, last) if first <= last else ():
         if has_delayed(run):
-            found.append(delayed_in(topic.topic.path, run.part(first, last)))
+            found.append(delayed_in(topic.topic.path, run.part(first, last), topic.chunks(partition)))
     positions, times = (np.concatenate(columns) for columns in zip(*found))
     return positions, times
 
@@ -24,8 +22,7 @@ def delayed_between(topic: TopicState, partition: int, first: int, last: int) ->
 def delayed_at(topic: TopicState, partition: int, positions: np.ndarray) -> np.ndarray:
     """The deliver times of the entries at *positions*, which ascend: 0 of those that are not delayed."""
     times = np.zeros(len(positions), np.int64)
-    starts = np.flatnonzero(np.diff(positions, prepend=-_GAP - 2) > _GAP)
-    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(positions)]):
+    for start, end in clusters(positions, positions):
         found, of_found = delayed_between(topic, partition, int(positions[start]), int(positions[end - 1]))
         at = np.searchsorted(found, positions[start:end])
         is_there = np.append(found, -1)[at] == positions[start:end]

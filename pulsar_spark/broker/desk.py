@@ -105,7 +105,7 @@ class Desk:
             )
 
     def mark_deleted(self, cursor: Cursor, last: int) -> None:
-        passed = cursor.visible_mark_delete
+        passed = cursor.passed_mark_delete
         if last > passed:
             self.draft.of(cursor).acks.add(passed + 1, last)
 
@@ -116,6 +116,7 @@ class Desk:
         check_name("subscription", request.subscription)
         cursor = Cursor(self.key_of(request), request.topic, first - 1, first)
         cursor.last_active = self.draft.now
+        self.bundle.attach_chunks(cursor)
         self.bundle.cursors[cursor.key] = cursor
         self.draft.of(cursor).is_changed = True
         return cursor

@@ -108,6 +108,7 @@ class CursorDraft:
         return bool(
             self.acks
             or self.axis_acks
+            or self.passed
             or self.delivered_acks
             or self.ack_sets
             or self.returns

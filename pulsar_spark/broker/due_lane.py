@@ -28,7 +28,17 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, virtual, visible_mark_delete
+from pulsar_spark.protocol.delays import (
+    APART_BASE,
+    AXES_END,
+    DUE_BASE,
+    are_delayed,
+    number_at,
+    place_apart,
+    position_of,
+    virtual,
+    visible_mark_delete,
+)
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
 from pulsar_spark.storage.ledgers import PartitionLedgers
@@ -77,7 +87,7 @@ class DueLane:
     @property
     def read(self) -> int:
         """The first number that was never looked at."""
-        return self.cursor.first_unknown(self.mark_delete + 1) - DUE_BASE
+        return number_at(self.cursor.first_unknown(self.mark_delete + 1))
 
     def has_ripe(self, wall: int) -> bool:
         """Is there a number to look at whose time has come? It has, but where the clock was set back."""
@@ -114,14 +124,14 @@ class DueLane:
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         if numbered == len(axis):
             return axis
-        due = self.promotion.at(axis[numbered:apart] - DUE_BASE).positions
-        return np.concatenate((axis[:numbered], due, axis[apart:] - APART_BASE))
+        due = self.promotion.at(number_at(axis[numbered:apart])).positions
+        return np.concatenate((axis[:numbered], due, position_of(axis[apart:])))
 
     def hashes_at(self, axis: np.ndarray, hashes: EntryHashes) -> np.ndarray:
         """The sticky-key hashes of entries on any axis, which ascend; *hashes* are those of the topic partition."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
-        numbers = axis[numbered:apart] - DUE_BASE
-        by_position = hashes.at(axis[:numbered]), hashes.at(axis[apart:] - APART_BASE)
+        numbers = number_at(axis[numbered:apart])
+        by_position = hashes.at(axis[:numbered]), hashes.at(position_of(axis[apart:]))
         return np.concatenate((by_position[0], self.promotion.at(numbers).hashes, by_position[1]))
 
     # Which entries are its own, and what became of them
@@ -133,7 +143,7 @@ class DueLane:
     def is_own_of(self, run: Run, times: np.ndarray) -> np.ndarray:
         """The same of all entries of a run, by deliver times as their producers gave them (0 for none)."""
         positions = np.arange(run.first_position, run.last_position + 1)
-        return self.is_own(positions, np.where(times > run.delayed_after, times, 0))
+        return self.is_own(positions, np.where(are_delayed(times, run.delayed_after), times, 0))
 
     def waiting_between(self, first: int, last: int) -> np.ndarray:
         """The positions first..last of its own entries that were not looked at, nor kept apart."""
@@ -190,8 +200,8 @@ class DueLane:
 
     def _apart_between(self, first: int, last: int, but: str | None = None) -> list[tuple[int, int]]:
         """The stretches of positions that are kept apart and overlap *first*..*last*, *but* those of one status."""
-        held = self.cursor.ranges_between(APART_BASE + first, APART_BASE + last + 1)
-        return [(each.first - APART_BASE, each.last - APART_BASE) for each in held if each.status != but]
+        held = self.cursor.ranges_between(place_apart(first), place_apart(last) + 1)
+        return [(position_of(each.first), position_of(each.last)) for each in held if each.status != but]
 
     def place(self, position: int) -> int:
         """Where on the axes the state of the entry at *position* is kept, or would be."""
@@ -202,8 +212,8 @@ class DueLane:
         held = self.cursor.find(position)
         if held is not None and held.status != ACKNOWLEDGED:
             return position
-        if self.cursor.find(APART_BASE + position) or len(self.waiting_between(position, position)):
-            return APART_BASE + position
+        if self.cursor.find(place_apart(position)) or len(self.waiting_between(position, position)):
+            return place_apart(position)
         return position
 
     # What comes due
@@ -233,9 +243,9 @@ class DueLane:
         positions, numbers, is_last = entries.positions[:ripe], numbers[:ripe], ripe < len(entries)
         known = list((held.first, held.last) for held in self.cursor.ranges_between(virtual(first), virtual(last + 1)))
         acked = asked.acks
-        is_unknown = ~inside(numbers + DUE_BASE, known) & ~inside(numbers + DUE_BASE, acked)
-        is_apart = self.is_apart(positions) | inside(positions + APART_BASE, acked)
-        is_apart |= np.isin(positions + APART_BASE, [*asked.ack_sets])
+        is_unknown = ~inside(virtual(numbers), known) & ~inside(virtual(numbers), acked)
+        is_apart = self.is_apart(positions) | inside(place_apart(positions), acked)
+        is_apart |= np.isin(place_apart(positions), [*asked.ack_sets])
         is_own = (positions >= self.floor) & (entries.times[:ripe] > self.since) & ~is_apart
         for begin, end in ranges_of(numbers[is_unknown & ~is_own]):
             asked.passed.add(virtual(begin), virtual(end))
@@ -254,7 +264,7 @@ class DueLane:
             is_new |= np.append(True, lines[1:] != lines[:-1])
         starts = np.flatnonzero(is_new)
         lasts = numbers[np.append(starts[1:], len(numbers)) - 1]
-        columns = [numbers[starts] + DUE_BASE, lasts + DUE_BASE, sizes[starts], entries.times[starts]]
+        columns = [virtual(numbers[starts]), virtual(lasts), sizes[starts], entries.times[starts]]
         names = [None] * len(starts) if lines is None else lines[starts].tolist()
         return [UnreadRun(*row, name) for *row, name in zip(*(column.tolist() for column in columns), names)]
 
@@ -269,9 +279,9 @@ class DueLane:
             return
         self._blocker, at = None, self.visible + 1
         while at <= self.cursor.mark_delete and self._blocker is None:
-            apart = self.cursor.find(APART_BASE + at)
+            apart = self.cursor.find(place_apart(at))
             if apart is not None and apart.status == ACKNOWLEDGED:
-                at = apart.last - APART_BASE + 1
+                at = position_of(apart.last) + 1
                 continue
             last = min(at + WINDOW - 1, self.cursor.mark_delete)
             found = self.unfinished_between(at, last)
@@ -295,4 +305,4 @@ class DueLane:
 
 def _numbers(ranges: Iterable[Range]) -> np.ndarray:
     """The numbers of ranges of a due lane, ascending."""
-    return expanded(*as_array((held.first - DUE_BASE, held.last - DUE_BASE) for held in ranges))
+    return expanded(*as_array((number_at(held.first), number_at(held.last)) for held in ranges))

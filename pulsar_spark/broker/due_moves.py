@@ -19,7 +19,7 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, virtual
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
     """Ranges of the main lane, behind where the due lane begins, with what they say of its entries said apart."""
     acknowledged = [held for held in ahead if held.status == ACKNOWLEDGED]
     found = [*acknowledged]
-    found += [held._replace(first=APART_BASE + held.first, last=APART_BASE + held.last) for held in acknowledged]
+    found += [held._replace(first=place_apart(held.first), last=place_apart(held.last)) for held in acknowledged]
     others = [held for held in ahead if held.status != ACKNOWLEDGED]
     for held, positions, times in _with_times(due.topic, due.cursor.key.partition, others):
         is_own = due.is_own(positions, times)
@@ -60,7 +60,7 @@ def _set_apart(due: DueLane, ahead: list[Range]) -> list[Range]:
             found.append(held._replace(first=first, last=last))
         for first, last in ranges_of(positions[is_own]):
             found.append(Range(first, last, ACKNOWLEDGED))
-            found.append(held._replace(first=APART_BASE + first, last=APART_BASE + last))
+            found.append(held._replace(first=place_apart(first), last=place_apart(last)))
     return found
 
 
@@ -146,8 +146,10 @@ def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
 
 def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
     """Look after numbers that cannot mean what they did: the delay index was lost and made anew, and entries had been
-    deleted from the topic before. Nobody knows which of them came due where, so what cursors know of a checkpoint that
-    lacks some is forgotten, and its other entries are delivered (again)."""
+    deleted from the topic, and vacuumed, before. Nobody knows which of a checkpoint's entries these were, so what
+    cursors know of the others is kept as far as it is the same whichever they were (protocol.delays.agreed). Where g
+    entries of a checkpoint are gone, at most g are delivered again at each of the borders between numbers in one state
+    and in another; nothing is lost, and the numbers behind the checkpoint stay as they are."""
     for state, promotion in bundle.promoted():
         for checkpoint, entries in promotion.unlike_index():
             if entries > checkpoint.numbers:
@@ -157,32 +159,44 @@ def mend_numbers(bundle: Bundle, draft: RoundDraft) -> None:
                         f"came due: {DOCTOR}"
                     )
             log.warning(
-                "topic %s: %d entries that came due are in the delay index no more: subscriptions that have "
-                "acknowledged some of the %d that came due with them, but not all, are sent those again",
+                "topic %s: %d entries that came due are in the delay index no more: of the %d that came due with them "
+                "some may be delivered again to subscriptions that have acknowledged others of these, but not all",
                 promotion.topic,
                 checkpoint.numbers - entries,
                 entries,
             )
             for cursor in bundle.cursors.values():
                 if cursor.due and cursor.due.promotion is promotion:
-                    _forget_numbers(draft.of(cursor), checkpoint)
+                    _keep_what_agrees(draft.of(cursor), checkpoint, entries)
             promotion.shrink(checkpoint, entries)
 
 
-def _forget_numbers(asked: CursorDraft, checkpoint: Checkpoint) -> None:
+def _keep_what_agrees(asked: CursorDraft, checkpoint: Checkpoint, entries: int) -> None:
+    """Let the first numbers of a checkpoint be the *entries* that are left, and forget what was said of the others."""
     cursor = asked.cursor
     first, last = virtual(checkpoint.first), virtual(checkpoint.last)
-    is_touched = next(cursor.ranges_between(first, last + 1), None) is not None
-    if cursor.due.mark_delete >= last or not (is_touched or cursor.due.mark_delete >= first):
+    held = list(cursor.ranges_between(first, last + 1))
+    if cursor.due.mark_delete >= last or not (held or cursor.due.mark_delete >= first):
         return
-    cursor.due.mark_delete = min(cursor.due.mark_delete, first - 1)
-    forgotten = Positions([(first, last)])
+    if cursor.due.mark_delete >= first:
+        held.insert(0, Range(first, cursor.due.mark_delete, ACKNOWLEDGED))
+        cursor.due.mark_delete = first - 1
+    said = list(dict.fromkeys(each[2:] for each in held))
+    states = np.full(checkpoint.numbers, -1)
+    for each in held:
+        states[max(each.first - first, 0) : each.last - first + 1] = said.index(each[2:])
+    left = agreed(states, entries)
     kept = [
-        held._replace(first=begin, last=end)
-        for held in cursor.ranges_between(0, AXES_END)
-        for begin, end in forgotten.gaps(held.first, held.last)
+        Range(first + begin, first + end, *said[state])
+        for state in range(len(said))
+        for begin, end in ranges_of(np.flatnonzero(left == state))
     ]
-    rewrite(asked, kept)
+    others = [
+        each._replace(first=begin, last=end)
+        for each in cursor.ranges_between(0, AXES_END)
+        for begin, end in Positions([(first, last)]).gaps(each.first, each.last)
+    ]
+    rewrite(asked, [*others, *kept])
 
 
 def rewrite(asked: CursorDraft, ranges: list[Range]) -> None:
@@ -218,11 +232,11 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
     behind = virtual(due.promotion.first_at(dead_before))
     asked.axis_acks.add(due.mark_delete + 1, behind - 1)
     asked.expired += behind - due.mark_delete - 1
-    for held in asked.cursor.ranges_between(DUE_BASE, APART_BASE + last + 1):
+    for held in asked.cursor.ranges_between(DUE_BASE, place_apart(last) + 1):
         if held.first < APART_BASE and held.status == ACKNOWLEDGED:
             asked.expired -= max(min(held.last + 1, behind) - held.first, 0)
         elif held.first >= APART_BASE and held.status == REPLAY and (held.due_time or 0) < dead_before:
-            until = min(held.last, APART_BASE + last)
+            until = min(held.last, place_apart(last))
             asked.axis_acks.add(held.first, until)
             asked.expired += until - held.first + 1
 

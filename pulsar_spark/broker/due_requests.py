@@ -11,7 +11,7 @@ from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, place_apart, position_of, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 ONE_BY_ONE = 1 << 22
@@ -25,7 +25,7 @@ def bring_onto_axes(asked: CursorDraft) -> None:
     asked.returns = _returns(due, asked.returns)
     asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items()}
     spans = list(asked.acks)
-    apart = [(APART_BASE + first, APART_BASE + last) for first, last in _met_too_early(due, spans)]
+    apart = [(place_apart(first), place_apart(last)) for first, last in _met_too_early(due, spans)]
     asked.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *asked.axis_acks]))
     asked.axis_acks = Positions()
 
@@ -51,10 +51,10 @@ def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
     for each, begin, end in zip(returns, begins.tolist(), ends.tolist()):
         found.append(each)
         numbers = ranges_of(np.sort(motion.numbers[begin:end])) if begin < end else ()
-        found += [each._replace(first=DUE_BASE + first, last=DUE_BASE + last) for first, last in numbers]
+        found += [each._replace(first=virtual(first), last=virtual(last)) for first, last in numbers]
         for first, last in apart:
-            if first <= APART_BASE + each.last and last >= APART_BASE + each.first:
-                first, last = max(first, APART_BASE + each.first), min(last, APART_BASE + each.last)
+            if first <= place_apart(each.last) and last >= place_apart(each.first):
+                first, last = max(first, place_apart(each.first)), min(last, place_apart(each.last))
                 found.append(each._replace(first=first, last=last))
     return found
 
@@ -62,9 +62,9 @@ def _returns(due: DueLane, returns: list[Return]) -> list[Return]:
 def _in_motion(due: DueLane, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Where on the axes the entries in motion are that lie in *spans* of positions."""
     motion = due.motion
-    numbers = np.sort(motion.numbers[inside(motion.positions, spans)]) + DUE_BASE
+    numbers = virtual(np.sort(motion.numbers[inside(motion.positions, spans)]))
     places = expanded(*as_array(_apart(due)))
-    return ranges_of(np.concatenate((numbers, places[inside(places - APART_BASE, spans)])))
+    return ranges_of(np.concatenate((numbers, places[inside(position_of(places), spans)])))
 
 
 def _apart(due: DueLane) -> list[tuple[int, int]]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import DUE_BASE, Checkpoint
-from pulsar_spark.protocol.kept_owners import kept_properties
+from pulsar_spark.protocol.delays import Checkpoint, number_at, packed_stretches
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
@@ -63,16 +62,13 @@ def removed_topic_row(state: "TopicState") -> dict:
 def cursor_row(cursor: Cursor) -> dict:
     """One row per cursor, without its ranges and consumers."""
     rules, due = cursor.key_shared.properties() if cursor.key_shared else {}, cursor.due
-    of_due_lane = due and dict(
-        main_mark_delete_position=cursor.mark_delete,
-        due_mark_delete=due.mark_delete - DUE_BASE,
-        due_floor=due.floor,
-        due_since=due.since,
-    )
+    of_due_lane = due and dict(due_mark_delete=number_at(due.mark_delete), due_floor=due.floor, due_since=due.since)
     return dict(
         _of(cursor, "cursor"),
         **(of_due_lane or {}),
+        main_mark_delete_position=cursor.mark_delete if due or cursor.chunked else None,
         mark_delete_position=cursor.visible_mark_delete,
+        chunks=packed_stretches(cursor.chunked and cursor.chunked.released),
         read_position=cursor.read_position,
         subscription_type=cursor.subscription_type,
         is_blocked=cursor.is_blocked,
@@ -106,8 +102,9 @@ def removed_cursor_row(cursor: Cursor) -> dict:
     return dict(_of(cursor, "cursor"), is_removed=True)
 
 
-def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) -> dict:
-    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock."""
+def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None, with_ranges: bool) -> dict:
+    """One row per connected consumer; *lease_time* is when its lease ends, by the machine's clock. *with_ranges* also
+    says which hashes it owns: on a ring hundreds of ranges; without, those of its row before hold."""
     return dict(
         _of(cursor, "consumer"),
         consumer_id=consumer.consumer_id,
@@ -121,9 +118,10 @@ def consumer_row(cursor: Cursor, consumer: Consumer, *, lease_time: int | None) 
         join_order=consumer.join_order,
         msg_out_counter=consumer.msg_out_counter,
         msg_redeliver_counter=consumer.msg_redeliver_counter,
-        properties=list((consumer.properties | kept_properties(cursor.selector, consumer.consumer_id)).items()),
-        hash_ranges=_hash_ranges(cursor, consumer) if cursor.selector else None,
+        properties=list((consumer.properties | cursor.kept_properties.get(consumer.consumer_id, {})).items()),
+        hash_ranges=_hash_ranges(cursor, consumer) if with_ranges and cursor.selector else None,
         read_position=cursor.recently_joined.get(consumer.consumer_id),
+        chunks=packed_stretches(cursor.chunked and cursor.chunked.kept_back.get(consumer.consumer_id)),
     )
 
 

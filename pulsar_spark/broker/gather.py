@@ -22,7 +22,7 @@ from pulsar_spark.broker.unread_runs import MAX_ROUND_ENTRIES, unread_runs
 from pulsar_spark.broker.unread_slices import UnreadRun, deliver_time, honours_delays
 from pulsar_spark.broker.work import Rows, Work
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.delays import APART_BASE, virtual
+from pulsar_spark.protocol.delays import position_of, virtual
 from pulsar_spark.protocol.draining import caught_up
 from pulsar_spark.protocol.policies import UNACKED_LIMITS
 from pulsar_spark.protocol.shared import turns
@@ -129,9 +129,10 @@ class _Gathering:
         self.rows.extend("unread", number, unread)
 
     def _may_be_by_lane(self, cursor: Cursor) -> bool:
-        """Not with a due lane, nor where one may begin."""
+        """Not with a due lane, nor where one may begin, nor where chunks are to be passed over."""
         ledgers = self.bundle.topics[cursor.topic].ledgers(cursor.key.partition)
-        return cursor.due is None and ledgers.last_delayed_position < cursor.read_position
+        behind = max(ledgers.last_delayed_position, ledgers.last_chunk_position)
+        return cursor.due is None and behind < cursor.read_position
 
     def _add_by_lane(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         """The same for one whose ranges are kept by lane: rows count places in lanes, not positions."""
@@ -203,12 +204,15 @@ class _Gathering:
         never_delivered = sorted(position for position, _, _ in ack_sets if cursor.find(position) is None)
         places = by_key.places(never_delivered) if by_key else [()] * len(never_delivered)
         for position, place in zip(never_delivered, places):
-            self._add_never_delivered(number, cursor, position % APART_BASE, position, place)
+            self._add_never_delivered(number, cursor, position_of(position), position, place)
         self.rows.extend("return", number, effective_returns(asked, planned))
 
     def _add_never_delivered(self, number: int, cursor: Cursor, position: int, place: int, line: Sequence) -> None:
-        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any."""
+        """Add the entry at *position*, acknowledged in part, as one that lies at *place*, in that *line* if any. A
+        deliver time that has come is none, but for what is of the due lane, and has its turn by it."""
         size, due = self.bundle.batch_size(cursor, position), deliver_time(self.bundle, cursor, position)
+        if place == position and (due or 0) <= self.draft.wall:
+            due = None
         self.rows.extend("unread", number, [(place, place, size, due, *line)])
 
     def _add_turns(

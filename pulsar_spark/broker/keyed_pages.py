@@ -10,22 +10,19 @@ import numpy as np
 
 from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunk_walk import ChunkWalk
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
 from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
 from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer
-from pulsar_spark.broker.unread_runs import note_passed, pass_over, unknown_between
-from pulsar_spark.broker.unread_slices import UnreadRun, honours_delays
+from pulsar_spark.broker.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
+from pulsar_spark.broker.unread_slices import UnreadRun
 from pulsar_spark.protocol.cursor import PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import DUE_BASE, virtual
+from pulsar_spark.protocol.delays import number_at, virtual
 from pulsar_spark.protocol.draining import Out
 from pulsar_spark.protocol.positions import as_array, expanded, inside, overlap
 from pulsar_spark.protocol.selectors import Selector
-
-MOST_RUNS = 200_000
-"""Runs of entries never delivered that one round hands out, at most: where keys lie at random each is an entry or two,
-where a publish was sorted by hash thousands."""
 
 ELSEWHERE = Placed(None, True)
 """Not offered in this round, whosever it is."""
@@ -38,8 +35,9 @@ class KeyedByPage(Keyed):
 
     def __init__(self, bundle: Bundle, draft: RoundDraft, asked: CursorDraft, takers: Sequence[Consumer]):
         super().__init__(bundle, draft, asked, takers)
-        self._met: list[tuple[np.ndarray, np.ndarray]] = []
-        """Of the windows looked at for new entries: the positions, and which are of the due lane."""
+        self._met: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        """Of the windows looked at for new entries: the positions, which are passed over, and which may be read."""
+        self._walk = ChunkWalk(asked) if self._cursor.chunked else None
 
     def replays(self) -> list[tuple[int, int]]:
         """(page, range) of what is to be delivered again now to a consumer that takes part, as many entries as its
@@ -67,13 +65,16 @@ class KeyedByPage(Keyed):
             return []
 
         def unknown(first: int, last: int) -> np.ndarray:
-            return due.unknown(self._asked, first - DUE_BASE, last - DUE_BASE, wall)[0] + DUE_BASE
+            return virtual(due.unknown(self._asked, number_at(first), number_at(last), wall)[0])
 
         places, owners = self._taken(virtual(due.read), virtual(due.promotion.count), unknown)
         lines = np.array(self._owners.consumers, object)[owners] if len(owners) else None
-        return due.runs(places - DUE_BASE, by_time=True, lines=lines)
+        return due.runs(number_at(places), by_time=True, lines=lines)
 
     def _unread(self) -> list[UnreadRun]:
+        if self._walk and self._permits and not self._cursor.is_blocked_by_broker:
+            self._cursor.advance_read_position()
+            self._walk.pass_by(self._cursor.read_position - 1)
         positions, owners = self._new_entries()
         self._note_passed(positions)
         if not len(positions):
@@ -182,25 +183,29 @@ class KeyedByPage(Keyed):
         return self._look_ahead_limit() if self._cursor.has_unacked_limits else 0
 
     def _unknown(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last that no range names and no request of this round acknowledges, and that are not of
-        the due lane."""
+        """The positions first..last that no range names and no request of this round acknowledges, and that are not
+        passed over."""
         unknown = unknown_between(self._asked, first, last)
-        last_delayed = self._bundle.topics[self._cursor.topic].ledgers(self._cursor.key.partition).last_delayed_position
-        if first > last_delayed or not honours_delays(self._bundle, self._cursor):
+        if first > last_passed(self._bundle, self._cursor):
             return unknown
         is_own = pass_over(self._bundle, self._asked, unknown, self._draft.wall)
-        self._met.append((unknown, is_own))
-        return unknown[~is_own]
+        is_left = ~is_own
+        if self._walk:
+            is_left &= ~np.isin(unknown, self._walk.evicted(last))
+        self._met.append((unknown, is_own, is_left))
+        return unknown[is_left]
 
     def _note_passed(self, taken: np.ndarray) -> None:
-        """Entries of the due lane that were met are passed over up to the last one that is *taken*; where permits are
-        left, up to the first that is to be read again. Behind that they would cut the ranges."""
+        """What the main lane passes over is passed over up to the last entry that is *taken*; where permits are left,
+        up to the first that is to be read again. Behind that it would cut the ranges."""
         behind = int(taken[-1]) if len(taken) else -1
         if len(taken) < sum(self._permits.values()):
-            again = (unknown[~is_own & ~np.isin(unknown, taken)] for unknown, is_own in self._met)
+            again = (unknown[is_left & ~np.isin(unknown, taken)] for unknown, _, is_left in self._met)
             behind = max(behind, next((int(found[0]) for found in again if len(found)), NEVER))
-        for unknown, is_own in self._met:
+        for unknown, is_own, _ in self._met:
             note_passed(self._asked, unknown[is_own & (unknown < behind)])
+            if self._walk and len(unknown):
+                self._walk.pass_by(min(int(unknown[-1]), behind))
         self._met = []
 
 

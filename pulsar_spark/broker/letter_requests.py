@@ -32,6 +32,11 @@ class LetterRequests(Acknowledgements):
         self.check_range(cursor, request.first, position)
         if request.first != position:
             raise InvalidMessage(f"positions {request.first} to {position}: put off one message at a time")
+        if cursor.is_part(position):
+            raise InvalidMessage(
+                f"position {position} is a chunk that completes no message: a chunked message is put off by the id of "
+                "its last chunk"
+            )
         draft = self.draft.of(cursor)
         kept = self.kept_ack_set(draft, position)
         if request.ack_set is not None and kept:

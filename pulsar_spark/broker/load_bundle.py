@@ -16,7 +16,7 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.delays import Checkpoint, virtual
+from pulsar_spark.protocol.delays import Checkpoint, unpacked_stretches, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
@@ -96,7 +96,10 @@ def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:
 
 def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
     row = latest.cursors[key]
-    cursor = Cursor(key, row["topic"], row["mark_delete_position"], row["read_position"], row["subscription_type"])
+    visible, passed = row["mark_delete_position"], row["main_mark_delete_position"]
+    cursor = Cursor(
+        key, row["topic"], visible if passed is None else passed, row["read_position"], row["subscription_type"]
+    )
     cursor.is_blocked, cursor.joined = bool(row["is_blocked"]), row["join_order"] or 0
     cursor.is_blocked_by_broker = row["status"] == BLOCKED_BY_BROKER
     cursor.reads_after = to_micros(row["due_time"]) if row["due_time"] else 0
@@ -135,12 +138,18 @@ def _load_cursor(bundle: Bundle, latest: LatestRows, key: CursorKey) -> Cursor:
             cursor.load_page(page, ranges)
     if row["due_floor"] is not None:
         _load_due_lane(bundle, cursor, row)
+    bundle.attach_chunks(cursor, visible)
+    if cursor.chunked:
+        cursor.chunked.released = unpacked_stretches(row["chunks"])
+        kept_back = {consumer_id: facts["chunks"] for consumer_id, facts in latest.consumers[key].items()}
+        cursor.chunked.kept_back = {each: unpacked_stretches(kept) for each, kept in kept_back.items() if kept}
+        numbered = latest.topics.get((key.topic_id, key.partition))
+        cursor.chunked.seen = numbered["end_position"] if numbered else 0
     return cursor
 
 
 def _load_due_lane(bundle: Bundle, cursor: Cursor, row: dict) -> None:
     state = bundle.topics[cursor.topic]
-    cursor.mark_delete = row["main_mark_delete_position"]
     cursor.due = DueLane(
         cursor,
         state,

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.drafts import RoundDraft
+from pulsar_spark.broker.chunk_walk import acknowledge, release_until
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import expire_due, expire_main, meet
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
@@ -31,6 +32,7 @@ from pulsar_spark.protocol.expiry import (
 )
 from pulsar_spark.protocol.instants import from_micros
 from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, CHECKED, EVICT, policy_owners
+from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledgers import PartitionLedgers, is_published_before, last_published_before
 
 SECOND = 1_000_000
@@ -120,6 +122,7 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
         if is_spared(backlog):
             return
     asked = draft.of(cursor)
+    release_until(asked, last)
     if cursor.due is None and honours_delays(bundle, cursor) and last >= cursor.read_position and not cursor.lanes:
         meet(bundle, asked, cursor.read_position, last, draft.wall)
     if cursor.due:
@@ -132,15 +135,17 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries behind mark-delete with a deliver time, but for those of the due lane."""
+    """Entries behind mark-delete with a deliver time, but for those of the due lane, and for chunks of which a message
+    is not made: nobody waits for these."""
     if last <= cursor.mark_delete:
         return
     for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
         if run.has_delayed:
             found = due_stretches(state.topic.path, run, cursor.due)
-            yield from (
-                Delayed(*times) for times in zip(*found.select(Delayed._fields).to_pydict().values()) if times[2]
-            )
+            parts = state.chunks(cursor.key.partition).parts(run.first_position, run.last_position)
+            for first, last, due_time in zip(*found.select(Delayed._fields).to_pydict().values()):
+                if due_time:
+                    yield from (Delayed(*stretch, due_time) for stretch in Positions(parts).gaps(first, last))
 
 
 def _check_quota(
@@ -168,8 +173,18 @@ def _check_quota(
         for cursor in here:
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
-                draft.of(cursor).expire(cursor.visible_mark_delete + 1, last)
+                _evict(draft.of(cursor), last)
     return is_too_big or too_old > slowest
+
+
+def _evict(asked: CursorDraft, last: int) -> None:
+    """Acknowledge everything up to *last*, and the messages that begin there: their chunks are stored there."""
+    cursor = asked.cursor
+    asked.expire(cursor.passed_mark_delete + 1, last)
+    release_until(asked, last)
+    if cursor.chunked:
+        firsts, lasts = cursor.chunked.groups.units(last + 1, cursor.chunked.groups.end - 1)
+        acknowledge(asked, lasts[firsts <= last])
 
 
 def runs_behind(ledgers: PartitionLedgers, position: int) -> list[Stored]:

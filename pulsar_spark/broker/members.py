@@ -6,7 +6,7 @@ Rules: semantics 2.1-2.11, 2.19, 4.2. What a consumer that left held is noted as
 from collections.abc import Collection
 from functools import partial
 
-from pulsar_spark.broker.desk import MOST, Desk, number_of
+from pulsar_spark.broker.desk import MOST, Desk, is_said, number_of
 from pulsar_spark.broker.drafts import CursorDraft, Removed, Request
 from pulsar_spark.broker.due_moves import stop_waiting, wait_again
 from pulsar_spark.broker.facts import removed_consumer_row, removed_cursor_row, removed_topic_row
@@ -16,10 +16,11 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.errors import ConsumerBusy, TopicStopped
 from pulsar_spark.errors import named as error_named
+from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
 from pulsar_spark.protocol.failover import Consumer as Candidate
 from pulsar_spark.protocol.failover import active_consumer, takeover_pause_ms
 from pulsar_spark.protocol.instants import from_micros
-from pulsar_spark.protocol.letters import NAME_DEAD_LETTER_TOPIC, dead_letters_to
+from pulsar_spark.protocol.letters import LATEST_MS, NAME_DEAD_LETTER_TOPIC, dead_letters_to
 from pulsar_spark.protocol.membership import (
     DEFAULT_LEASE_MS,
     KEY_SHARED,
@@ -55,6 +56,7 @@ class Members(Desk):
         # Whatever else may be refused is looked at before anything changes.
         dead_letters = self._dead_letter_policy(request)
         priority_level = number_of(request, "priority_level", 0, least=0, most=MOST_INT32)
+        _check_chunk_limits(request)
         lease_ms = number_of(request, "lease_ms", DEFAULT_LEASE_MS, least=1, most=MOST_LEASE_MS)
         if cursor is None:
             cursor = self.new_cursor(state, request, request.properties.get("initial_position", "Latest"))
@@ -110,6 +112,8 @@ class Members(Desk):
         if newcomer:
             take_in(cursor, newcomer, draft)
         self._choose_active(cursor, draft)
+        if cursor.chunked:
+            cursor.chunked.begin_anew()
 
     def _refusal(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> tuple[str, str] | None:
         present, consumers = (cursor.subscription_type, list(cursor.consumers)) if cursor else (None, [])
@@ -236,6 +240,8 @@ class Members(Desk):
         draft.changed_consumers.discard(consumer_id)
         draft.is_changed = True
         let_go(cursor, consumer_id, draft)
+        if cursor.chunked:
+            cursor.chunked.begin_anew(consumer_id)
         self._choose_active(cursor, draft)
         cursor.subscription_type = type_of(cursor.subscription_type, cursor.consumers)
         if cursor.subscription_type is None:
@@ -264,6 +270,12 @@ class Members(Desk):
     def renew_lease(self, client_id: str | None) -> None:
         if client_id in self.bundle.lease_ms:
             self.bundle.renew_lease(client_id, self.draft.now)
+
+
+def _check_chunk_limits(request: Request) -> None:
+    number_of(request, MAX_PENDING, 0, least=-MOST_INT32, most=MOST_INT32)
+    number_of(request, EXPIRE_TIME_MS, 0, least=0, most=LATEST_MS)
+    is_said(request, AUTO_ACK_OLDEST)
 
 
 def _type_wanted(request: Request) -> str:

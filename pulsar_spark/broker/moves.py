@@ -6,6 +6,7 @@ Rules: semantics 3.26-3.29.
 from datetime import timedelta
 from heapq import merge
 
+from pulsar_spark.broker.chunk_walk import release_until
 from pulsar_spark.broker.desk import Desk, number_of
 from pulsar_spark.broker.drafts import Request
 from pulsar_spark.broker.facts import reset_row
@@ -37,6 +38,8 @@ class Moves(Desk):
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
         cursor.due = None
+        if cursor.chunked:
+            cursor.chunked.move(target)
         cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         draft.is_changed = True
         cursor.recently_joined = {}
@@ -49,7 +52,7 @@ class Moves(Desk):
     def skip(self, request: Request) -> str:
         """Acknowledge the next entries of the backlog; how many there were."""
         cursor, state = self.cursor_of(request), self.topic_of(request)
-        acks, passed = self.draft.of(cursor).acks, cursor.visible_mark_delete
+        acks, passed = self.draft.of(cursor).acks, cursor.passed_mark_delete
         end = state.end_position(cursor.key.partition)
         acknowledged = merge(cursor.acknowledged(), acks)
         last = skip_unacked(passed, end, acknowledged, number_of(request, "messages", least=0))
@@ -68,8 +71,9 @@ class Moves(Desk):
             seconds=number_of(request, "seconds", least=0, most=LONGEST_SECONDS)
         )
         last = last_published_before(state.topic.path, state.ledgers(cursor.key.partition), oldest)
-        if last > cursor.visible_mark_delete:
-            self.draft.of(cursor).expire(cursor.visible_mark_delete + 1, last)
+        release_until(self.draft.of(cursor), last)
+        if last > cursor.passed_mark_delete:
+            self.draft.of(cursor).expire(cursor.passed_mark_delete + 1, last)
 
     def pass_trimmed(self, states: list[TopicState]) -> None:
         """Acknowledge what was trimmed from under a cursor that was moved back at that very time."""

@@ -70,7 +70,9 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
             topic.path, commit, ends, state.publish_ids, topic.partitions, delayed_after=delayed_after
         )
         for partition, runs in numbered.items():
-            for run in runs:
+            for at, run in enumerate(runs):
+                if run.may_have_chunks:
+                    run = runs[at] = run._replace(chunks_from=state.chunks(partition).chunks_from(run))
                 state.ledgers(partition).add(run)
                 if run.delayed_after is not None:
                     state.newly_delayed.append((partition, run))
@@ -97,7 +99,7 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
         )
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
-            state.trimmed[partition] = max(
-                state.first_position(partition), state.ledgers(partition).first_behind(ledger_id)
-            )
+            first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
+            state.trimmed[partition] = first
+            state.chunks(partition).trim(first)
     return rows

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from pulsar_spark.broker.lane_form import LaneForm
 from pulsar_spark.broker.pages import Page, chunks, most_ranges
 from pulsar_spark.protocol.cursor import Range, take_acknowledged
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, place_apart
 
 if TYPE_CHECKING:
+    from pulsar_spark.broker.chunked import Chunked
     from pulsar_spark.broker.due_lane import DueLane
 
 
@@ -27,6 +28,8 @@ class PagedRanges:
         """Its ranges where they are kept by lane; then there are no pages."""
         self.due: DueLane | None = None
         """What it keeps of delayed entries, once it has met any; then ``mark_delete`` passes over those."""
+        self.chunked: Chunked | None = None
+        """What it keeps of chunked messages, on a topic partition that has any."""
         self.changes = 0
         """Counts up with each change of its ranges."""
 
@@ -137,10 +140,10 @@ class PagedRanges:
         keys of those that are gone."""
         index = self.place_of_page(APART_BASE)
         changed, gone = [], []
-        while index < len(self.pages) and self.pages[index].ranges[0].first <= APART_BASE + until:
+        while index < len(self.pages) and self.pages[index].ranges[0].first <= place_apart(until):
             page = self.pages.pop(index)
-            left = [held for held in page.ranges if held.last > APART_BASE + until]
-            left[:1] = [held._replace(first=max(held.first, APART_BASE + until + 1)) for held in left[:1]]
+            left = [held for held in page.ranges if held.last > place_apart(until)]
+            left[:1] = [held._replace(first=max(held.first, place_apart(until) + 1)) for held in left[:1]]
             gone.append(page.first)
             self.changes += 1
             if left:

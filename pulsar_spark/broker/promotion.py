@@ -14,15 +14,14 @@ Nothing is promoted before its deliver time, and nothing while nobody can take i
 
 import errno
 import logging
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
 
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.errors import DelayIndexNotReady
-from pulsar_spark.protocol.delays import Checkpoint
-from pulsar_spark.storage.delay_index import NONE_DUE, Due
+from pulsar_spark.protocol.delays import Checkpoint, cut
+from pulsar_spark.storage.delayed import NONE_DUE, CheckpointEntries, Due
 
 JOINED_NUMBERS = 1 << 14
 """Numbers up to which a checkpoint is extended."""
@@ -30,11 +29,8 @@ JOINED_NUMBERS = 1 << 14
 MOST_NUMBERS = 1 << 16
 """Most numbers of a checkpoint, but for entries that are due at one instant."""
 
-MOST_CHUNKS = 32
-"""Checkpoints of a topic partition whose entries are kept in memory: 20 bytes an entry."""
-
-TICK = "delayed_delivery_tick_ms"
-"""The policy that says how far apart rounds are, at least, that are made for what has come due alone."""
+MOST_CHECKPOINTS = 32
+"""Checkpoints of a topic partition whose entries are kept in memory."""
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +49,7 @@ class Promotion:
         self._needed_from = 0
         self._dropped: int | None = None
         self._is_checked = False
-        self._chunks: OrderedDict[Checkpoint, Due] = OrderedDict()
+        self._entries = CheckpointEntries(self._read, MOST_CHECKPOINTS)
 
     @property
     def until(self) -> int:
@@ -104,17 +100,16 @@ class Promotion:
     def at(self, numbers: np.ndarray) -> Due:
         """The entries with these *numbers*, which ascend, in order; at position -1 where a number means nothing any
         more."""
-        found = []
-        for each in self.checkpoints:
-            first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
-            if first < behind:
-                found.append((first, behind, self._entries(each).part(numbers[first:behind] - each.first)))
+        found = [
+            (places, self._entries.of(each).part(numbers[places] - each.first))
+            for each, places in cut(self.checkpoints, numbers)
+        ]
         if len(found) == 1 and len(found[0][-1]) == len(numbers):
             return found[0][-1]
         entries = Due(*(np.full(len(numbers), nothing, held.dtype) for nothing, held in zip((-1, 0, 0), NONE_DUE)))
-        for first, behind, part in found:
+        for places, part in found:
             for column, held in zip(entries, part):
-                column[first:behind] = held
+                column[places] = held
         return Due(entries.positions, np.maximum.accumulate(entries.times), entries.hashes)
 
     def key_of(self, number: int) -> tuple[int, int]:
@@ -122,7 +117,7 @@ class Promotion:
         promoted comes behind the last one."""
         for each in self.checkpoints:
             if each.last >= number and each.numbers:
-                entries = self._entries(each).part(slice(max(number - each.first, 0), None))
+                entries = self._entries.of(each).part(slice(max(number - each.first, 0), None))
                 return int(entries.times[0]), int(entries.positions[0])
         return self.until, np.iinfo(np.int64).max
 
@@ -144,7 +139,7 @@ class Promotion:
             until = checkpoint.until
             self.checkpoints.append(Checkpoint(checkpoint.last + 1, checkpoint.last, until, until))
         self._changed |= {checkpoint.first, checkpoint.last + 1}
-        self._chunks.pop(checkpoint, None)
+        self._entries.forget(checkpoint)
 
     def first_at(self, instant: int) -> int:
         """The first number of an entry that came due at *instant* or behind it; the next one there will be without.
@@ -153,7 +148,7 @@ class Promotion:
         found = next((each for each in needed if each.until >= instant), None)
         if found is None:
             return self.count
-        return found.first + int(np.searchsorted(self._entries(found).times, instant))
+        return found.first + int(np.searchsorted(self._entries.of(found).times, instant))
 
     def let_go(self, needed_from: int) -> None:
         """Every cursor is done with the numbers below *needed_from*."""
@@ -162,8 +157,7 @@ class Promotion:
             first = self.checkpoints.pop(0).first
             self._changed.discard(first)
             self._gone.add(first)
-        for checkpoint in [each for each in self._chunks if each.last < needed_from]:
-            del self._chunks[checkpoint]
+        self._entries.let_go(needed_from)
 
     def drop_from_index(self) -> None:
         """Say to the index what nobody needs any more. What it drops a crash must not bring back, so this is for when
@@ -185,7 +179,7 @@ class Promotion:
         last = self.checkpoints[-1] if self.checkpoints else None
         # Of one that nobody needs the index may have dropped the entries.
         if last and last.last >= self._needed_from and last.numbers + new.numbers <= JOINED_NUMBERS:
-            self._chunks.pop(last, None)
+            self._entries.forget(last)
             new = self.checkpoints.pop()._replace(last=new.last, until=new.until)
         self.checkpoints.append(new)
         self._changed.add(new.first)
@@ -206,20 +200,14 @@ class Promotion:
         yield from self._parts(after, middle)
         yield from self._parts(middle, until)
 
-    def _entries(self, checkpoint: Checkpoint) -> Due:
-        found = self._chunks.get(checkpoint)
-        if found is None:
-            found = self._index.due(self.topic_id, self.partition, checkpoint.after, checkpoint.until)
-            if len(found) != checkpoint.numbers:
-                self._is_checked = False
-                raise DelayIndexNotReady(
-                    f"topic {self.topic!r}: the delay index has {len(found)} of the {checkpoint.numbers} entries that "
-                    f"came due with the numbers from {checkpoint.first} on; the next round looks after that"
-                ) from OSError(errno.EAGAIN, "made anew")
-            self._chunks[checkpoint] = found
-            if len(self._chunks) > MOST_CHUNKS:
-                self._chunks.popitem(last=False)
-        self._chunks.move_to_end(checkpoint)
+    def _read(self, checkpoint: Checkpoint) -> Due:
+        found = self._index.due(self.topic_id, self.partition, checkpoint.after, checkpoint.until)
+        if len(found) != checkpoint.numbers:
+            self._is_checked = False
+            raise DelayIndexNotReady(
+                f"topic {self.topic!r}: the delay index has {len(found)} of the {checkpoint.numbers} entries that "
+                f"came due with the numbers from {checkpoint.first} on; the next round looks after that"
+            ) from OSError(errno.EAGAIN, "made anew")
         return found
 
     def _next_due(self) -> int | None:

@@ -20,10 +20,10 @@ from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.broker.set_aside import SetAsideRequests
-from pulsar_spark.broker.unread_slices import DELAYED_DELIVERY, honours_delays
+from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
-from pulsar_spark.protocol.policies import UNACKED_LIMITS, check_policy, policy_owners
+from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE, UNACKED_LIMITS, check_policy, policy_owners
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.set_aside import SetAside
 
@@ -153,7 +153,7 @@ class Intake(Desk):
         else:
             parse_namespace(owner)
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
-        if name == DELAYED_DELIVERY:
+        if name == DELAYED_DELIVERY_ACTIVE:
             self._switch_delays(owner)
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():

@@ -10,7 +10,7 @@ from pulsar_spark.broker.due_moves import meet, rewrite
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.protocol.cursor import REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END
+from pulsar_spark.protocol.delays import AXES_END, place_apart, position_of
 from pulsar_spark.protocol.positions import Positions, ranges_of
 
 
@@ -27,10 +27,10 @@ def waiting(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int
     if cursor.due is not None:
         for begins in range(first, min(last, topic.ledgers(cursor.key.partition).last_delayed_position) + 1, WINDOW):
             found = cursor.due.waiting_between(begins, min(begins + WINDOW - 1, last))
-            places += (found + APART_BASE).tolist()
-        places += _waiting_replays(cursor, APART_BASE + first, APART_BASE + last, wall)
+            places += place_apart(found).tolist()
+        places += _waiting_replays(cursor, place_apart(first), place_apart(last), wall)
     places += _waiting_replays(cursor, first, last, wall)
-    return [place for place in places if place not in asked.axis_acks and place % APART_BASE not in asked.acks]
+    return [place for place in places if place not in asked.axis_acks and position_of(place) not in asked.acks]
 
 
 def _waiting_replays(cursor: Cursor, first: int, last: int, wall: int) -> list[int]:
@@ -57,6 +57,6 @@ def reschedule(bundle: Bundle, asked: CursorDraft, places: list[int], due_time: 
     for span in moved:
         for first, last in fresh.gaps(*span):
             for place in range(first, last + 1):
-                size = bundle.batch_size(cursor, place - APART_BASE)
+                size = bundle.batch_size(cursor, position_of(place))
                 known.append(Range(place, place, REPLAY, redelivery_count=0, due_time=due_time, batch_size=size))
     rewrite(asked, [*kept, *known])

@@ -20,8 +20,9 @@ _ENDS = ("first", "last")
 
 class PageRows(NamedTuple):
     """The ranges of a page of a cursor, by position: a row each in the table. ``lane`` names the lane the page is of,
-    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first. ``has_row``: a row of the page
-    itself goes with them, which says that they are all it holds; else it is among the facts."""
+    if it is of one; ``positions`` are those of ranges of the due lane, packed, by first, ``chunks`` likewise which
+    chunked messages are in ranges that are delivered. ``has_row``: a row of the page itself goes with them, which says
+    that they are all it holds; else it is among the facts."""
 
     key: CursorKey
     topic: str
@@ -29,6 +30,7 @@ class PageRows(NamedTuple):
     ranges: Sequence[Range]
     lane: str | None = None
     positions: Mapping[int, bytes] | None = None
+    chunks: Mapping[int, bytes | None] | None = None
     has_row: bool = False
 
 
@@ -61,8 +63,9 @@ def _rows_of_ranges(round_number: int, pages: list[PageRows]) -> pa.Table:
     ranges = list(chain.from_iterable(page.ranges for page in pages))
     # A third of the time of zip(*ranges), of a million.
     columns = {name: list(map(itemgetter(at), ranges)) for at, name in enumerate(Range._fields)}
-    if any(page.positions for page in pages):
-        columns["positions"] = [(page.positions or {}).get(held.first) for page in pages for held in page.ranges]
+    for name in ("positions", "chunks"):
+        if any(getattr(page, name) for page in pages):
+            columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
     return _rows_of_pages(round_number, "range", pages, columns, [len(page.ranges) for page in pages])
 
 

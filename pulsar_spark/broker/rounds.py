@@ -26,6 +26,7 @@ import pyarrow as pa
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import has_work, next_dues
+from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
@@ -134,11 +135,16 @@ class Rounds:
         moved, ledger_rows = bundle.number_new(
             (request.topic for request in [*self._waiting, *requests]), partial(bundle.delayed_after, draft.wall)
         )
+        for state in moved:
+            for cursor in bundle.cursors_of(state.topic.topic_id):
+                bundle.attach_chunks(cursor)
+        take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
+        expire_incomplete(bundle, draft)
         bundle.waiting_letters.try_due(draft.now)
         draft.facts += bundle.waiting_letters.facts()
         for state in moved:
@@ -164,6 +170,7 @@ class Rounds:
         self._append(draft, table)
         bundle.requests_version = consumed
         bundle.drop_promoted()
+        bundle.let_go_of_chunks()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
         entries = sum(letter["last"] - letter["first"] + 1 for letter in letters)
         expired = sum(asked.expired for asked in draft.cursors.values())
@@ -252,7 +259,9 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         whole.facts += promotion_rows(promotion, promotion.checkpoints, ())
     for cursor in bundle.cursors.values():
         whole.facts.append(cursor_row(cursor))
-        whole.facts += [bundle.consumer_row(cursor, consumer) for consumer in cursor.consumers.values()]
+        whole.facts += [
+            bundle.consumer_row(cursor, consumer, with_ranges=True) for consumer in cursor.consumers.values()
+        ]
         whole.add_pages(cursor, [page for page in cursor.pages if page.ranges], [])
         if cursor.lanes:
             whole.add_lanes(cursor, cursor.lanes.lanes, [])

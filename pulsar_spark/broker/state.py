@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.lane_form import LaneForm, page_of
 from pulsar_spark.broker.paged_ranges import PagedRanges
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.hash_ranges import OwnedRange
+from pulsar_spark.protocol.kept_owners import kept_properties
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.membership import KEY_SHARED, SINGLE_ACTIVE
 from pulsar_spark.protocol.selectors import Selector
@@ -96,6 +99,7 @@ class Cursor(PagedRanges):
         self._selector = selector
         self.__dict__.pop("owned", None)
         self.__dict__.pop("hash_ranges", None)
+        self.__dict__.pop("kept_properties", None)
 
     @cached_property
     def owned(self) -> list[OwnedRange]:
@@ -110,6 +114,11 @@ class Cursor(PagedRanges):
             ranges.setdefault(owned.consumer_id, []).append((owned.start, owned.end))
         return ranges
 
+    @cached_property
+    def kept_properties(self) -> dict[str, dict[str, str]]:
+        """What rows keep of each consumer's hashes beside its ranges, by consumer."""
+        return {each: kept_properties(self.selector, each) for each in self.consumers} if self.selector else {}
+
     @property
     def has_unacked_limits(self) -> bool:
         """Do limits of unacknowledged messages hold? Only on Shared and Key_Shared, and not for consumers that take
@@ -122,9 +131,17 @@ class Cursor(PagedRanges):
         return int(self.dead_letters.get("max_redeliver_count", 0))
 
     @property
-    def visible_mark_delete(self) -> int:
-        """Mark-delete as people see it: below what waits for its deliver time, too."""
+    def passed_mark_delete(self) -> int:
+        """Up to here nothing is left to do: everything is acknowledged, delayed entries too, or a part of a chunked
+        message that lies behind it."""
         return self.mark_delete if self.due is None else self.due.visible
+
+    @property
+    def visible_mark_delete(self) -> int:
+        """Mark-delete as people see it: below what waits for its deliver time, and the chunks of what is not
+        acknowledged."""
+        passed = self.passed_mark_delete
+        return passed if self.chunked is None else min(passed, self.chunked.visible)
 
     def ranges(self) -> Iterator[Range]:
         """Exact ranges, by position; without those of the due lane."""
@@ -135,8 +152,10 @@ class Cursor(PagedRanges):
     def acknowledged(self) -> Iterator[tuple[int, int]]:
         """Stretches of positions behind the mark-delete that people see that are acknowledged, in order."""
         if self.due:
-            return self.due.done_stretches()
-        return ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+            found = self.due.done_stretches()
+        else:
+            found = ((held.first, held.last) for held in self.ranges() if held.status == ACKNOWLEDGED)
+        return found if self.chunked is None else self.chunked.with_parts(found)
 
     def backlog(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The stretches of positions in *first*..*last* that are not acknowledged."""
@@ -162,6 +181,10 @@ class Cursor(PagedRanges):
     def place(self, position: int) -> int:
         """Where the state of the entry at *position* is kept: a virtual position for one of the due lane."""
         return position if self.due is None else self.due.place(position)
+
+    def is_part(self, position: int) -> bool:
+        """Is the entry a chunk that completes no message?"""
+        return self.chunked is not None and bool(self.chunked.groups.are_parts(np.array([position]))[0])
 
     def is_done(self, place: int) -> bool:
         """Is the entry acknowledged whose state is kept at *place*?"""

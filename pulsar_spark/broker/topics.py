@@ -16,6 +16,7 @@ from pulsar_spark.broker.numbering import may_go_on, number_topic
 from pulsar_spark.errors import InvalidTopicName, TopicNotFound
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.topic_name import TopicName, parse_topic_name
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.discovery import TopicFolders
 from pulsar_spark.storage.faults import is_fault_of_disk
 from pulsar_spark.storage.layout import Layout
@@ -44,6 +45,7 @@ class TopicState:
     stopped_at: tuple | None = None
     checked_at: int | None = None
     entry_hashes: dict[int, EntryHashes] = field(default_factory=dict)
+    chunk_groups: dict[int, ChunkGroups] = field(default_factory=dict)
     newly_delayed: list[tuple[int, Run]] = field(default_factory=list)
     """Partitions and runs with delayed entries that the delay index was not told of yet."""
 
@@ -58,6 +60,15 @@ class TopicState:
         found = self.entry_hashes.get(partition)
         if found is None:
             found = self.entry_hashes[partition] = EntryHashes(self.topic.path, self.ledgers(partition))
+        return found
+
+    def chunks(self, partition: int) -> ChunkGroups:
+        """What the chunks of a partition make up."""
+        found = self.chunk_groups.get(partition)
+        if found is None:
+            found = self.chunk_groups[partition] = ChunkGroups(
+                self.topic.path, self.ledgers(partition), self.first_position(partition)
+            )
         return found
 
     @property

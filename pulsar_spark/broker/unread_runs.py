@@ -1,16 +1,19 @@
 """What of a cursor's entries was never delivered and is on offer, looked for from its read position on.
 
-Delayed entries that are of its due lane are passed over: the main lane counts them as acknowledged, and nothing else is
-kept of them here. The first ones that a cursor meets make it have a due lane.
+Delayed entries that are of its due lane are passed over, and so are parts of chunked messages: the main lane counts
+them as acknowledged, and nothing else is kept of them here. The first delayed ones that a cursor meets make it have a
+due lane.
 """
 
 import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunk_walk import ChunkWalk
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.due_moves import begin
 from pulsar_spark.broker.due_requests import bring_onto_axes
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun, delayed_unread, honours_delays
 from pulsar_spark.protocol.cursor import skip_unacked
@@ -20,10 +23,14 @@ MAX_ROUND_ENTRIES = 20_000_000
 """Most entries never delivered that one cursor hands out in a round."""
 
 WINDOW_ENTRIES = 1 << 12, 1 << 20
-"""Positions looked at in one go for those that wait, at first and at most."""
+"""Positions looked at in one go for those that are passed over, at first and at most."""
 
-MOST_LOOKED_AT = 1 << 23
-"""Positions looked at in a round where all wait; what lies behind them is for the next one."""
+MOST_RUNS = 200_000
+"""Most runs of entries never delivered that one cursor hands out in a round, where others lie between them: each is
+rows of the plan. Keys at random make them an entry or two long, so does every second entry with a deliver time."""
+
+MOST_LOOKED_AT = 1 << 21
+"""Positions looked at in a round where all are passed over; what lies behind them is for the next one."""
 
 
 def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> list[UnreadRun]:
@@ -34,20 +41,39 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
     cursor.advance_read_position()
     if topic is None or most <= 0:
         return []
-    ledgers, first = topic.ledgers(cursor.key.partition), cursor.read_position
-    if first <= ledgers.last_delayed_position and honours_delays(bundle, cursor):
+    first = cursor.read_position
+    if cursor.chunked:
+        ChunkWalk(asked).pass_by(first - 1)
+    if first <= last_passed(bundle, cursor):
         last = _pass_over(bundle, asked, topic, most, wall)
     else:
         last = _last_of(topic, asked, first, most)
     if last < first:
         return []
-    unread = delayed_unread(bundle, cursor, ledgers.parts(first, last), wall)
+    unread = delayed_unread(bundle, cursor, topic.ledgers(cursor.key.partition).parts(first, last), wall)
     return [UnreadRun(*row) for row in zip(*(column.to_pylist() for column in unread.columns))]
 
 
+def last_passed(bundle: Bundle, cursor: Cursor) -> int:
+    """Behind this position there is nothing that the cursor's main lane passes over."""
+    ledgers = bundle.topics[cursor.topic].ledgers(cursor.key.partition)
+    last_delayed = ledgers.last_delayed_position if honours_delays(bundle, cursor) else -1
+    return max(last_delayed, ledgers.last_chunk_position)
+
+
 def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
-    """Which of the entries at *positions* (ascending), of which nothing is known, are of the cursor's due lane. It
-    begins here, where there is none and any of them waits."""
+    """Which of the entries at *positions* (ascending), of which nothing is known, the cursor's main lane passes over:
+    those of its due lane, and parts of chunked messages."""
+    are_parts = np.zeros(len(positions), bool)
+    if asked.cursor.chunked:
+        are_parts = asked.cursor.chunked.groups.are_parts(positions)
+    if not honours_delays(bundle, asked.cursor):
+        return are_parts
+    return are_parts | _are_own(bundle, asked, positions, wall)
+
+
+def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: int) -> np.ndarray:
+    """Which of them are of the cursor's due lane. It begins here, where there is none and any of them waits."""
     cursor = asked.cursor
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
@@ -63,7 +89,7 @@ def pass_over(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: i
 
 
 def note_passed(asked: CursorDraft, positions: np.ndarray) -> None:
-    """These, which ascend, are of the due lane: the main one passes over them."""
+    """These, which ascend, the main lane passes over."""
     for first, last in ranges_of(positions):
         asked.passed.add(first, last)
 
@@ -94,22 +120,28 @@ def _last_of(topic: TopicState, asked: CursorDraft, first: int, most: int) -> in
 
 
 def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int, wall: int) -> int:
-    """The same where some of them may wait: these do not count, and are noted as passed over."""
+    """The same where some of them are passed over: these do not count, and are noted as such."""
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
-    end, last_delayed = (
-        topic.end_position(cursor.key.partition),
-        topic.ledgers(cursor.key.partition).last_delayed_position,
-    )
-    while at <= last_delayed and at - first < MOST_LOOKED_AT:
+    end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0
+    walk = ChunkWalk(asked) if cursor.chunked else None
+    while at <= last_to_look and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
         unknown = unknown_between(asked, at, last)
         is_own = pass_over(bundle, asked, unknown, wall)
-        others = np.flatnonzero(~is_own)
-        if len(others) >= most:
-            behind = int(others[most - 1])
-            note_passed(asked, unknown[:behind][is_own[:behind]])
-            return int(unknown[behind])
+        is_offered = ~(is_own | np.isin(unknown, walk.evicted(last))) if walk else ~is_own
+        others, begun = np.flatnonzero(is_offered), np.flatnonzero(np.diff(is_offered, prepend=False) & is_offered)
+        stops = [int(others[most - 1]) + 1] if len(others) >= most else []
+        stops += [int(begun[MOST_RUNS - runs])] if len(begun) > MOST_RUNS - runs else []
+        if stops:
+            stop = min(stops)
+            last = int(unknown[stop - 1]) if stop else at - 1
+            unknown, is_own = unknown[:stop], is_own[:stop]
         note_passed(asked, unknown[is_own])
-        most, at, width = most - len(others), last + 1, min(4 * width, widest)
-    return at - 1 if at <= last_delayed or at >= end else _last_of(topic, asked, at, most)
+        if walk:
+            walk.pass_by(last)
+        if stops:
+            return last
+        most, runs = most - len(others), runs + len(begun)
+        at, width = last + 1, min(4 * width, widest)
+    return at - 1 if at <= last_to_look or at >= end else _last_of(topic, asked, at, most)

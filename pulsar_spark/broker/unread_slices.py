@@ -21,13 +21,11 @@ import pyarrow.compute as pc
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE
 from pulsar_spark.storage.delayed import deliver_times
 
 if TYPE_CHECKING:
     from pulsar_spark.broker.due_lane import DueLane
-
-DELAYED_DELIVERY = "delayed_delivery_active"
-"""The policy that says whether deliver times count."""
 
 UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", pa.int64()), ("due_time", pa.int64())])
 """Entries first..last of one batch size and one deliver time, in microseconds, null without."""
@@ -36,7 +34,7 @@ UNREAD = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("batch_size", 
 def honours_delays(bundle: Bundle, cursor: Cursor) -> bool:
     """Does the subscription wait for deliver times? Exclusive and Failover know none (2.6), nor do topics with delayed
     delivery off."""
-    return not cursor.is_single_active and bool(bundle.policy(cursor.topic, DELAYED_DELIVERY))
+    return not cursor.is_single_active and bool(bundle.policy(cursor.topic, DELAYED_DELIVERY_ACTIVE))
 
 
 def delayed_unread(bundle: Bundle, cursor: Cursor, runs: Iterable[Run], wall: int) -> pa.Table:

@@ -12,6 +12,7 @@ import typer
 from pulsar_spark.cli.common import Json, Root, TimeoutSeconds, named_time, print_json, print_table, shows_work, working
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.layout import Layout
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def list_(
     letters = (
         dead_letters(_spark(), root, topic, subscription=subscription)
         .withColumn("size", F.octet_length("payload"))
-        .drop("payload")
+        .drop("payload", *ENCODING_COLUMNS)
     )
     try:
         rows = (

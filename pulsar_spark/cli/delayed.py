@@ -1,6 +1,8 @@
 """``pulsar-spark delayed ...``: what waits for its deliver time: list, count, cancel, reschedule. None of them starts
 Spark. Payloads are never printed; they go to a file, if one is given."""
 
+import functools
+import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,37 +46,58 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why, for the histo
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 
 
-def _selected(
-    since: str | None, until: str | None, keys: list[str] | None, properties: list[str] | None, ids: list[str] | None
-) -> dict:
-    """The arguments of ``admin.selection.selection``."""
-    return {
-        "since": parse_time("--since", since),
-        "until": parse_time("--until", until),
-        "keys": keys or (),
-        "properties": dict(parse_property(text) for text in properties or ()),
-        "ids": [parse_message_id(text) for text in ids or ()],
-    }
-
-
-@app.command("list")
-def list_(
-    topic: Topic,
-    root: Root,
+def _chosen(
     subscription: OneSubscription = None,
     since: Since = None,
     until: Until = None,
     key: Keys = None,
     of_property: OfProperties = None,
     message_id: Ids = None,
+) -> dict:
+    """The subscription, and the arguments of ``admin.selection.selection``."""
+    return {
+        "subscription": subscription,
+        "since": parse_time("--since", since),
+        "until": parse_time("--until", until),
+        "keys": key or (),
+        "properties": dict(parse_property(text) for text in of_property or ()),
+        "ids": [parse_message_id(text) for text in message_id or ()],
+    }
+
+
+Chosen = Annotated[dict, "which of what waits is meant, as options say that chooses adds"]
+
+
+def chooses(command: Callable) -> Callable:
+    """Give a command the options of :func:`_chosen` in the place of its parameter *chosen*."""
+    options, own = (inspect.signature(each).parameters for each in (_chosen, command))
+
+    @functools.wraps(command)
+    def run(**given):
+        chosen = _chosen(**{name: given.pop(name) for name in options})
+        return command(chosen=chosen, **given)
+
+    required = [each for each in own.values() if each.default is each.empty and each.name != "chosen"]
+    others = [each for each in own.values() if each.default is not each.empty]
+    parameters = [*required, *options.values(), *others]
+    run.__signature__ = inspect.Signature(parameters)
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@app.command("list")
+@chooses
+def list_(
+    topic: Topic,
+    root: Root,
+    chosen: Chosen,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Messages to list.")] = 20,
     output: Output = None,
     as_json: Json = False,
 ):
     """List what waits for its deliver time, what comes first first; with --json one line of JSON each."""
-    select = _selected(since, until, key, of_property, message_id)
     with open_payloads(output) as payloads:
-        found = admin(root).scheduled(topic, subscription, with_payload=output is not None, **select)
+        found = admin(root).scheduled(topic, **chosen, with_payload=output is not None)
         rows = []
         for row in itertools.islice(found, limit):
             payload = row.pop("payload", None)
@@ -103,20 +126,10 @@ def list_(
 
 @app.command()
 @shows_work("counting what waits")
-def count(
-    topic: Topic,
-    root: Root,
-    subscription: OneSubscription = None,
-    since: Since = None,
-    until: Until = None,
-    key: Keys = None,
-    of_property: OfProperties = None,
-    message_id: Ids = None,
-    as_json: Json = False,
-):
+@chooses
+def count(topic: Topic, root: Root, chosen: Chosen, as_json: Json = False):
     """Count what waits for its deliver time, in all and by subscription."""
-    select = _selected(since, until, key, of_property, message_id)
-    found = admin(root).count_scheduled(topic, subscription, **select)
+    found = admin(root).count_scheduled(topic, **chosen)
     if as_json:
         print_json(found)
         return
@@ -126,15 +139,11 @@ def count(
 
 
 @app.command()
+@chooses
 def cancel(
     topic: Topic,
     root: Root,
-    subscription: OneSubscription = None,
-    since: Since = None,
-    until: Until = None,
-    key: Keys = None,
-    of_property: OfProperties = None,
-    message_id: Ids = None,
+    chosen: Chosen,
     every: Every = False,
     reason: Reason = None,
     dry_run: DryRun = False,
@@ -142,28 +151,23 @@ def cancel(
     as_json: Json = False,
 ):
     """Acknowledge what waits, so that it is not delivered; what was delivered meanwhile stays as it is."""
-    select = _selected(since, until, key, of_property, message_id)
     with _progress("cancelling") as tell:
         done = admin(root, timeout).cancel_scheduled(
-            topic, subscription, every=every, reason=reason, dry_run=dry_run, tell=tell, **select
+            topic, every=every, reason=reason, dry_run=dry_run, tell=tell, **chosen
         )
     _print_done("cancelled", done, as_json)
 
 
 @app.command()
+@chooses
 def reschedule(
     topic: Topic,
     root: Root,
+    chosen: Chosen,
     to: Annotated[str | None, typer.Option("--to", help="The new time; one that has passed means at once.")] = None,
     by: Annotated[
         float | None, typer.Option("--by", help="So many seconds later, each; a negative number is earlier.")
     ] = None,
-    subscription: OneSubscription = None,
-    since: Since = None,
-    until: Until = None,
-    key: Keys = None,
-    of_property: OfProperties = None,
-    message_id: Ids = None,
     every: Every = False,
     reason: Reason = None,
     dry_run: DryRun = False,
@@ -171,18 +175,16 @@ def reschedule(
     as_json: Json = False,
 ):
     """Let what waits be delivered at another time; what was delivered meanwhile stays as it is."""
-    select = _selected(since, until, key, of_property, message_id)
     with _progress("rescheduling") as tell:
         done = admin(root, timeout).reschedule(
             topic,
-            subscription,
             to=parse_time("--to", to),
             by=None if by is None else timedelta(seconds=by),
             every=every,
             reason=reason,
             dry_run=dry_run,
             tell=tell,
-            **select,
+            **chosen,
         )
     _print_done("moved", done, as_json)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pulsar_spark.cli import (
+    chunks,
     dead_letters,
     delayed,
     delayed_delivery,
@@ -40,6 +41,7 @@ dead_letters.app.command("waiting")(waiting_letters.waiting)
 dead_letters.app.command("retry-waiting")(waiting_letters.retry_waiting)
 dead_letters.app.command("drop-waiting")(waiting_letters.drop_waiting)
 app.add_typer(delayed.app, name="delayed", help="List, count, cancel and move what waits for its deliver time.")
+app.add_typer(chunks.app, name="chunks", help="List and count chunked messages that are not complete.")
 app.add_typer(maintain.app, name="maintain", help="Trim topics; optimize, vacuum and checkpoint tables.")
 app.add_typer(processes.broker_app, name="broker")
 app.add_typer(doctor.app, name="durability", help="Show and set whether writes outlive a power loss.")

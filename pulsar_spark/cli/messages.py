@@ -19,7 +19,7 @@ from pulsar_spark.cli.dead_letters import parse_time
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
-from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError
+from pulsar_spark.errors import InvalidConfiguration, Timeout, UnknownError, UnreadableMessage
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.key_shared import hash_ranges_of
@@ -70,6 +70,9 @@ def produce(
     deliver_after: Annotated[
         float | None, typer.Option("--deliver-after", help="The same, in seconds from the sending of each.")
     ] = None,
+    chunking: Annotated[
+        bool, typer.Option("--chunking", "-c", help="Send what is above the maximum message size in chunks.")
+    ] = False,
     as_json: Json = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
@@ -90,7 +93,9 @@ def produce(
     new_root = "" if is_root(Layout(root)) else f" in the new root {root!r}"
     client = pulsar_spark.Client(service_url(root))
     try:
-        producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES)
+        producer = client.create_producer(
+            topic, block_if_queue_full=True, max_pending_messages=MAX_PENDING_MESSAGES, chunking_enabled=chunking
+        )
         sent = _publish(producer, keyed, options, rate)
     finally:
         client.close()
@@ -259,13 +264,16 @@ def _key_shared_policy(
 def _receive(
     consumer: "pulsar_spark.Consumer", timeout: float | None, signals: list[int]
 ) -> Iterator["pulsar_spark.Message"]:
-    """Messages until a signal came, or nothing for *timeout* seconds."""
+    """Messages until a signal came, or nothing for *timeout* seconds. Of one that cannot be read stderr tells; it stays
+    unacknowledged."""
     quiet_since = time.monotonic()
     while not signals:
         left = LOOK_SECONDS if timeout is None else min(LOOK_SECONDS, timeout - (time.monotonic() - quiet_since))
         try:
             yield consumer.receive(timeout_millis=max(1, int(left * 1000)))
             quiet_since = time.monotonic()
+        except UnreadableMessage as error:
+            progress_console.print(str(error), highlight=False, markup=False, soft_wrap=True)
         except Timeout:
             if timeout is not None and time.monotonic() - quiet_since >= timeout:
                 return

@@ -10,6 +10,7 @@ import typer
 
 from pulsar_spark.cli.common import print_json
 from pulsar_spark.client.message import Message
+from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.message_id import MessageId, parse_message_id
 
 Output = Annotated[
@@ -24,13 +25,20 @@ def open_payloads(output: Path | None) -> contextlib.AbstractContextManager[Bina
 
 def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **more: Any) -> None:
     """Print what is known of *message* and *more*, and append its payload to *payloads*, a line, where there is such a
-    file."""
+    file, and the payload can be read; else why not. One that is encrypted is as it is stored."""
+    try:
+        payload = message.data()
+    except UnreadableMessage as error:
+        payload, more = None, {**more, "unreadable": str(error)}
+    context = message.encryption_context()
+    if context is not None and context.is_decryption_failed():
+        more = {**more, "encryptedFor": ",".join(key.key for key in context.keys())}
     facts = {
         "messageId": str(message.message_id()),
         **more,
         "key": message.partition_key() or None,
         "properties": dict(message.properties()),
-        "size": len(message.data()),
+        "size": None if payload is None else len(payload),
         "publishTimeMs": message.publish_timestamp(),
         "eventTimeMs": message.event_timestamp() or None,
         "topic": message.topic_name(),
@@ -41,8 +49,8 @@ def show_message(message: Message, payloads: BinaryIO | None, as_json: bool, **m
         extra = " ".join(f"{name}={value}" for name, value in more.items())
         properties = " ".join(f"{name}={value!r}" for name, value in facts["properties"].items())
         typer.echo(f"{facts['messageId']} {extra} key={facts['key']!r} size={facts['size']} {properties}".rstrip())
-    if payloads:
-        payloads.write(message.data() + b"\n")
+    if payloads and payload is not None:
+        payloads.write(payload + b"\n")
         payloads.flush()
 
 

@@ -14,7 +14,7 @@ from pulsar_spark.client.message import Message
 from pulsar_spark.client.places import Place, Places
 from pulsar_spark.client.receipts import Receipt
 from pulsar_spark.client.unacked import UnackedTracker
-from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError
+from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, UnreadableMessage
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.letters import ReconsumeLater
 from pulsar_spark.protocol.message_id import MessageId
@@ -57,6 +57,11 @@ class Acknowledger:
         if is_done and self._unacked is not None:
             self._unacked.remove(subscription, position)
         return receipt
+
+    def discard(self, message: Message, error: UnreadableMessage) -> None:
+        """Acknowledge a message that is not shown, because it cannot be read."""
+        self._channel.logger.warning("a message is discarded: %s", error)
+        self._acknowledge(self._places.find(message), None)
 
     def acknowledge_cumulative(self, message: Message | MessageId, properties: dict[str, str] | None) -> None:
         """Acknowledge everything of the message's partition up to and including it."""

@@ -18,8 +18,10 @@ from pulsar_spark.client.enums import (
     ConsumerCryptoFailureAction,
     PartitionsRoutingMode,
     ProducerAccessMode,
+    ProducerCryptoFailureAction,
 )
 from pulsar_spark.client.loggers import ConsoleLogger, FileLogger, close_logger, open_logger
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.producer import Producer
 from pulsar_spark.client.producer_settings import check_producer_settings
 from pulsar_spark.client.reader import Reader
@@ -146,15 +148,19 @@ class Client(Subscribing):
         access_mode=ProducerAccessMode.Shared,
         message_router=None,
         hashing_scheme=HashingScheme.BoostHash,
+        chunk_max_message_size=-1,
+        crypto_failure_action=ProducerCryptoFailureAction.FAIL,
     ) -> Producer:
         """A producer on *topic*, which is created if it is missing. ``hashing_scheme`` chooses the hash of partition
-        keys."""
+        keys.
+
+        With ``chunking_enabled`` a message above the topic's maximum message size is sent in chunks, of at most
+        ``chunk_max_message_size`` bytes where that is given; otherwise it is refused with :class:`MessageTooBig`.
+        ``encryption_key`` is the name of a public key, or a list of them, that ``crypto_key_reader`` has; a message
+        that cannot be encrypted is refused with :class:`CryptoError`, or sent as it is with a ``crypto_failure_action``
+        SEND.
+        """
         check_type(str, topic, "topic")
-        refuse_options(
-            "messages are not encrypted",
-            encryption_key=(encryption_key, None),
-            crypto_key_reader=(crypto_key_reader, None),
-        )
         settings = check_producer_settings(
             producer_name=producer_name,
             schema=schema,
@@ -176,6 +182,10 @@ class Client(Subscribing):
             access_mode=access_mode,
             message_router=message_router,
             hashing_scheme=hashing_scheme,
+            chunk_max_message_size=chunk_max_message_size,
+            encryption_key=encryption_key,
+            crypto_key_reader=crypto_key_reader,
+            crypto_failure_action=crypto_failure_action,
         )
         found, partitions, name = self._resolve(topic)
         return self._keep(Producer(self, name, found, partitions, settings))
@@ -207,14 +217,12 @@ class Client(Subscribing):
         check_type_or_none(str, subscription_role_prefix, "subscription_role_prefix")
         check_type(bool, is_read_compacted, "is_read_compacted")
         check_type(bool, start_message_id_inclusive, "start_message_id_inclusive")
-        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
+        opener = PayloadOpener(crypto_key_reader, crypto_failure_action)
         if is_read_compacted:
             raise OperationNotSupported("is_read_compacted: compaction comes with a later release")
         found, partitions, name = self._resolve(topic)
-        return self._keep(
-            Reader(self, found, partitions, name, start_message_id, start_message_id_inclusive, schema, reader_listener)
-        )
+        asked_for = (start_message_id, start_message_id_inclusive, schema, reader_listener, opener)
+        return self._keep(Reader(self, found, partitions, name, *asked_for))
 
     @public_call
     def get_topic_partitions(self, topic) -> list[str]:

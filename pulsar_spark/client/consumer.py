@@ -54,6 +54,8 @@ class Consumer:
             self._channel,
             f"subscription {settings.subscription_name!r} of {topic_name!r}",
             self._unacked and self._unacked.add,
+            settings.opener,
+            lambda message, error: self._acknowledger.discard(message, error),
         )
         self._listener = None
         if settings.message_listener is not None:

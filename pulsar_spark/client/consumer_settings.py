@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pulsar_spark.client.acknowledgement_tracker import Grouping
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
 from pulsar_spark.client.enums import ConsumerType, InitialPosition
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import (
     DEFAULT_BATCH_RECEIVE,
     ConsumerBatchReceivePolicy,
@@ -14,6 +15,7 @@ from pulsar_spark.client.policies import (
     ConsumerKeySharedPolicy,
 )
 from pulsar_spark.errors import InvalidConfiguration, InvalidTopicName
+from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST, EXPIRE_TIME_MS, MAX_PENDING
 from pulsar_spark.protocol.letters import DEFAULT_MAX_REDELIVER_COUNT
 from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.protocol.topic_name import check_name, parse_topic_name
@@ -22,6 +24,24 @@ from pulsar_spark.schema import Schema
 MIN_UNACKED_TIMEOUT_MS = 10_000
 DEAD_LETTER_UNACKED_TIMEOUT_MS = 30_000
 """The timeout of a consumer with a dead letter policy that was given none (0.6)."""
+
+
+class ChunkLimits(NamedTuple):
+    """What a consumer asks of chunked messages that are not complete (semantics 1.9, 1.14, 1.15): how many there may
+    be, 0 or less for any number; whether the oldest is acknowledged when there are more; and after how many
+    milliseconds one is given up, 0 for never."""
+
+    max_pending_chunked_message: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    expire_time_of_incomplete_chunked_message_ms: int = 60_000
+
+    def request_properties(self) -> dict[str, str]:
+        """What of it goes to the broker, which applies it."""
+        return {
+            MAX_PENDING: str(self.max_pending_chunked_message),
+            AUTO_ACK_OLDEST: str(self.auto_ack_oldest_chunked_message_on_queue_full).lower(),
+            EXPIRE_TIME_MS: str(self.expire_time_of_incomplete_chunked_message_ms),
+        }
 
 
 class ConsumerSettings(NamedTuple):
@@ -47,6 +67,8 @@ class ConsumerSettings(NamedTuple):
     negative_ack_redelivery_backoff: MultiplierRedeliveryBackoff | None
     ack_timeout_redelivery_backoff: MultiplierRedeliveryBackoff | None
     grouping: Grouping
+    opener: PayloadOpener
+    chunk_limits: ChunkLimits
 
     @property
     def is_single_active(self) -> bool:
@@ -72,6 +94,7 @@ class ConsumerSettings(NamedTuple):
             "priority_level": str(self.priority_level),
             "initial_position": self.initial_position.name,
             "lease_ms": str(lease_ms),
+            **self.chunk_limits.request_properties(),
             **{f"property.{name}": value for name, value in self.properties.items()},
         }
         if self.key_shared_policy is not None:
@@ -108,6 +131,11 @@ def check_consumer_settings(
     ack_group_time_ms,
     max_ack_group_size,
     ack_receipt_enabled,
+    crypto_key_reader,
+    crypto_failure_action,
+    max_pending_chunked_message,
+    auto_ack_oldest_chunked_message_on_queue_full,
+    expire_time_of_incomplete_chunked_message_ms,
 ) -> ConsumerSettings:
     """The settings; ValueError for a wrong type or number, :class:`InvalidConfiguration` for a name that cannot be."""
     check_type(str, subscription_name, "subscription_name")
@@ -139,6 +167,9 @@ def check_consumer_settings(
     _check_count(ack_group_time_ms, "ack_group_time_ms")
     _check_count(max_ack_group_size, "max_ack_group_size")
     check_type(bool, ack_receipt_enabled, "ack_receipt_enabled")
+    check_type(int, max_pending_chunked_message, "max_pending_chunked_message")
+    check_type(bool, auto_ack_oldest_chunked_message_on_queue_full, "auto_ack_oldest_chunked_message_on_queue_full")
+    _check_count(expire_time_of_incomplete_chunked_message_ms, "expire_time_of_incomplete_chunked_message_ms")
     _check_own_name("subscription", subscription_name)
     if consumer_name:
         _check_own_name("consumer", consumer_name)
@@ -169,6 +200,12 @@ def check_consumer_settings(
         negative_ack_redelivery_backoff,
         ack_timeout_redelivery_backoff,
         Grouping(ack_group_time_ms, max_ack_group_size, batch_index_ack_enabled, ack_receipt_enabled),
+        PayloadOpener(crypto_key_reader, crypto_failure_action),
+        ChunkLimits(
+            max_pending_chunked_message,
+            auto_ack_oldest_chunked_message_on_queue_full,
+            expire_time_of_incomplete_chunked_message_ms,
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pulsar_spark.protocol.delays import unpacked
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import ranges_of
@@ -23,7 +24,8 @@ from pulsar_spark.storage.topics import Topic
 class Delivery:
     """Entries of one partition; ``bits`` are the batch indexes not yet acknowledged, None for all; ``positions`` are
     None until they are looked up, and ascend; ``due_order`` has those of entries that came due in the order in which
-    they are handed out. What ``is_dead`` is given back by who reads it, and not shown."""
+    they are handed out; ``first_chunks`` says of chunked messages, by the position of the last chunk, where they begin.
+    What ``is_dead`` is given back by who reads it, and not shown."""
 
     __slots__ = (
         "subscription",
@@ -34,6 +36,7 @@ class Delivery:
         "lane",
         "positions",
         "due_order",
+        "first_chunks",
         "batch_size",
         "redelivery_count",
         "bits",
@@ -55,6 +58,8 @@ class Delivery:
             self.last - self.first + 1,
         ):  # a range begins at one of its entries
             self.positions = range(self.first, self.first + self.entries)
+        chunks = [] if row["chunks"] is None else unpacked(row["chunks"]).tolist()
+        self.first_chunks: dict[int, int] = dict(zip(chunks[1::2], chunks[::2]))
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
         self.bits = (

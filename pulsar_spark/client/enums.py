@@ -1,6 +1,7 @@
 """The ``pulsar`` package's enumerations, member for member and with its numbers.
 
-The hashing scheme of a partition key is an extra: the Python package has no argument for it, Pulsar's other clients do.
+The hashing scheme of a partition key and what a producer does without a key to encrypt with are extras: the Python
+package has no argument for them, Pulsar's other clients do.
 """
 
 from enum import Enum
@@ -62,6 +63,11 @@ class RegexSubscriptionMode(_Numbered):
     PersistentOnly = 0
     NonPersistentOnly = 1
     AllTopics = 2
+
+
+class ProducerCryptoFailureAction(_Numbered):
+    FAIL = 0
+    SEND = 1
 
 
 class ConsumerCryptoFailureAction(_Numbered):

@@ -1,7 +1,8 @@
 """Messages as the application sees them.
 
 A received message is a place in a block of decoded rows: its columns become Python values when first asked for, for the
-whole block at once, so that a consumer which reads only payloads pays only for payloads.
+whole block at once, so that a consumer which reads only payloads pays only for payloads. A payload that is stored
+compressed or encrypted is opened when the message is handed out, one by one.
 """
 
 from datetime import datetime
@@ -9,24 +10,55 @@ from datetime import datetime
 import pyarrow as pa
 
 from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.payloads import EncryptionContext, Opened, PayloadOpener
 from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.instants import to_millis
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.protocol.sticky_key import bytes_of
 from pulsar_spark.schema import Schema
 
+_ENCODED = ("compression", "encryption_keys")
+
 
 class Block:
     """Some rows of one partition's messages, decoded column by column on demand."""
 
-    __slots__ = ("_rows", "_columns", "topic_name", "partition", "ledger_id")
+    __slots__ = (
+        "_rows",
+        "_columns",
+        "topic_name",
+        "partition",
+        "ledger_id",
+        "first_chunk",
+        "has_encoded",
+        "has_chunks",
+    )
 
     def __init__(self, rows: pa.Table, topic_name: str, partition: int, ledger_id: int):
         self._rows = rows
+        names = rows.column_names
+        self.has_encoded = any(rows.column(name).null_count < rows.num_rows for name in _ENCODED if name in names)
+        self.has_chunks = "uuid" in names and rows.column("uuid").null_count < rows.num_rows
         self._columns: dict[str, list] = {}
         self.topic_name = topic_name
         self.partition = partition
         self.ledger_id = ledger_id
+        self.first_chunk: MessageId | None = None
+
+    def joined(self, row: int, payload: bytes | None, first_chunk: MessageId) -> "Block":
+        """The message whose last chunk is *row*, as a block of its own, which keeps no other payload."""
+        rows = self._rows.drop_columns(["payload"]).slice(row, 1)
+        block = Block(rows, self.topic_name, self.partition, self.ledger_id)
+        block._columns["payload"], block.first_chunk = [payload], first_chunk
+        return block
+
+    def message_id(self, row: int) -> MessageId:
+        """Where a row lies."""
+        entry_id, batch_index = self.column("entry_id")[row], self.column("batch_index")[row]
+        place = MessageId(self.partition, self.ledger_id, entry_id, -1 if batch_index is None else batch_index)
+        place = place.of_topic(self.topic_name)
+        return place if self.first_chunk is None else place.of_chunks(self.first_chunk)
 
     def __len__(self) -> int:
         return self._rows.num_rows
@@ -41,7 +73,7 @@ class Block:
 class Message:
     """A received message; made by consumers and readers only."""
 
-    __slots__ = ("_block", "_row", "_schema", "_position", "_delivery")
+    __slots__ = ("_block", "_row", "_schema", "_position", "_delivery", "_opened")
 
     def __init__(self, block: Block, row: int, schema: Schema, position: int, delivery: Delivery | None):
         self._block = block
@@ -49,13 +81,45 @@ class Message:
         self._schema = schema
         self._position = position
         self._delivery = delivery
+        self._opened: Opened | UnreadableMessage | None = None
+
+    def _open(self, opener: PayloadOpener) -> UnreadableMessage | None:
+        """Make the payload plain, if it is stored otherwise; the error that :meth:`data` raises where it cannot be."""
+        if isinstance(self._opened, UnreadableMessage):
+            return self._opened
+        if not self._block.has_encoded or not any(map(self._field, _ENCODED)):
+            return None
+        try:
+            self._opened = opener.opened(self._field("payload") or b"", self._field)
+        except UnreadableMessage as error:
+            self._opened = unreadable(error, self.message_id())
+            return self._opened
+        if self._block.first_chunk is not None:  # the block is this message alone: what is stored is wanted no more
+            self._block.column("payload")[self._row] = self._opened.payload
+        return None
+
+    def _joined(
+        self, payload: bytes | None, first_chunk: MessageId, wrong: UnreadableMessage | None = None
+    ) -> "Message":
+        """The chunked message whose last chunk this is: with this payload, or what is *wrong* with it."""
+        block = self._block.joined(self._row, payload, first_chunk)
+        message = Message(block, 0, self._schema, self._position, self._delivery)
+        message._opened = wrong
+        return message
+
+    def _is_chunk(self) -> bool:
+        """Whether the row is a chunk; messages of a batch are none."""
+        return self._block.has_chunks and self._field("uuid") is not None and self._field("batch_index") is None
 
     def _field(self, name: str):
         return self._block.column(name)[self._row]
 
     def data(self) -> bytes:
-        """The payload; empty for a null value."""
-        payload = self._block.column("payload")[self._row]
+        """The payload; empty for a null value. :class:`UnreadableMessage` of one that was looked at and cannot be
+        had."""
+        if isinstance(self._opened, UnreadableMessage):
+            raise self._opened
+        payload = self._block.column("payload")[self._row] if self._opened is None else self._opened.payload
         return b"" if payload is None else payload
 
     def value(self):
@@ -91,12 +155,8 @@ class Message:
         return _milliseconds(self._field("event_time"))
 
     def message_id(self) -> MessageId:
-        """Where the message lies."""
-        block, batch_index = self._block, self._field("batch_index")
-        place = MessageId(
-            block.partition, block.ledger_id, self._field("entry_id"), -1 if batch_index is None else batch_index
-        )
-        return place.of_topic(block.topic_name)
+        """Where the message lies; of a chunked one the id of its last chunk, which knows the first."""
+        return self._block.message_id(self._row)
 
     def topic_name(self) -> str:
         """Full name of the topic, with the partition where it has any."""
@@ -129,12 +189,20 @@ class Message:
         """Bytes of the payload."""
         return len(self.data())
 
-    def encryption_context(self) -> None:
-        """Always None: messages are not encrypted."""
-        return None
+    def encryption_context(self) -> EncryptionContext | None:
+        """How it was encrypted, and whether it still is; None for a message that was not."""
+        return self._opened.encryption_context if isinstance(self._opened, Opened) else None
 
     def __str__(self) -> str:
-        return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {self.length()} bytes)"
+        size = "unreadable" if isinstance(self._opened, UnreadableMessage) else f"{self.length()} bytes"
+        return f"Message(id={self.message_id()}, topic={self.topic_name()!r}, {size})"
+
+
+def unreadable(wrong: UnreadableMessage, message_id: MessageId) -> UnreadableMessage:
+    """The same error, saying which message it is about."""
+    named = type(wrong)(f"message {message_id} of topic {message_id.topic_name()!r} cannot be read: {wrong}")
+    named.message_id = message_id
+    return named
 
 
 class RoutedMessage:

@@ -9,8 +9,6 @@ from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Outgoing
 from pulsar_spark.protocol.routing import RoundRobinRouter, SinglePartitionRouter, partition_for_key
 
-_PARTITION_KEY = Outgoing._fields.index("partition_key")
-
 
 class MessageRouting:
     """One producer's; *partitions* are the indexes it publishes to, -1 alone for a topic without partitions."""
@@ -35,14 +33,14 @@ class MessageRouting:
             return self._partitions[0]
         return self._partitions[partition_for_key(partition_key, count, self._settings.hashing_scheme)]
 
-    def partition(self, fields: list) -> int:
-        """Where the message of these fields (of :class:`Outgoing`) goes; ValueError for a router's wrong answer."""
+    def partition(self, message: Outgoing) -> int:
+        """Where the message goes; ValueError for a router's wrong answer."""
         partitions, router = self._partitions, self._settings.message_router
         if len(partitions) == 1:
             return partitions[0]
         if router is None:
-            return partitions[self._router.partition(fields[_PARTITION_KEY], len(partitions))]
-        index = int(router(RoutedMessage(Outgoing._make(fields), self._settings.schema), len(partitions)))
+            return partitions[self._router.partition(message.partition_key, len(partitions))]
+        index = int(router(RoutedMessage(message, self._settings.schema), len(partitions)))
         if not 0 <= index < len(partitions):
             raise ValueError(
                 f"the message router chose partition {index}: topic {self._topic_name!r} has 0 to {len(partitions) - 1}"

@@ -2,7 +2,7 @@
 
 What Pulsar's client does with a broker connection is done here with commits to the topic's table (see publisher). The
 queue of pending messages, routing, batching, sequence ids and timeouts keep Pulsar's rules and the ``pulsar`` package's
-names. Compression is accepted and left to Parquet.
+names.
 """
 
 import itertools
@@ -11,20 +11,29 @@ import time
 import uuid
 
 from pulsar_spark.client.arguments import public_call
-from pulsar_spark.client.enums import BatchingType, Result, result_of
+from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.client.message_routing import MessageRouting
+from pulsar_spark.client.open_batches import OpenBatches
+from pulsar_spark.client.payloads import stored
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
-from pulsar_spark.client.send_arguments import outgoing_fields
-from pulsar_spark.errors import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarSparkError, Timeout
+from pulsar_spark.client.send_arguments import outgoing
+from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome
+from pulsar_spark.client.splitting import chunks_of, pieces_of
+from pulsar_spark.errors import (
+    AlreadyClosed,
+    CryptoError,
+    InvalidMessage,
+    MessageTooBig,
+    ProducerQueueIsFull,
+    PulsarSparkError,
+    Timeout,
+)
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.protocol.batching import BatchContainer
 from pulsar_spark.protocol.message_id import MessageId
 from pulsar_spark.storage.topics import Topic
-
-_SEQUENCE_ID = Outgoing._fields.index("sequence_id")
 
 
 class Producer:
@@ -44,21 +53,10 @@ class Producer:
         self._sequence_ids = itertools.count(first + 1)
         self._last_sequence_id = first
         self._timeout = settings.send_timeout_millis / 1000 if settings.send_timeout_millis > 0 else float("inf")
-        self._delay = settings.batching_max_publish_delay_ms / 1000
-        self._batches = (
-            {partition: self._new_batches() for partition in partitions} if settings.batching_enabled else {}
-        )
         self._routing = MessageRouting(settings, partitions, topic_name)
         self._quota = BacklogQuota(client._layout, topic)
-        self._publisher = Publisher(topic, self._name, self._condition, self._due_batches, self._settle, self._answer)
-
-    def _new_batches(self) -> BatchContainer[Outgoing]:
-        settings = self._settings
-        return BatchContainer(
-            max_messages=settings.batching_max_messages,
-            max_bytes=settings.batching_max_allowed_size_in_bytes,
-            is_key_based=settings.batching_type is BatchingType.KeyBased,
-        )
+        self._batches = OpenBatches(settings, partitions, self._quota.max_message_size)
+        self._publisher = Publisher(topic, self._name, self._condition, self._batches.due, self._settle, self._answer)
 
     def topic(self) -> str:
         """Full name of the topic, with the partition if one was named."""
@@ -96,8 +94,8 @@ class Producer:
         deliver_after=None,
     ) -> MessageId:
         """Publish and wait until the message is in the topic; its id. A batch that is open is closed by it."""
-        outcome = _Outcome()
-        message = outgoing_fields(
+        outcome = Outcome()
+        message = outgoing(
             self._settings.schema,
             self._timeout,
             outcome,
@@ -143,25 +141,22 @@ class Producer:
             if callback is not None:
                 callback(Result.Ok if error is None else result_of(error), message_id)
 
-        try:
-            message = outgoing_fields(
-                self._settings.schema,
-                self._timeout,
-                done,
-                content,
-                properties,
-                partition_key,
-                ordering_key,
-                sequence_id,
-                replication_clusters,
-                disable_replication,
-                event_timestamp,
-                deliver_at,
-                deliver_after,
-            )
-            error = self._enqueue(message, is_flush=False)
-        except MessageTooBig as too_big:
-            error = too_big
+        message = outgoing(
+            self._settings.schema,
+            self._timeout,
+            done,
+            content,
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            replication_clusters,
+            disable_replication,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
+        )
+        error = self._enqueue(message, is_flush=False)
         if error is not None:
             done(error, None)
 
@@ -199,69 +194,81 @@ class Producer:
             self._is_closed = True
         self._publisher.abandon()
 
-    def _enqueue(self, fields: list, is_flush: bool) -> PulsarSparkError | None:
-        """Put the message into the queue; the error when it cannot be taken."""
+    def _enqueue(self, message: Outgoing, is_flush: bool) -> PulsarSparkError | None:
+        """Put the message into the queue, in one piece or in chunks; the error when it cannot be taken."""
         refused = self._quota.refusal(self._timeout, lambda: self._is_closed)
         if refused is not None:
             return refused
-        partition = self._routing.partition(fields)
-        limit, since = self._limit, interrupts.count()
+        partition = self._routing.partition(message)
+        try:
+            payload, columns = stored(message.payload, self._settings.encoder)
+            message = message._replace(payload=payload, columns=columns)
+            pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
+        except (MessageTooBig, InvalidMessage, CryptoError) as error:
+            return error
         with self._condition:
-            while limit > 0 and self._pending >= limit and not self._is_closed:
-                if not self._settings.block_if_queue_full:
-                    return ProducerQueueIsFull(
-                        f"producer {self._name!r} has {limit} messages pending: wait for some, set "
-                        "block_if_queue_full or raise "
-                        "max_pending_messages"
-                    )
-                self._close_batches()
-                self._condition.notify_all()
-                interrupts.pause(self._condition.wait, None, since)
-            if self._is_closed:
-                return AlreadyClosed(f"producer {self._name!r} is closed")
-            if fields[_SEQUENCE_ID] < 0:
-                fields[_SEQUENCE_ID] = next(self._sequence_ids)
+            error = self._await_places(len(pieces))
+            if error is not None:
+                return error
+            if message.sequence_id < 0:
+                message = message._replace(sequence_id=next(self._sequence_ids))
+            if len(pieces) == 1:
+                self._pending += 1
+                self._sent += 1
+                self._put(partition, message, is_flush)
+                return None
+            whole = ChunkedSend(message.done, len(pieces))
+            error = self._put_chunks(
+                partition, chunks_of(message, f"{self._name}-{message.sequence_id}", pieces), whole
+            )
+        if error is not None:
+            whole(error, None)
+        return None
+
+    def _await_places(self, count: int) -> PulsarSparkError | None:
+        """Wait for a place in the queue, or refuse what has not as many as it needs; the caller holds the condition.
+        One place is enough to begin with where a full queue is waited for."""
+        limit, since = self._limit, interrupts.count()
+        if self._settings.block_if_queue_full:
+            count = 1
+        while limit > 0 and self._pending + count > limit and not self._is_closed:
+            if not self._settings.block_if_queue_full:
+                return ProducerQueueIsFull(
+                    f"producer {self._name!r} has {self._pending} of at most {limit} messages and chunks pending, and "
+                    f"this needs {count} more: wait for some, set block_if_queue_full or raise max_pending_messages"
+                )
+            self._close_batches()
+            self._condition.notify_all()
+            interrupts.pause(self._condition.wait, None, since)
+        return AlreadyClosed(f"producer {self._name!r} is closed") if self._is_closed else None
+
+    def _put_chunks(self, partition: int, chunks: list[Outgoing], whole: ChunkedSend) -> PulsarSparkError | None:
+        """Put a message's chunks into the queue, each into a place of its own (1.6); the error that ends it early."""
+        for number, chunk in enumerate(chunks):
+            try:
+                error = self._await_places(1) if number else None
+            except KeyboardInterrupt:
+                whole.give_up()
+                raise
+            if error is not None or whole.error is not None:
+                return error
+            chunk = chunk._replace(done=whole, deadline=time.monotonic() + self._timeout)
             self._pending += 1
             self._sent += 1
-            self._put(partition, Outgoing._make(fields), is_flush)
+            self._publisher.put(Entry(partition, [chunk], whole))
+        self._condition.notify_all()
         return None
 
     def _put(self, partition: int, message: Outgoing, is_flush: bool) -> None:
-        batches = self._batches.get(partition)
-        if batches is None:
-            closed = [[message]]
-        elif message.deliver_at_ms is not None:
-            closed = [*batches.close(), [message]]
-        else:
-            was_open = batches.opened_at is not None
-            key = message.ordering_key or message.partition_key
-            closed = batches.add(message, len(message.payload or b""), key, time.monotonic())
-            if is_flush:
-                closed += batches.close()
-            elif not was_open and not closed:
-                self._condition.notify_all()
-        for messages in closed:
-            self._publisher.put(Entry(partition, messages))
-        if closed:
+        closed = self._batches.add(partition, message, is_flush)
+        for entry in closed:
+            self._publisher.put(entry)
+        if closed or self._batches.is_waiting:
             self._condition.notify_all()
 
     def _close_batches(self) -> None:
-        for partition, batches in self._batches.items():
-            for messages in batches.close():
-                self._publisher.put(Entry(partition, messages))
-
-    def _due_batches(self, now: float) -> tuple[list[Entry], float | None]:
-        """The batches whose delay has passed, and when the next one's will; the publisher asks, holding the
-        condition."""
-        due, wake_at = [], None
-        for partition, batches in self._batches.items():
-            if batches.opened_at is None:
-                continue
-            if batches.opened_at + self._delay <= now:
-                due += [Entry(partition, messages) for messages in batches.close()]
-            else:
-                wake_at = min(wake_at or float("inf"), batches.opened_at + self._delay)
-        return due, wake_at
+        for entry in self._batches.close():
+            self._publisher.put(entry)
 
     def _settle(self, messages: list[Outgoing], is_published: bool) -> None:
         """Messages have left the queue."""
@@ -276,24 +283,3 @@ class Producer:
         with self._condition:
             self._answered += count
             self._condition.notify_all()
-
-
-class _Outcome:
-    """What a blocking send waits for."""
-
-    __slots__ = ("_event", "_error", "_message_id")
-
-    def __init__(self):
-        self._event = threading.Event()
-        self._error = self._message_id = None
-
-    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
-        self._error, self._message_id = error, message_id
-        self._event.set()
-
-    def result(self, timeout: float) -> MessageId:
-        if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
-            raise Timeout("the message was not published within the send timeout; it may still be")
-        if self._error is not None:
-            raise self._error
-        return self._message_id

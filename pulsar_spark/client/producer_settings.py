@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pulsar_spark.client.arguments import check_properties, check_type, check_type_or_none
-from pulsar_spark.client.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
+from pulsar_spark.client.enums import BatchingType, PartitionsRoutingMode, ProducerAccessMode
+from pulsar_spark.client.payloads import AS_IT_IS, payload_encoder
 from pulsar_spark.errors import OperationNotSupported
+from pulsar_spark.payloads.encoding import PayloadEncoder
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.schema import Schema
 
@@ -28,6 +30,9 @@ class ProducerSettings(NamedTuple):
     message_routing_mode: PartitionsRoutingMode
     message_router: Callable | None
     hashing_scheme: HashingScheme
+    chunking_enabled: bool = False
+    chunk_max_message_size: int = -1
+    encoder: PayloadEncoder = AS_IT_IS
 
     def pending_limit(self, partitions: int) -> int:
         """How many messages may be pending on a topic of so many partitions; 0 is no limit."""
@@ -58,8 +63,13 @@ def check_producer_settings(
     access_mode,
     message_router,
     hashing_scheme,
+    chunk_max_message_size,
+    encryption_key,
+    crypto_key_reader,
+    crypto_failure_action,
 ) -> ProducerSettings:
-    """The settings; ValueError for a wrong type or number, :class:`OperationNotSupported` for what comes later."""
+    """The settings; ValueError for a wrong type or number, :class:`OperationNotSupported` for what comes later,
+    :class:`CryptoError` for a public key that is not there."""
     check_type_or_none(str, producer_name, "producer_name")
     check_type(Schema, schema, "schema")
     check_type_or_none(int, initial_sequence_id, "initial_sequence_id")
@@ -81,7 +91,6 @@ def check_producer_settings(
         ("lazy_start_partitioned_producers", lazy_start_partitioned_producers),
     ):
         check_type(bool, value, name)
-    check_type(CompressionType, compression_type, "compression_type")
     check_type(PartitionsRoutingMode, message_routing_mode, "message_routing_mode")
     check_type(BatchingType, batching_type, "batching_type")
     check_type(ProducerAccessMode, access_mode, "access_mode")
@@ -93,11 +102,9 @@ def check_producer_settings(
         raise ValueError("argument message_router: message_routing_mode CustomPartition needs one")
     if batching_enabled and chunking_enabled:
         raise ValueError("batching_enabled and chunking_enabled exclude each other")
-    if chunking_enabled:
-        raise OperationNotSupported(
-            "chunking_enabled: chunked messages come with a later release; messages of up to 5 MiB are sent in one "
-            "piece"
-        )
+    check_type(int, chunk_max_message_size, "chunk_max_message_size")
+    if chunk_max_message_size == 0 or chunk_max_message_size < -1:
+        raise ValueError(f"argument chunk_max_message_size: {chunk_max_message_size} is neither above 0 nor -1")
     if access_mode is not ProducerAccessMode.Shared:
         raise OperationNotSupported(f"access_mode {access_mode.name} comes with a later release: use Shared")
     return ProducerSettings(
@@ -116,4 +123,7 @@ def check_producer_settings(
         message_routing_mode,
         message_router,
         hashing_scheme,
+        chunking_enabled,
+        chunk_max_message_size,
+        payload_encoder(compression_type, encryption_key, crypto_key_reader, crypto_failure_action),
     )

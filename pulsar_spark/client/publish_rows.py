@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pulsar_spark.client.send_outcomes import ChunkedSend
 from pulsar_spark.protocol.sticky_key import sticky_key, sticky_key_hash
 from pulsar_spark.table_specs import MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way. ``done`` is called with (error, message id); times are ms since 1970."""
+    """A message on its way, or a chunk of one. ``done`` is called with (error, message id), where somebody wants to
+    know; times are ms since 1970; ``columns`` has the values of further columns."""
 
-    payload: bytes | None
+    payload: bytes | memoryview | None
     partition_key: str | None
     ordering_key: str | None
     properties: list[tuple[str, str]] | None
@@ -27,14 +29,22 @@ class Outgoing(NamedTuple):
     publish_ms: int
     sequence_id: int
     deadline: float
-    done: Callable
+    done: Callable | None
+    columns: dict[str, object] | None = None
 
 
 class Entry(NamedTuple):
-    """One message or one batch of messages for one partition."""
+    """One message, one batch of messages or one chunk for one partition; ``whole`` is what the chunks of a message
+    share."""
 
     partition: int
     messages: list[Outgoing]
+    whole: ChunkedSend | None = None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is a chunk of a message that failed."""
+        return self.whole is not None and self.whole.error is not None
 
 
 _EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
@@ -54,7 +64,7 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
     next_entry_id: dict[int, int] = defaultdict(int)
     places: list[Place] = []
     batch_sizes: list[int] = []
-    for partition, messages in entries:
+    for partition, messages, _ in entries:
         entry_id = next_entry_id[partition]
         next_entry_id[partition] += 1
         if len(messages) == 1:
@@ -89,6 +99,9 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
     }
     if any(columns["partition_key"]) or any(columns["ordering_key"]):
         given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
+    said = columns["columns"]
+    for name in {name for further in said if further for name in further}:
+        given[name] = column(name, [further and further.get(name) for further in said])
     written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
     return pa.Table.from_arrays(arrays, schema=written), places
@@ -97,7 +110,7 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
 def _sticky_key_hashes(entries: list[Entry]) -> list[int]:
     """What Key_Shared goes by, for each message: the hash of the first message's key of its entry (2.22)."""
     hashes: list[int] = []
-    for _, messages in entries:
+    for _, messages, _ in entries:
         first, ordering_key = messages[0], messages[0].ordering_key
         key = sticky_key(first.partition_key, ordering_key=ordering_key and ordering_key.encode("utf-8"))
         hashes += [sticky_key_hash(key)] * len(messages)

@@ -120,6 +120,12 @@ class Publisher(Worker):
         return taken
 
     def _publish(self, entries: list[Entry]) -> None:
+        """Commit what is in time; of a message of which a chunk failed no more is written."""
+        for entry in (entry for entry in entries if entry.is_given_up):
+            self._fail([entry], entry.whole.error)
+        entries = [entry for entry in entries if not entry.is_given_up]
+        if not entries:
+            return
         now = time.monotonic()
         late = [entry for entry in entries if entry.messages[0].deadline <= now]
         if late:

@@ -4,13 +4,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from functools import partial
 
 from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.listener import Listener
+from pulsar_spark.client.log_chunks import LogChunks, chunk_runs_before
 from pulsar_spark.client.message import Block, Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.seeking import check_target
 from pulsar_spark.client.topic_log import TopicLog, last_message_id
-from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout
+from pulsar_spark.errors import AlreadyClosed, InvalidConfiguration, MessagesLost, Timeout, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.protocol.message_id import MessageId
@@ -34,6 +37,7 @@ class Reader:
         is_inclusive: bool,
         schema: Schema,
         listener,
+        opener: PayloadOpener,
     ):
         self._client, self._process = client, client._process
         self._entries = client._entries
@@ -41,7 +45,7 @@ class Reader:
         self._partitions = partitions
         self._topic_name = topic_name
         self._names = {partition: str(topic.name.partition(partition)) for partition in partitions}
-        self._schema = schema
+        self._schema, self._opener = schema, opener
         self._is_inclusive = is_inclusive
         self._log = TopicLog(topic, partitions, client._ledgers)
         self._closing = threading.Event()
@@ -70,6 +74,7 @@ class Reader:
                 messageid = last_message_id(self._topic, self._partitions[0])
             self._next = None
             self._start_id = self._start_time = None
+            self._chunks = {partition: self._chunks_of(partition) for partition in self._partitions}
             if messageid == MessageId.latest:
                 self._log.start_at_end()
                 self._messages = self._read([])
@@ -90,7 +95,8 @@ class Reader:
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, or raises :class:`Timeout` after *timeout_millis*.
 
-        :class:`MessagesLost` where a file was deleted by hand, once; the next call goes on after it."""
+        :class:`MessagesLost` where a file was deleted by hand, :class:`UnreadableMessage` where one cannot be decrypted
+        or decompressed, once; the next call goes on after it."""
         if timeout_millis is not None:
             check_type(int, timeout_millis, "timeout_millis")
         if self._listener is not None:
@@ -124,7 +130,7 @@ class Reader:
             with self._lock:
                 message = self._peek()
                 self._next = None
-            if isinstance(message, MessagesLost):
+            if message is not None and not isinstance(message, Message):
                 raise message
             left = None if deadline is None else deadline - time.monotonic()
             if message is not None or (left is not None and left <= 0):
@@ -132,7 +138,7 @@ class Reader:
             interrupts.pause(self._closing.wait, wait if left is None else min(wait, left), since)
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _peek(self) -> Message | None:
+    def _peek(self) -> Message | MessagesLost | UnreadableMessage | None:
         if self._next is None:
             self._next = next(self._messages, None)
             if self._next is None and self._log.has_more():
@@ -140,8 +146,13 @@ class Reader:
                 self._next = next(self._messages, None)
         return self._next
 
-    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost]:
+    def _chunks_of(self, partition: int) -> LogChunks:
+        earlier = partial(chunk_runs_before, self._topic, partition, self._client._ledgers)
+        return LogChunks(self._topic, self._entries, earlier)
+
+    def _read(self, runs: Iterable[tuple[int, Run]]) -> Iterator[Message | MessagesLost | UnreadableMessage]:
         for partition, run in runs:
+            chunked, to_position = self._chunks[partition].joining(run) if run.has_chunks else (None, 0)
             if (
                 self._start_time is not None
                 and run.max_publish_time is not None
@@ -158,8 +169,13 @@ class Reader:
                     block = Block(rows, self._names[partition], partition, run.ledger_id)
                     for index in range(len(block)):
                         message = Message(block, index, self._schema, -1, None)
-                        if self._is_wanted(message, partition, run):
-                            yield message
+                        if not self._is_wanted(message, partition, run):
+                            continue
+                        if chunked is not None and message._is_chunk():
+                            message = chunked.message(message, message._field("entry_id") + to_position)
+                        error = message._open(self._opener) if isinstance(message, Message) else None
+                        if message is not None and not (error and self._opener.discards(error)):
+                            yield error or message
             except MessagesLost as lost:
                 yield lost
 

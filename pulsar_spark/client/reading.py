@@ -5,16 +5,19 @@ are an error with a name. Where entries of a lane are gone, their keys are gone 
 that holds the hash of no key; others were sent with a delivery that counts more entries than there are, and are told of
 with all that is gone between its ends.
 
+A chunked message lies where its last chunk lies, and is put together when it is handed out.
+
 Entries that came due lie anywhere in the topic, and are handed out in the order they came due. As many as fit into
 some megabytes are read together, row group by row group, so that each is decoded once for all of them and not once for
 each. Where they lie scattered over a topic that is much larger, a long receiver queue makes few reads of many.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
 
 from pulsar_spark.client.delivery import Delivery
+from pulsar_spark.client.joining import Joining, joining_of
 from pulsar_spark.client.message import Block, Message
 from pulsar_spark.errors import MessagesLost
 from pulsar_spark.protocol.numbering import Run
@@ -55,15 +58,15 @@ def _read_in_order(
 ) -> Generator[Message | MessagesLost, None, int]:
     """The messages of entries in the order given; errors behind them, and in the end the number of messages."""
     found: dict[int, list[Message]] = {}
-    lost, messages = [], 0
-    for message in _read(subscription, delivery, np.sort(in_order)):
+    lost, messages, positions = [], 0, np.sort(in_order)
+    for message in _entries(subscription, delivery, positions):
         if isinstance(message, Message):
             found.setdefault(message._position, []).append(message)
-            messages += 1
         else:
             lost.append(message)
+    chunked = joining_of(subscription, delivery, positions)
     for position in in_order.tolist():
-        yield from found.pop(position, ())
+        messages += yield from _whole(subscription, chunked, found.pop(position, ()))
     yield from lost
     return messages
 
@@ -72,8 +75,13 @@ def _read(
     subscription, delivery: Delivery, positions: range | np.ndarray
 ) -> Generator[Message | MessagesLost, None, int]:
     """The messages of entries by position, and errors; in the end the number of messages."""
+    chunked = joining_of(subscription, delivery, positions)
+    return (yield from _whole(subscription, chunked, _entries(subscription, delivery, positions)))
+
+
+def _entries(subscription, delivery: Delivery, positions: range | np.ndarray) -> Iterator[Message | MessagesLost]:
+    """The messages of entries by position, of chunked ones the last chunk, and errors."""
     topic, bits = subscription.topic, delivery.bits
-    messages = 0
     for run, spans in delivery.parts(subscription.ledgers, topic, subscription.partition, positions):
         for rows in subscription.entries.read(topic.path, run, spans):
             if isinstance(rows, Missing):
@@ -82,9 +90,33 @@ def _read(
             block = Block(rows, subscription.topic_name, subscription.partition, run.ledger_id)
             for index, position in enumerate(block.column("position")):
                 if bits is None or bits >> block.column("batch_index")[index] & 1:
-                    messages += 1
                     yield Message(block, index, subscription.schema, position, delivery)
+
+
+def _whole(
+    subscription, chunked: Joining, found: Iterable[Message | MessagesLost]
+) -> Generator[Message | MessagesLost, None, int]:
+    """What was *found*, with chunked messages in the place of their last chunks; in the end the number of messages."""
+    messages = 0
+    for each in found:
+        if isinstance(each, Message) and each._is_chunk():
+            each = _joined(subscription, chunked, each)
+        messages += isinstance(each, Message)
+        if each is not None:
+            yield each
     return messages
+
+
+def _joined(subscription, chunked: Joining, last: Message) -> Message | MessagesLost | None:
+    """The chunked message that ends with *last*; None of one that is deleted, or out of date, and of a chunk that ends
+    none: its message was deleted since it was delivered."""
+    delivery, position = last._delivery, last._position
+    if delivery.generation != subscription.generation:
+        return None
+    found = chunked.message(last, position)
+    if found is None:
+        subscription.tell_deleted([(position, position)])
+    return found
 
 
 def _pass_over(subscription, delivery: Delivery, run: Run, missing: Missing) -> Iterator[MessagesLost]:

@@ -12,23 +12,30 @@ from collections.abc import Callable, Iterator
 
 from pulsar_spark.client.delivery import Delivery
 from pulsar_spark.client.message import Message
+from pulsar_spark.client.payloads import PayloadOpener
 from pulsar_spark.client.policies import ConsumerBatchReceivePolicy
 from pulsar_spark.client.subscription import PartitionSubscription
-from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError
+from pulsar_spark.errors import AlreadyClosed, MessagesLost, PulsarSparkError, UnreadableMessage
 from pulsar_spark.link import interrupts
 from pulsar_spark.link.channel import Channel
 
 
 class Receiver:
     """One per consumer. ``handed_out`` is told subscription, position and redelivery count of each message the
-    application gets."""
+    application gets, or would if it could be read; ``discard`` acknowledges one that is not to be shown because of an
+    error."""
 
     def __init__(
-        self, channel: Channel, name: str, handed_out: Callable[[PartitionSubscription, int, int], None] | None
+        self,
+        channel: Channel,
+        name: str,
+        handed_out: Callable[[PartitionSubscription, int, int], None] | None,
+        opener: PayloadOpener,
+        discard: Callable[[Message, UnreadableMessage], None],
     ):
         self._channel = channel
         self.name = name
-        self._handed_out = handed_out
+        self._handed_out, self._opener, self._discard = handed_out, opener, discard
         self._condition = threading.Condition()
         self._taking = threading.Lock()
         self._arrived: deque[Delivery] = deque()
@@ -36,7 +43,7 @@ class Receiver:
         self._taken = 0
         self._without_queue: PartitionSubscription | None = None
         self._error: PulsarSparkError | None = None
-        self._lost: MessagesLost | None = None
+        self._behind: MessagesLost | UnreadableMessage | None = None
         self.is_closed = self._is_paused = False
 
     def set_without_queue(self, subscription: PartitionSubscription) -> None:
@@ -109,10 +116,10 @@ class Receiver:
         while not 0 < policy.max_num_message <= len(messages) and not 0 < policy.max_num_bytes <= size:
             try:
                 message = self.take(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            except MessagesLost as lost:
+            except (MessagesLost, UnreadableMessage) as error:
                 if not messages:
                     raise
-                self._lost = lost
+                self._behind = error
                 break
             if message is None:
                 break
@@ -146,13 +153,14 @@ class Receiver:
             self._current = delivery, itertools.islice(delivery.subscription.read(delivery), self._taken, None)
 
     def _next(self) -> Message | None:
-        """The next message of what has arrived. Lost ones are an error, once; the next call goes on after them."""
+        """The next message of what has arrived. One that is lost or cannot be read is an error, once; the next call
+        goes on after it."""
         self.check_open()
         if self._is_paused:
             return None
-        if self._lost is not None:
-            lost, self._lost = self._lost, None
-            raise lost
+        if self._behind is not None:
+            behind, self._behind = self._behind, None
+            raise behind
         while True:
             if self._current is None:
                 if not self._arrived:
@@ -162,24 +170,31 @@ class Receiver:
                     continue
                 self._current, self._taken = (delivery, delivery.subscription.read(delivery)), 0
             delivery, messages = self._current
-            subscription, lost = delivery.subscription, None
+            subscription, refused = delivery.subscription, None
             try:
                 for message in messages:
-                    if isinstance(message, MessagesLost):
-                        lost = message
+                    if not isinstance(message, Message):
+                        refused = message
                         self._taken += 1
                         break
                     is_shown = subscription.hand_out(message)
                     self._taken += 1
                     if is_shown:
+                        refused = message._open(self._opener)
+                        if refused is not None and self._opener.discards(refused):
+                            self._discard(message, refused)
+                            refused = None
+                            continue
                         if self._handed_out is not None:
                             self._handed_out(subscription, message._position, delivery.redelivery_count)
-                        return message
+                        if refused is None:
+                            return message
+                        break
                     if delivery.generation != subscription.generation:
                         break
             except PulsarSparkError as error:
                 self.fail(error)
                 raise
-            if lost is not None:
-                raise lost
+            if refused is not None:
+                raise refused
             self._current = None

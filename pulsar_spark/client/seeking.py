@@ -3,7 +3,9 @@
 The cursor goes to the entry of the message: mark-delete is the position before it (semantics 3.26). What the
 application asked not to see, which without ``start_message_id_inclusive`` is the message itself and inside a batch the
 earlier indexes too, the consumer leaves out; nobody acknowledged it, so it counts as backlog and comes to the consumer
-that takes over the subscription. An id above everything published is the end, one between two entries the next one.
+that takes over the subscription. To a chunked message the cursor goes where its first chunk lies (1.7); what lies
+between its chunks comes before it, and is left out like it. An id above everything published is the end, one between
+two entries the next one.
 """
 
 import time
@@ -35,8 +37,8 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
         rows = [subscription.seek_row({"position": position}, None) for subscription in subscriptions]
     else:
         subscription = consumer._places.subscription_of(target)
-        position, index = _position(consumer._ledgers, subscription, target, is_inclusive, deadline)
-        rows = [subscription.seek_row({"position": str(position)}, (position, index) if index else None)]
+        position, shown_from = _position(consumer._ledgers, subscription, target, is_inclusive, deadline)
+        rows = [subscription.seek_row({"position": str(position)}, shown_from)]
     try:
         for reply in consumer._channel.ask(rows, max(0.0, deadline - time.monotonic())):
             if reply.error is not None:
@@ -48,19 +50,21 @@ def seek(consumer, target: MessageId | int, is_inclusive: bool) -> None:
 
 def _position(
     ledgers, subscription: PartitionSubscription, target: MessageId, is_inclusive: bool, deadline: float
-) -> tuple[int, int]:
-    """The position to move to, and the first batch index of it that is shown: 1 outside a batch where the message is
-    not."""
+) -> tuple[int, tuple[int, int] | None]:
+    """The position to move to, and the position and batch index of the first message that is shown; None for all."""
     topic, partition = subscription.topic, subscription.partition
     _await_numbering(ledgers, subscription, target.ledger_id(), deadline)
     found = ledgers.find(topic.topic_id, partition, target.ledger_id(), target.entry_id())
     if found is None:
-        return ledgers.next_position(topic.topic_id, partition, target.ledger_id(), target.entry_id()), 0
+        return ledgers.next_position(topic.topic_id, partition, target.ledger_id(), target.entry_id()), None
     position, batch_size = found
-    index = target.batch_index()
-    if index < 0:
-        return position, 0 if is_inclusive else batch_size
-    return position, index if is_inclusive else index + 1
+    index = max(0, target.batch_index())
+    if not is_inclusive:
+        index = batch_size if target.batch_index() < 0 else index + 1
+    chunk = target.first_chunk_message_id()
+    first = chunk and ledgers.find(topic.topic_id, partition, chunk.ledger_id(), chunk.entry_id())
+    begin = position if first is None else min(first[0], position)
+    return begin, (position, index) if index or begin < position else None
 
 
 def _await_numbering(ledgers, subscription: PartitionSubscription, ledger_id: int, deadline: float) -> None:

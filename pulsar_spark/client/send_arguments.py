@@ -1,22 +1,20 @@
-"""What ``send`` was asked for, checked, as the fields of a message."""
+"""What ``send`` was asked for, checked, as a message."""
 
 import time
 from collections.abc import Callable
 from datetime import timedelta
 
 from pulsar_spark.client.arguments import check_properties, check_type
-from pulsar_spark.errors import InvalidMessage, MessageTooBig
+from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.schema import Schema
-
-MAX_MESSAGE_SIZE = 5 * 1024 * 1024
-"""Bytes of payload a message may have (maxMessageSize)."""
 
 MAX_MS = MAX_LONG // 1000 - 1
 """The last instant that tables hold, in ms since 1970: they count microseconds in 64 bits."""
 
 
-def outgoing_fields(
+def outgoing(
     schema: Schema,
     timeout: float,
     done: Callable,
@@ -30,9 +28,8 @@ def outgoing_fields(
     event_timestamp,
     deliver_at,
     deliver_after,
-) -> list:
-    """The fields of an :class:`Outgoing` message in order, sequence id -1 for the next; ValueError, TypeError,
-    :class:`MessageTooBig` or :class:`InvalidMessage`."""
+) -> Outgoing:
+    """The message, sequence id -1 for the next; ValueError, TypeError or :class:`InvalidMessage`."""
     payload = None if content is None else _encoded(schema, content)
     if properties is not None:
         check_properties(properties)
@@ -50,7 +47,7 @@ def outgoing_fields(
         _check_number(event_timestamp, "event_timestamp", MAX_MS)
     now_ms = time.time_ns() // 1_000_000
     deliver_at = deliver_at_ms(deliver_at, deliver_after, now_ms)
-    return [
+    return Outgoing(
         payload,
         partition_key or None,
         ordering_key or None,
@@ -61,14 +58,12 @@ def outgoing_fields(
         -1 if sequence_id is None else sequence_id,
         time.monotonic() + timeout,
         done,
-    ]
+    )
 
 
 def _encoded(schema: Schema, content: object) -> bytes:
     payload = schema.encode(content)
     check_type(bytes, payload, "content")
-    if len(payload) > MAX_MESSAGE_SIZE:
-        raise MessageTooBig(f"a payload of {len(payload)} bytes is above the maximum of {MAX_MESSAGE_SIZE}: split it")
     return payload
 
 

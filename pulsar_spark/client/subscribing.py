@@ -1,13 +1,12 @@
 """``Client.subscribe``: its options checked, its topics found or made, and the consumer that comes of them.
 
-Options that mean nothing for a folder (statistics caches, chunk queues, replication) are accepted with any value of
-their type; encryption is refused.
+Options that mean nothing for a folder (statistics caches, replication) are accepted with any value of their type.
 """
 
 import re
 from collections.abc import Callable, Iterator
 
-from pulsar_spark.client.arguments import check_type, public_call, refuse_options
+from pulsar_spark.client.arguments import check_type, public_call
 from pulsar_spark.client.consumer import Consumer
 from pulsar_spark.client.consumer_settings import ConsumerSettings, check_consumer_settings
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
@@ -64,8 +63,14 @@ class Subscribing:
         ack_group_time_ms=100,
         max_ack_group_size=1000,
         ack_receipt_enabled=False,
+        expire_time_of_incomplete_chunked_message_ms=60_000,
     ) -> Consumer:
         """A consumer of a subscription on a topic or a list of topics, which are created if missing.
+
+        A message that cannot be decrypted, with the private keys that ``crypto_key_reader`` has, is not delivered and
+        stays unacknowledged (``crypto_failure_action`` FAIL: ``receive`` raises :class:`CryptoError` once, which says
+        its ``message_id``), is acknowledged unseen (DISCARD), or comes as it is stored (CONSUME: see
+        ``Message.encryption_context``). One that cannot be decompressed is a :class:`DecompressionError` likewise.
 
         What comes after ``crypto_failure_action`` are options of Pulsar's Java client; acknowledging single messages of
         a batch is on by default. With ``retry_enable`` the subscription's retry letter topic is received from too.
@@ -73,23 +78,24 @@ class Subscribing:
         On Key_Shared, consumers that are connected at a time agree on mode and order (``key_shared_policy``): one that
         asks for others is refused with :class:`SubscriptionBusy`, one whose sticky ranges others have with
         :class:`ConsumerAssignError`.
+
+        A chunked message comes when its last chunk is there, in the place of that one. When more than
+        ``max_pending_chunked_message`` are begun and not complete, the oldest is withheld from this consumer, or
+        acknowledged with ``auto_ack_oldest_chunked_message_on_queue_full``; one that is not complete after
+        ``expire_time_of_incomplete_chunked_message_ms`` is acknowledged. 0 is no limit.
         """
         self._check_open()
         for name, value in (
             ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
             ("pattern_auto_discovery_period", pattern_auto_discovery_period),
-            ("max_pending_chunked_message", max_pending_chunked_message),
         ):
             check_type(int, value, name)
         for name, value in (
             ("is_read_compacted", is_read_compacted),
             ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
-            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full),
         ):
             check_type(bool, value, name)
         check_type(RegexSubscriptionMode, regex_subscription_mode, "regex_subscription_mode")
-        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-        refuse_options("messages are not encrypted", crypto_key_reader=(crypto_key_reader, None))
         settings = check_consumer_settings(
             subscription_name=subscription_name,
             consumer_type=consumer_type,
@@ -114,6 +120,11 @@ class Subscribing:
             ack_group_time_ms=ack_group_time_ms,
             max_ack_group_size=max_ack_group_size,
             ack_receipt_enabled=ack_receipt_enabled,
+            crypto_key_reader=crypto_key_reader,
+            crypto_failure_action=crypto_failure_action,
+            max_pending_chunked_message=max_pending_chunked_message,
+            auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
+            expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
         )
         if is_read_compacted:
             _refuse_compacted(consumer_type)

@@ -6,7 +6,6 @@ given, or that this run gave back: a message is handled at most once per run. Wh
 run begins is left to a later one.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -16,6 +15,7 @@ from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import DUE_BASE, is_virtual
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.lane_ranges import exact_ranges
@@ -29,11 +29,6 @@ from pulsar_spark.views.key_shared import KeyShared, read_key_shared
 
 LOOK_ENTRIES = 1 << 16
 """So many entries are looked at before it is asked whether one was found."""
-
-
-def now_micros() -> int:
-    """The machine's clock, by which messages come due."""
-    return time.time_ns() // 1000
 
 
 class Backlog:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.client.policies import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.call import Caller, ConsumeFunction
 from pulsar_spark.frames.consumption import Consumption
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
+from pulsar_spark.frames.payloads import Decoding, KeyReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import check_delta
@@ -48,6 +50,8 @@ def consume(
     sorted_by_key: bool = False,
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
     retry_enable: bool = False,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
     create: bool = True,
     timeout: float = 30.0,
     clock: Callable[[], float] = time.monotonic,
@@ -73,6 +77,13 @@ def consume(
     than *dead_letter_policy* says becomes a dead letter; with *retry_enable* the function may put messages off (see
     ``letters``): consume the retry letter topic, too, to see them again.
 
+    Payloads are plain, whatever they are stored as: compressed, or encrypted for a private key that *crypto_key_reader*
+    has, a :class:`CryptoKeyReader` of files or a function that makes one (see ``payloads``). With
+    *crypto_failure_action* "FAIL" a message that cannot be decrypted is not handed over and stays unacknowledged, an
+    error that names it; with "DISCARD" it is acknowledged; with "CONSUME" it comes as it is stored (ask for *columns*
+    ``encryption_keys``, ``encryption_param``, ``compression`` and ``uncompressed_size``, too). One that cannot be
+    decompressed is an error likewise.
+
     A consumer of the same *consumer_name* on the same subscription that runs in this process is stopped first, so a
     notebook's cell that gives a name can be run again. The broker's refusal (:class:`ConsumerBusy`, ...) is raised
     here, as :class:`Timeout` is when no broker answers in *timeout* seconds.
@@ -82,6 +93,7 @@ def consume(
         subscription, subscription_type, consumer_name, initial_position, priority_level, key_shared_policy
     )
     one_of("on_error", on_error, ON_ERROR)
+    decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
     if max_messages < 1:
         raise InvalidConfiguration(f"max_messages {max_messages!r}: ask for 1 message or more")
     layout = Layout(root)
@@ -103,6 +115,7 @@ def consume(
         with_payload=with_payload,
         has_hash=options.is_key_shared,
         sorted_by_key=sorted_by_key,
+        decoding=decoding,
     )
     consumption = Consumption(
         spark,

@@ -30,6 +30,7 @@ from pulsar_spark.frames.membership import Failed, Lost, Membership, SubscribeOp
 from pulsar_spark.frames.progress import Progress, fields, told
 from pulsar_spark.frames.remaining import Remaining, remaining
 from pulsar_spark.frames.rewinding import Rewinding
+from pulsar_spark.frames.unreadable import Unreadable
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.storage.layout import Layout
@@ -220,12 +221,14 @@ class Consuming:
             if not delivery.ranges:
                 return
         self._ask_for_more(delivery)
-        found = remaining(self._topic, self._ledgers, self._not_given_back(delivery))
+        delivery = delivery._replace(ranges=self._not_given_back(delivery))
+        found = remaining(self._topic, self._ledgers, delivery)
         self._tell_missing(found)
         if not found.ranges:
             return
         delivery = delivery._replace(ranges=found.ranges)
-        reply, letters, error = self._caller.call(delivery, self._options.letters, self._membership.row)
+        called = self._caller.call(delivery, self._options.letters, self._membership.row)
+        reply, letters, error, unreadable = called
         if error is None:
             self._backoff.succeeded()
         elif self._is_end_of_spark(error):
@@ -233,6 +236,7 @@ class Consuming:
         else:
             self._take_error(delivery, error)
         self._send(reply, letters)
+        self._tell_unreadable(unreadable)
         if reply.given_back and self._waiting is not None:
             self._waiting = self._in_order(self._waiting)
         pause = self._backoff.seconds_left if error else 0.0
@@ -240,7 +244,7 @@ class Consuming:
             delivery,
             reply,
             time.monotonic() - began,
-            error or found.error,
+            error or found.error or unreadable.error,
             self._backoff.failures,
             pause,
             deleted=found.deleted_messages,
@@ -253,14 +257,25 @@ class Consuming:
             if not found.ranges and found.deleted:
                 self._progress.missing(found.deleted_messages, None)
             return
-        log.error("%s: %s", self._who(), found.error)
         self._progress.missing(found.deleted_messages, found.error)
-        for partition, first, last in found.lost if self._backlog is not None else ():
+        self._wait_for(found.lost, found.error)
+
+    def _tell_unreadable(self, found: Unreadable) -> None:
+        """What is discarded is told the broker with what was handled; what is kept is an error, and waits."""
+        if found.discarded:
+            log.warning("%s: %d entries cannot be decrypted and are discarded", self._who(), len(found.discarded))
+        if found.error is not None:
+            self._wait_for([(partition, at, at) for partition, at in found.kept], found.error)
+
+    def _wait_for(self, places: list[tuple[int, int, int]], error: PulsarSparkError) -> None:
+        """What cannot be handed over stays delivered: say so, and stop where that is asked for."""
+        log.error("%s: %s", self._who(), error)
+        for partition, first, last in places if self._backlog is not None else ():
             self._given_back.setdefault(partition, []).append((first, last))
         if self._stops_on_error or self._backlog is not None:
-            self._error = found.error
+            self._error = error
         else:
-            self._backoff.error = found.error
+            self._backoff.error = error
         if self._stops_on_error:
             self._stopping.set()
 

@@ -11,7 +11,11 @@ import os
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import SubscriptionNotFound, TopicNotFound
+from pulsar_spark.frames.payloads import Decoding
+from pulsar_spark.frames.topic_messages import messages_at
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
     CAUSE,
@@ -26,11 +30,10 @@ from pulsar_spark.protocol.letters import (
 from pulsar_spark.protocol.topic_name import TopicName, check_name, parse_topic_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.session import check_delta
-from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.slices import DELIVERED, PositionRange
 from pulsar_spark.storage.topics import Topic, check_layout, list_topics, read_topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES, REPROCESSING
 
@@ -51,8 +54,10 @@ LETTER_COLUMNS = (
     *KEY_FLAGS,
     "properties",
     "payload",
+    *ENCODING_COLUMNS,
 )
 UNKNOWN_CAUSE = "unknown"
+_WITHOUT_KEYS = Decoding(None, ConsumerCryptoFailureAction.CONSUME)
 _MOST_NAMED = 10
 
 
@@ -64,7 +69,9 @@ def dead_letters(
 
     *topic* is the dead letter topic, or with *subscription* the topic the letters died on. ``message_id`` and
     ``position`` are the letter's own; ``cause`` is ``unknown`` and ``attempts`` null where the letter does not say;
-    ``publish_time`` is when it was written. No broker is needed. Nothing where no message has died yet;
+    ``publish_time`` is when it was written. Payloads are plain; one that is encrypted, or cannot be decompressed, is as
+    it is stored, as ``encryption_keys`` and ``compression`` say, null of all others (see ``decode_payloads``). No
+    broker is needed. Nothing where no message has died yet;
     :class:`TopicNotFound` when there is no such topic, and none whose letters would come there, and
     :class:`SubscriptionNotFound` where the topic has other subscriptions only.
     """
@@ -151,17 +158,21 @@ def _is_awaited(layout: Layout, name: TopicName) -> bool:
 
 
 def read_letters(
-    spark: SparkSession, layout: Layout, topic: Topic, version: int, ranges: list[PositionRange] | None = None
+    spark: SparkSession,
+    layout: Layout,
+    topic: Topic,
+    version: int,
+    ranges: list[PositionRange] | None = None,
+    *,
+    as_stored: bool = False,
 ) -> DataFrame:
     """The letters of *topic* as of *version* of its table, or those of *ranges* of positions, with
-    :data:`LETTER_COLUMNS` and ``is_chunk``."""
-    pieces = []
-    for partition, ledgers in ledgers_until(layout, topic, version).items():
-        end = ledgers.end_position
-        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
-            if held.partition == partition and held.first < end:
-                pieces += pieces_of(held, ledgers.parts(held.first, min(held.last, end - 1)))
-    messages = read_pieces(spark, topic, pieces, [*DELIVERED, *KEY_FLAGS], version=version)
+    :data:`LETTER_COLUMNS`; of chunked ones there may be some before the ranges, too. Payloads are plain as far as they
+    can be without keys, or *as_stored*."""
+    columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
+    messages, has_encoded = messages_at(spark, layout, topic, version, columns, ranges=ranges)
+    if has_encoded and not as_stored:
+        messages = _WITHOUT_KEYS.decoded(messages, keeps_stored=True)
     return _described(messages, str(topic.name))
 
 
@@ -185,9 +196,8 @@ def _described(messages: DataFrame, topic: str) -> DataFrame:
         "cause": F.coalesce(told(CAUSE), F.lit(UNKNOWN_CAUSE)),
         "attempts": F.coalesce(told(ATTEMPTS).try_cast("int"), told(RECONSUME_TIMES).try_cast("int")),
         "replays": F.coalesce(told(REPLAYS).try_cast("int"), F.lit(0)),
-        "is_chunk": F.col("uuid").isNotNull(),
     }
-    return messages.withColumns(columns).select(*LETTER_COLUMNS, "is_chunk")
+    return messages.withColumns(columns).select(*LETTER_COLUMNS)
 
 
 def _subscription(dead_letter_topic_name: str) -> Column:

@@ -32,7 +32,8 @@ ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
 class Delivery(NamedTuple):
     """Entries that one consumer was sent, in one round or in several that waited; ``round`` is the last of them, and
     had read ``requests`` up to ``requests_version``. Ranges may be of a lane, on Key_Shared with very many entries in
-    flight (see lane_deliveries)."""
+    flight (see lane_deliveries). Of chunked messages the ranges have the position of the last chunk; ``chunked`` says
+    where each begins and ends: (partition, first, last)."""
 
     topic: str
     topic_id: str
@@ -41,6 +42,7 @@ class Delivery(NamedTuple):
     round: int
     ranges: tuple[PositionRange | LaneRange, ...]
     requests_version: int = -1
+    chunked: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def messages(self) -> int:
@@ -48,7 +50,7 @@ class Delivery(NamedTuple):
 
     def merged(self, later: "Delivery") -> "Delivery":
         """This delivery and a later one of the same consumer as one."""
-        return later._replace(ranges=self.ranges + later.ranges)
+        return later._replace(ranges=self.ranges + later.ranges, chunked=self.chunked + later.chunked)
 
 
 def messages_by_partition(ranges: Iterable[PositionRange | LaneRange]) -> Counter[int]:
@@ -108,8 +110,8 @@ def answer(
         if isinstance(held, LaneRange):
             continue
         places = returned.get(held.partition, {})
-        positions = _between(in_order.get(held.partition, []), held.first, held.last)
-        off = _between(later_in_order.get(held.partition, []), held.first, held.last)
+        positions = between(in_order.get(held.partition, []), held.first, held.last)
+        off = between(later_in_order.get(held.partition, []), held.first, held.last)
         put_off += [each for position in off for each in _put_off(held, position, later[held.partition][position])]
         found += len(positions) + len(off)
         back = ranges_of(positions)
@@ -193,7 +195,8 @@ def _put_off(held: PositionRange, position: int, delays: dict[int | None, int]) 
             yield PutOff(held.partition, position, index, delays.get(index, delays.get(None)))
 
 
-def _between(ascending: list[int], first: int, last: int) -> list[int]:
+def between(ascending: list[int], first: int, last: int) -> list[int]:
+    """Those of numbers in order that are *first* to *last*."""
     return ascending[bisect_left(ascending, first) : bisect_right(ascending, last)]
 
 

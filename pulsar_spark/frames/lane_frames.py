@@ -48,7 +48,13 @@ def read_lane(
     needed = dict.fromkeys([*wanted, HASH, *(() if is_stored else KEY_COLUMNS)])
     pieces = find_pieces(ledgers, topic, [held.held for held in ranges])
     messages = read_pieces(
-        spark, topic, pieces, list(needed), with_payload, without=ledgers.foreign_files(topic.topic_id)
+        spark,
+        topic,
+        pieces,
+        list(needed),
+        with_payload,
+        without=ledgers.foreign_files(topic.topic_id),
+        with_chunks=not any(run.may_have_chunks for run in runs),
     )
     hashed = messages if is_stored else with_hash(messages)
     of_lane = hashed.filter(is_of_lane(F.col(HASH).bitwiseAND(F.lit(MAX_HASH)), lane))

@@ -18,6 +18,7 @@ from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
+from pulsar_spark.protocol.delays import unpacked
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
@@ -105,6 +106,13 @@ class Failed(NamedTuple):
     error: PulsarSparkError
 
 
+class _Arriving(NamedTuple):
+    """What has come of a round so far."""
+
+    ranges: list[PositionRange | LaneRange | DueRange]
+    chunked: list[tuple[int, int, int]]
+
+
 class Membership:
     """*tell* gets (this membership, a Delivery, Lost or Failed), from the channel's thread; a delivery's ranges may be
     of a lane."""
@@ -125,7 +133,7 @@ class Membership:
             options,
             tell,
         )
-        self._arriving: dict[tuple[int, int], list[PositionRange | LaneRange | DueRange]] = {}
+        self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def join(self, timeout: float) -> None:
         """Subscribe on every partition or on none; the broker's refusal, or Timeout, otherwise."""
@@ -187,15 +195,24 @@ class Membership:
         )
         return [*acknowledged, *given_back, *unseen]
 
-    def arrived(self, round_number: int, held: PositionRange | LaneRange | DueRange, requests_version: int) -> None:
-        """Collect a round's ranges; they are told together once the channel has dispatched the round."""
+    def arrived(
+        self,
+        round_number: int,
+        held: PositionRange | LaneRange | DueRange,
+        requests_version: int,
+        chunked: list[tuple[int, int, int]],
+    ) -> None:
+        """Collect a round's ranges, and where its *chunked* messages begin and end; they are told together once the
+        channel has dispatched the round."""
         if not self._arriving:
             self._channel.call_later(0, self._tell_arrived)
-        self._arriving.setdefault((round_number, requests_version), []).append(held)
+        arriving = self._arriving.setdefault((round_number, requests_version), _Arriving([], []))
+        arriving.ranges.append(held)
+        arriving.chunked.extend(chunked)
 
     def _tell_arrived(self) -> None:
         arriving, self._arriving = self._arriving, {}
-        for (round_number, requests_version), ranges in sorted(arriving.items()):
+        for (round_number, requests_version), found in sorted(arriving.items(), key=lambda each: each[0]):
             self._tell(
                 self,
                 Delivery(
@@ -204,8 +221,9 @@ class Membership:
                     self._options.subscription,
                     self.consumer_id,
                     round_number,
-                    tuple(ranges),
+                    tuple(found.ranges),
                     requests_version,
+                    tuple(found.chunked),
                 ),
             )
 
@@ -240,7 +258,9 @@ class _PartitionMembership:
             held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
         elif row["positions"] is not None:
             held = DueRange(held, row["positions"])
-        self._membership.arrived(row["round"], held, requests_version)
+        pairs = [] if row["chunks"] is None else unpacked(row["chunks"]).reshape(-1, 2).tolist()
+        chunked = [(self._partition, first, last) for first, last in pairs]
+        self._membership.arrived(row["round"], held, requests_version, chunked)
 
     def on_failure(self, error: PulsarSparkError) -> None:
         self._membership.failed(error)

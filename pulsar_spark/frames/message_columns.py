@@ -2,7 +2,8 @@
 
 Only ``payload`` must be there. A column the table of messages has no place for is an error that names it, because a
 misspelt ``partition_key`` would else publish without keys and nobody would know; who wants it kept names it in
-*properties_from*.
+*properties_from*. Payloads that are compressed or encrypted already, as a topic's table has them, are published as they
+are with the columns that say so.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, MAX_MS
+from pulsar_spark.client.send_arguments import MAX_MS
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.protocol.instants import EPOCH
 from pulsar_spark.storage.session import quoted
@@ -25,6 +26,7 @@ _TEXTS = (T.StringType,)
 _TEXTS_OR_BYTES = (T.StringType, T.BinaryType)
 _WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _INSTANTS = (T.TimestampType,)
+_ENCRYPTION_KEYS = "array<struct<key:string,value:binary,metadata:map<string,string>>>"
 _OPTIONAL = {
     "partition_key": (_TEXTS_OR_BYTES, "string"),
     "partition_key_b64_encoded": ((T.BooleanType,), "boolean"),
@@ -37,6 +39,11 @@ _OPTIONAL = {
     "sequence_id": (_WHOLE_NUMBERS, "bigint"),
     "producer_name": (_TEXTS, "string"),
     "partition": (_WHOLE_NUMBERS, "int"),
+    "compression": (_TEXTS, "string"),
+    "uncompressed_size": (_WHOLE_NUMBERS, "bigint"),
+    "encryption_keys": ((T.ArrayType,), _ENCRYPTION_KEYS),
+    "encryption_algo": (_TEXTS, "string"),
+    "encryption_param": ((T.BinaryType,), "binary"),
 }
 _ALIASES = {"key": "partition_key"}
 _KEYS = ("partition_key", "ordering_key")
@@ -44,27 +51,22 @@ _DELIVER_TIMES = ("deliver_at_time", "deliver_at", "deliver_after")
 _PROPERTIES = T.MapType(T.StringType(), T.StringType())
 
 
-def message_columns(
-    frame: DataFrame,
-    properties_from: Sequence[str] = (),
-    max_message_size: int | None = MAX_MESSAGE_SIZE,
-    now: datetime = EPOCH,
-) -> dict[str, Column]:
+def message_columns(frame: DataFrame, properties_from: Sequence[str] = (), now: datetime = EPOCH) -> dict[str, Column]:
     """The columns of *frame* under their names in the messages table, cast to its types; those the frame has not are
     left out. ``deliver_after`` counts from *now*.
 
-    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone. A payload above
-    *max_message_size* fails the job that writes it.
+    :class:`InvalidMessage` for a frame that cannot be published, by its schema alone.
     """
     given = {field.name: field.dataType for field in frame.schema.fields}
     _check_names(given, properties_from)
-    columns = {"payload": _payload(given["payload"], max_message_size)}
+    columns = {"payload": _payload(given["payload"])}
     for name, column_type in given.items():
         target = _ALIASES.get(name, name)
         if target not in _OPTIONAL or name in properties_from:
             continue
         types, cast = _OPTIONAL[target]
-        if not isinstance(column_type, types):
+        is_other_array = isinstance(column_type, T.ArrayType) and column_type.simpleString() != cast
+        if not isinstance(column_type, types) or is_other_array:
             raise InvalidMessage(f"column {name!r} is a {column_type.simpleString()}: cast it to {cast}")
         if target in _KEYS:
             columns |= _key(target, F.col(quoted(name)), column_type)
@@ -145,14 +147,16 @@ def _deliver_at_time(name: str, given: T.DataType, now: datetime) -> Column:
     return F.when(is_beyond, beyond.cast("timestamp")).otherwise(instant)
 
 
-def _payload(given: T.DataType, max_message_size: int | None) -> Column:
+def _payload(given: T.DataType) -> Column:
     if not isinstance(given, (T.BinaryType, T.StringType)):
         raise InvalidMessage(
             f"column 'payload' is a {given.simpleString()}, not bytes or text: encode it, for instance with to_json"
         )
-    payload = F.col("payload").cast("binary")
-    if max_message_size is None:
-        return payload
+    return F.col("payload").cast("binary")
+
+
+def in_one_piece(payload: Column, max_message_size: int) -> Column:
+    """*payload*; one above *max_message_size* fails the job that writes it."""
     size = F.octet_length(payload)
     too_big = refusal(
         "MessageTooBig",
@@ -160,8 +164,8 @@ def _payload(given: T.DataType, max_message_size: int | None) -> Column:
             F.lit("a payload has "),
             size.cast("string"),
             F.lit(
-                f" bytes, above the maximum of {max_message_size}: publish less per message or give a larger "
-                "max_message_size"
+                f" bytes, above the maximum of {max_message_size}: publish with chunking=True, publish less per "
+                "message or give a larger max_message_size"
             ),
         ),
     )
@@ -206,4 +210,5 @@ _SPARK_TYPES = {
     "binary": "binary",
     "timestamp[us, tz=UTC]": "timestamp",
     str(MESSAGES.schema.field("properties").type): "map<string,string>",
+    str(MESSAGES.schema.field("encryption_keys").type): _ENCRYPTION_KEYS,
 }

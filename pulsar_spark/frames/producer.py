@@ -41,10 +41,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
-from pulsar_spark.client.send_arguments import MAX_MESSAGE_SIZE, deliver_at_ms
+from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureAction
+from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
-from pulsar_spark.frames.message_columns import REFUSED, message_columns, spark_type
+from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages, writer_options
+from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
+from pulsar_spark.frames.payloads import Encoding, KeyReader
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis
@@ -85,7 +88,13 @@ def publish(
     deliver_at: datetime | int | None = None,
     deliver_after: timedelta | None = None,
     properties_from: Sequence[str] = (),
-    max_message_size: int | None = MAX_MESSAGE_SIZE,
+    max_message_size: int | str | None = BY_POLICY,
+    chunking: bool = False,
+    chunk_max_message_size: int | None = None,
+    compression: CompressionType | str | None = None,
+    encryption_key: str | Sequence[str] | None = None,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ProducerCryptoFailureAction | str = "FAIL",
     sort_by_key: bool = False,
     create: bool = True,
     app_id: str | None = None,
@@ -109,7 +118,16 @@ def publish(
     by the hash of their keys, which is stored; those of one key keep their order. A missing topic is created without
     partitions if *create*.
 
-    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published: nothing is committed then.
+    A payload above *max_message_size* ("policy": the topic's policy of that name, 5 MiB by default; None: no limit) is
+    refused. With *chunking* a message that would be larger, its metadata included, goes as chunks, none of which has
+    more than *chunk_max_message_size* bytes of payload (see ``chunking``); None is as "policy" then.
+
+    Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public keys that
+    *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
+    one, because it is made where the rows are (see ``payloads``). Sizes are those of what is stored then.
+
+    :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`CryptoError` where
+    they cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.
     With *app_id* and *app_version* the publish happens at most once. While the topic's backlog is above its quota it is
     refused, or held *send_timeout_millis* at most (0 = as long as it takes); *quota* is what an earlier publish learned
     of that, and saves a look.
@@ -119,7 +137,9 @@ def publish(
     check_delta(frame.sparkSession)
     layout = Layout(root)
     now = clock()
-    columns = message_columns(frame, properties_from, max_message_size, now)
+    check_chunking(chunking, max_message_size, chunk_max_message_size)
+    encoding = Encoding.checked(compression, encryption_key, crypto_key_reader, crypto_failure_action)
+    columns = message_columns(frame, properties_from, now)
     scheme = checked_scheme(hashing_scheme)
     deliver_ms = deliver_at_ms(_milliseconds(deliver_at), deliver_after, _milliseconds(now))
     if create:
@@ -128,29 +148,30 @@ def publish(
     publish_id = publish_id or make_publish_id(int(now.timestamp() * 1000), secrets.randbits(74))
     if app_id is not None and is_committed(found.path, app_id, app_version):
         return Published(publish_id, None, 0)
-    if refused := (quota or BacklogQuota(layout, found)).refusal(
-        send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")
-    ):
+    quota = quota or BacklogQuota(layout, found)
+    if refused := quota.refusal(send_timeout_millis / 1000 if send_timeout_millis > 0 else float("inf")):
         raise refused
+    most = quota.max_message_size if max_message_size == BY_POLICY else max_message_size
+    splitting = Chunking(most or quota.max_message_size, chunk_max_message_size or -1) if chunking else None
     if producer_name is not None:
         columns.setdefault("producer_name", F.lit(producer_name))
     if deliver_ms is not None:
         columns.setdefault("deliver_at_time", F.timestamp_millis(F.lit(deliver_ms)))
-    rows = _message_rows(
-        frame.select(*(column.alias(name) for name, column in columns.items())),
-        set(columns),
-        found,
-        partitions,
-        scheme,
-        publish_id,
-        now,
-        sort_by_key,
+    messages, given = encoding.encoded(
+        frame.select(*(column.alias(name) for name, column in columns.items())), set(columns)
     )
+    if most is not None and splitting is None:
+        messages = messages.withColumn("payload", in_one_piece(F.col("payload"), most))
+    rows = _message_rows(messages, given, found, partitions, scheme, publish_id, now, sort_by_key, splitting)
     table = AppendTable(found.path)
     try:
-        with staged(rows, found.path, ("partition",) if found.partitions else ()) as files:
+        partition_by = ("partition",) if found.partitions else ()
+        with staged(
+            rows, found.path, partition_by, writer_options(splitting.most_bytes if splitting else most)
+        ) as files:
+            messages = count_messages(files)
             ledger_id = table.append_staged(files, app_id, app_version)
-            return Published(publish_id, ledger_id, 0 if ledger_id is None else sum(file.rows for file in files))
+            return Published(publish_id, ledger_id, 0 if ledger_id is None else messages)
     except PySparkException as failed:
         if refused := _refused(failed):
             raise refused from failed
@@ -179,6 +200,12 @@ def publish_stream(
         raise InvalidConfiguration(f"{sorted(refused)} cannot be chosen for a stream: each micro-batch has its own")
     message_columns(frame, options.get("properties_from", ()))
     checked_scheme(options.get("hashing_scheme", DEFAULT_HASHING_SCHEME))
+    Encoding.checked(
+        options.get("compression"),
+        options.get("encryption_key"),
+        options.get("crypto_key_reader"),
+        options.get("crypto_failure_action", "FAIL"),
+    )
     layout = Layout(root)
     if options.get("create", True):
         prepare_root(layout)
@@ -201,6 +228,7 @@ def _message_rows(
     publish_id: str,
     now: datetime,
     sort_by_key: bool,
+    splitting: Chunking | None,
 ) -> DataFrame:
     """Rows of the messages table for the given message columns. Columns nobody gave are left out of the files, where
     they would be null: writing them and their statistics took a quarter of a publish's time."""
@@ -211,6 +239,8 @@ def _message_rows(
         messages = routed(messages, given, partitions, scheme)
     else:
         messages = messages.withColumn("partition", F.lit(-1))
+    if splitting is not None:
+        messages, given = splitting.split(messages, given, publish_id)
     order = ["partition"] * bool(topic.partitions) + ["sticky_key_hash"] * (has_keys and sort_by_key)
     if order:
         in_order = messages.withColumn("row", F.monotonically_increasing_id())

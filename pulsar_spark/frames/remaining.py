@@ -3,14 +3,16 @@
 Positions whose messages were deleted are acknowledged on the consumer's behalf and are no part of what the function
 gets, so that what is acknowledged is what was there. Those whose file was deleted by hand are left out too, and stay
 delivered: they are an error that names them, until somebody skips them (``pulsar-spark subscriptions skip-lost``) or
-puts the file back.
+puts the file back. So is a chunked message some of whose chunks are lost, or whose chunks do not add up; one of which a
+chunk was deleted is deleted.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsar_spark.errors import MessagesLost
-from pulsar_spark.frames.delivery import without
+from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames.chunk_deliveries import apart, find_unusable
+from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -28,11 +30,31 @@ class Remaining(NamedTuple):
     deleted: list[tuple[int, int, int]]
     deleted_messages: int
     lost: list[tuple[int, int, int]]
-    error: MessagesLost | None
+    error: MessagesLost | UnreadableMessage | None
 
 
-def remaining(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> Remaining:
+def remaining(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaining:
     """Look for every range of a delivery; a file that is where it was published costs a few stats."""
+    there = _not_gone(topic, ledgers, delivery.ranges)
+    if not delivery.chunked or not there.ranges:
+        return there
+    ranges = exact(topic, ledgers, there.ranges)
+    unusable = find_unusable(topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
+    holes: dict[int, list[tuple[int, int]]] = {}
+    for partition, position in (*unusable.deleted, *unusable.errors):
+        holes.setdefault(partition, []).append((position, position))
+    if not holes:
+        return there
+    return there._replace(
+        ranges=without(ranges, holes),
+        deleted=[*there.deleted, *((partition, at, at) for partition, at in unusable.deleted)],
+        deleted_messages=there.deleted_messages + len(unusable.deleted),
+        lost=[*there.lost, *((partition, at, at) for partition, at in unusable.errors)],
+        error=there.error or next(iter(unusable.errors.values()), None),
+    )
+
+
+def _not_gone(topic: Topic, ledgers: LedgerIndex, ranges: Sequence[PositionRange | LaneRange]) -> Remaining:
     gone, deleted, messages, lost, error = {}, [], 0, [], None
     changed = _changed_partitions(topic, ledgers, ranges)
     ranges = exact(topic, ledgers, ranges, lambda held: held.partition in changed)

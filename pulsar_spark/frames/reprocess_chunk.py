@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from pulsar_spark.errors import DOCTOR, CorruptState, InvalidMessage
 from pulsar_spark.frames.message_columns import refusal
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.protocol.letters import BOOKKEEPING, ORIGIN_MESSAGE_ID, REPLAYS
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.log import TableLog
@@ -47,9 +48,10 @@ def rows_to_send(
     """The rows to publish for *claims*, in the order of their numbers, which are the sequence ids.
 
     A key that *fix* left alone is base64 of bytes if the letter's is; one that it changed is what its column holds,
-    text or bytes. With *origin_partitions* each goes into the partition of its first origin, if that is among them and
-    *fix* left the key alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter
-    twice or one it was not given.
+    text or bytes. A payload that it left alone is sent as it is stored, one that it changed as it is now. With
+    *origin_partitions* each goes into the partition of its first origin, if that is among them and *fix* left the key
+    alone. The job that writes them fails with :class:`InvalidMessage` when *fix* returned a letter twice or one it was
+    not given.
     """
     numbers = letters.sparkSession.createDataFrame(
         pa.table(
@@ -61,7 +63,11 @@ def rows_to_send(
         )
     )
     rows = letters.select(
-        "message_id", *(F.col(name).alias(f"{name}_before") for name in _KEYS), *KEY_FLAGS, *SENT_COLUMNS
+        "message_id",
+        *(F.col(name).alias(f"{name}_before") for name in (*_KEYS, *(["payload"] if fix is not None else ()))),
+        *KEY_FLAGS,
+        *ENCODING_COLUMNS,
+        *SENT_COLUMNS,
     )
     if fix is not None:
         rows = fixed_letters(letters, fix).join(rows.drop(*SENT_COLUMNS), on="message_id", how="left")
@@ -75,6 +81,8 @@ def rows_to_send(
     for name, flag in zip(_KEYS, KEY_FLAGS):
         if types[name] != "binary":  # which publish encodes itself
             columns[flag] = F.when(_is_left_alone(name), F.col(flag))
+    as_stored = F.lit(True) if fix is None else F.col("payload").cast("binary").eqNullSafe(F.col("payload_before"))
+    columns |= {name: F.when(as_stored, F.col(name)) for name in ENCODING_COLUMNS}
     if origin_partitions:
         columns["partition"] = _origin_partition(origin_partitions)
     return (

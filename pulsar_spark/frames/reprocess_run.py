@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.progress import Progress
 
-from pulsar_spark.errors import InvalidConfiguration, OperationNotSupported
+from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.dead_letters import read_letters
 from pulsar_spark.frames.producer import publish
 from pulsar_spark.frames.reprocess_chunk import Fix, fixed_letters, published_numbers, rows_to_send
@@ -134,12 +134,7 @@ class Run:
     def _plan(self, selecting: Selection) -> None:
         version = TableLog(self._topic.path).latest()
         letters = selecting.of(read_letters(self._spark, self._layout, self._topic, version))
-        facts = letters.select(*Letter._fields, "is_chunk").toArrow().to_pylist()
-        if any(fact.pop("is_chunk") for fact in facts):
-            raise OperationNotSupported(
-                f"letters of {str(self._topic.name)!r} are pieces of chunked messages, which cannot be sent back: "
-                "leave them out"
-            )
+        facts = letters.select(*Letter._fields).toArrow().to_pylist()
         planned = plan_letters(
             (Letter(**fact) for fact in facts),
             self._table.read_taken(self._topic.topic_id),
@@ -213,7 +208,7 @@ class Run:
             create=False,
             producer_name=f"reprocess-{self._job_id}",
             hashing_scheme=self._scheme,
-            max_message_size=None,
+            chunking=True,
             clock=self._clock,
         )
         numbers = published_numbers(found, app_id, chunk)
@@ -232,7 +227,9 @@ class Run:
         for claim in claims:
             positions[claim.partition].append(claim.position)
         ranges = [PositionRange(partition, min(found), max(found)) for partition, found in sorted(positions.items())]
-        letters = read_letters(self._spark, self._layout, self._topic, self._job.table_version, ranges).drop("is_chunk")
+        letters = read_letters(
+            self._spark, self._layout, self._topic, self._job.table_version, ranges, as_stored=self._fix is None
+        )
         chosen = self._spark.createDataFrame(pa.table({"message_id": [claim.message_id for claim in claims]}))
         return letters.join(F.broadcast(chosen), on="message_id", how="left_semi")
 

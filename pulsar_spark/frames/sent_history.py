@@ -15,7 +15,8 @@ from pulsar_spark.frames.lane_deliveries import exact
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.positions import expanded
-from pulsar_spark.storage.cursor_ledger import lane_hashes, read_round, version_of_round
+from pulsar_spark.storage.committed_rounds import read_round, version_of_round
+from pulsar_spark.storage.cursor_ledger import lane_hashes
 from pulsar_spark.storage.due_rows import by_position
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout

@@ -36,6 +36,7 @@ COLUMNS = [
     "batch_size",
     "entries",
     "positions",
+    "chunks",
     "hash_ranges",
     "properties",
     "is_removed",

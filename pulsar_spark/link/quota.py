@@ -1,5 +1,5 @@
-"""The backlog quota, as a producer meets it: held back or refused while the broker says that the topic's backlog is
-exceeded (semantics 3.30).
+"""What a topic's policies let a producer do: how large a message may be, and the backlog quota, by which it is held
+back or refused while the broker says that the topic's backlog is exceeded (semantics 3.30).
 
 What the broker says is a row of ``cursor_ledger``. A producer looks at most once a second while nothing is exceeded,
 and reads only the rounds since its last look, and of these only the policies; without a broker nothing is ever
@@ -21,7 +21,7 @@ from pulsar_spark.errors import (
     TopicStopped,
 )
 from pulsar_spark.link import interrupts
-from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, REFUSE, TOPIC_STOPPED, policy_text
+from pulsar_spark.protocol.policies import BACKLOG_EXCEEDED, REFUSE, TOPIC_STOPPED, policy_number, policy_text
 from pulsar_spark.storage.condition import check_not_stopped
 from pulsar_spark.storage.cursor_ledger import LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -52,6 +52,8 @@ class BacklogQuota:
         self._path = layout.broker_table(CURSOR_LEDGER.name)
         self._looking, self._latest = threading.Lock(), LatestRows("policy")
         self._policies: dict[tuple[str, str], str] = {}
+        self.max_message_size = self._max_message_size()
+        """As it was when somebody looked last."""
         self._is_exceeded = False
         self._look_at = float("-inf")
         self._layout, self._topic, self._stopped = layout, topic, None
@@ -87,8 +89,12 @@ class BacklogQuota:
             self._look_at = self._clock() + LOOK_SECONDS
             self._latest.catch_up(self._path, _COLUMNS)
             self._policies = dict(self._latest.policies)  # as a whole: others read it meanwhile
+            self.max_message_size = self._max_message_size()
             self._is_exceeded = self._policies.get((self._name, BACKLOG_EXCEEDED)) == "true"
             self._stopped = self._what_stops()
+
+    def _max_message_size(self) -> int:
+        return policy_number("max_message_size", policy_text(self._policies, self._name, "max_message_size"))
 
     def _what_stops(self) -> str | None:
         """What the topic's log has that cannot be read. What the broker said of it is read again, because it may be

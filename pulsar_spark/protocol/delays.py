@@ -8,12 +8,14 @@ position), once for all subscriptions. Cursors keep ranges of these numbers besi
 
 import base64
 import binascii
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from pulsar_spark.errors import InvalidMessage, shown
+from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.positions import Positions
 
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
@@ -24,6 +26,9 @@ it was acknowledged, in part or as a whole, or rescheduled before it was due."""
 
 AXES_END = 1 << 62
 """Behind all positions, virtual ones too."""
+
+LAST_TIME = MAX_LONG // 1000 * 1000
+"""The last deliver time there is, in microseconds: of those in whole milliseconds."""
 
 DUE_LANE = "due"
 """The lane, as rows name it, whose ranges are of virtual positions."""
@@ -39,13 +44,35 @@ POSITIONS = "positions"
 :func:`named` writes them: thousands that lie scattered are one request."""
 
 
-def virtual(number: int) -> int:
-    """Where a number lies among positions.
+OneOrMany = TypeVar("OneOrMany", int, np.ndarray)
 
-    >>> virtual(7) - DUE_BASE, is_virtual(virtual(0)), is_virtual(7)
+
+def virtual(number: OneOrMany) -> OneOrMany:
+    """Where a number lies among positions; of an array, each.
+
+    >>> number_at(virtual(7)), is_virtual(virtual(0)), is_virtual(7)
     (7, True, False)
     """
     return DUE_BASE + number
+
+
+def number_at(place: OneOrMany) -> OneOrMany:
+    """The number that lies there."""
+    return place - DUE_BASE
+
+
+def place_apart(position: OneOrMany) -> OneOrMany:
+    """Where the entry at *position* lies as one that is kept apart.
+
+    >>> position_of(place_apart(7)), position_of(7)
+    (7, 7)
+    """
+    return APART_BASE + position
+
+
+def position_of(place: OneOrMany) -> OneOrMany:
+    """The position of an entry that lies there by position, apart or not."""
+    return place % APART_BASE
 
 
 def is_virtual(position: int) -> bool:
@@ -58,15 +85,26 @@ def lane_name(position: int) -> str | None:
     return DUE_LANE if position >= DUE_BASE else None
 
 
-def is_delayed(deliver_at_time: int | None, delayed_after: int | None) -> bool:
-    """Whether an entry belongs to the delay index, by its deliver time and its run's ``delayed_after``, both in
+def whole_ms(times: np.ndarray) -> np.ndarray:
+    """Deliver times, in microseconds, as they count: in whole milliseconds, as Pulsar's are, the next one where a
+    frame's timestamp lies between two. So nothing is early (0.21), and the index takes a byte less for each (5.9).
+
+    >>> whole_ms(np.array([1_000, 1_001, -1, 2**63 - 1])).tolist()
+    [1000, 2000, 0, 9223372036854775000]
+    """
+    times = np.minimum(times, LAST_TIME)
+    return times + (-(times % 1000)) % 1000
+
+
+def are_delayed(times: np.ndarray, delayed_after: int | None) -> np.ndarray:
+    """Which entries of a run belong to the delay index, by their deliver times and the run's ``delayed_after``, all in
     microseconds. A deliver time that has come when the entry is numbered is none (5.2), and runs without
     ``delayed_after`` have no delayed entries: the release that numbered them kept what waits in its cursors.
 
-    >>> is_delayed(11, 10), is_delayed(10, 10), is_delayed(None, 10), is_delayed(11, None)
-    (True, False, False, False)
+    >>> are_delayed(np.array([11, 10]), 10).tolist(), are_delayed(np.array([11]), None).tolist()
+    ([True, False], [False])
     """
-    return deliver_at_time is not None and delayed_after is not None and deliver_at_time > delayed_after
+    return np.zeros(len(times), bool) if delayed_after is None else times > delayed_after
 
 
 class Checkpoint(NamedTuple):
@@ -83,6 +121,18 @@ class Checkpoint(NamedTuple):
         return self.last - self.first + 1
 
 
+def cut(checkpoints: Iterable[Checkpoint], numbers: np.ndarray) -> Iterator[tuple[Checkpoint, slice]]:
+    """The checkpoints that *numbers*, which ascend, belong to, each with the places of its own among them.
+
+    >>> [(each.first, at) for each, at in cut([Checkpoint(0, 4, 0, 9), Checkpoint(5, 9, 9, 12)], np.array([6, 7]))]
+    [(5, slice(0, 2, None))]
+    """
+    for each in checkpoints:
+        first, behind = np.searchsorted(numbers, (each.first, each.last + 1)).tolist()
+        if first < behind:
+            yield each, slice(first, behind)
+
+
 def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """The indexes of delayed entries in the order in which they come due: by (deliver time, position) (0.21).
 
@@ -90,6 +140,24 @@ def due_order(times: np.ndarray, positions: np.ndarray) -> np.ndarray:
     [3, 1, 2, 0]
     """
     return np.lexsort((positions, times))
+
+
+def agreed(states: np.ndarray, left: int) -> np.ndarray:
+    """What can be said of the *left* entries of a checkpoint some of whose entries are gone, nobody knows which:
+    *states* is what was said of each of its numbers, -1 for nothing. When g are gone, the entry that is left at place n
+    had any of the numbers n..n+g: what all of these agree on is true of it, and of the others nothing is.
+
+    No rule can keep more: for each of these numbers there is a choice of g entries with which the entry had that one.
+
+    >>> agreed(np.array([1, 1, 1, 5, 5, 1, 5, 5]), 7).tolist()
+    [1, 1, -1, 5, -1, -1, 5]
+    >>> agreed(np.array([1, 1, 1, 1]), 1).tolist(), agreed(np.array([1, 2]), 0).tolist()
+    ([1], [])
+    """
+    ends = np.append(np.flatnonzero(np.diff(states)), len(states) - 1)
+    places = np.arange(left)
+    until = ends[np.searchsorted(ends, places)]
+    return np.where(until >= places + len(states) - left, states[:left], -1)
 
 
 def visible_mark_delete(mark_delete: int, first_waiting: int | None) -> int:
@@ -167,6 +235,20 @@ def unpacked(data: bytes) -> np.ndarray:
         values[has_byte] |= bits << np.uint64(7 * byte)
     differences = (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
     return np.cumsum(differences)
+
+
+def packed_stretches(stretches: Positions | None) -> bytes | None:
+    """Stretches of positions, likewise; None of none.
+
+    >>> list(unpacked_stretches(packed_stretches(Positions([(3, 9), (20, 20)]))))
+    [(3, 9), (20, 20)]
+    """
+    return packed(np.array([*stretches], np.int64).ravel()) if stretches else None
+
+
+def unpacked_stretches(data: bytes | None) -> Positions:
+    """The stretches of such bytes; none of None."""
+    return Positions(map(tuple, unpacked(data).reshape(-1, 2).tolist()) if data else ())
 
 
 def named(positions: np.ndarray) -> str:

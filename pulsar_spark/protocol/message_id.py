@@ -4,10 +4,12 @@ An id is (ledger id, entry id, partition, batch index); -1 stands for "none" of 
 clients: by ledger, entry and batch index, so that a message outside a batch (-1) sorts before the messages of a batch
 of the same entry. The partition comes last: ids of two partitions have no order in Pulsar, here they get one so that
 sorting agrees with equality. Bytes are Pulsar's protobuf message ``MessageIdData``: ledgerId = 1 and entryId = 2
-(uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1).
+(uint64, required), partition = 3 and batch_index = 4 (int32, left out when -1), first_chunk_message_id = 7 (a message
+of this kind).
 
-Left out: the ids of chunked messages (first and last chunk) and the batch's ack set, which Pulsar keeps in the same
-message.
+The id of a chunked message is that of its last chunk, and knows the first one (ChunkMessageIdImpl, semantics 1.7): what
+seeks to it begins there. The first chunk is no part of equality, order or hash. Left out: the batch's ack set, which
+Pulsar keeps in the same message.
 """
 
 import re
@@ -22,6 +24,7 @@ MAX_LONG = (1 << 63) - 1
 """The highest number that Pulsar's protocol, and a table, can hold."""
 _PRINTED = re.compile(r"\(?([0-9]{1,18})[:,]([0-9]{1,18})(?:[:,](-1|[0-9]{1,9}))?(?:[:,](-1|[0-9]{1,9}))?\)?")
 _ID_FIELDS = {1: "ledger_id", 2: "entry_id", 3: "partition", 4: "batch_index"}
+_FIRST_CHUNK = 7
 
 
 @total_ordering
@@ -34,13 +37,14 @@ class MessageId:
     True
     """
 
-    __slots__ = ("_place", "_topic_name")
+    __slots__ = ("_place", "_topic_name", "_first_chunk")
     earliest: "MessageId"
     latest: "MessageId"
 
     def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1):
         self._place = (ledger_id, entry_id, batch_index, partition)
         self._topic_name: str | None = None
+        self._first_chunk: MessageId | None = None
 
     def ledger_id(self) -> int:
         """The publish commit: the version it made of the topic's table."""
@@ -66,7 +70,22 @@ class MessageId:
     def of_topic(self, topic: str | None) -> "MessageId":
         """The same id, knowing its topic."""
         copy = MessageId.__new__(MessageId)
-        copy._place, copy._topic_name = self._place, topic
+        copy._place, copy._topic_name, copy._first_chunk = self._place, topic, self._first_chunk
+        return copy
+
+    def first_chunk_message_id(self) -> "MessageId | None":
+        """Where the first chunk of the message lies; None for a message in one piece."""
+        return self._first_chunk
+
+    def of_chunks(self, first: "MessageId") -> "MessageId":
+        """The same id as that of the last chunk of a message that begins with *first*.
+
+        >>> message_id = MessageId(ledger_id=5, entry_id=7).of_chunks(MessageId(ledger_id=5, entry_id=1))
+        >>> str(message_id), message_id == MessageId(ledger_id=5, entry_id=7)
+        ('(5,1,-1,-1);(5,7,-1,-1)', True)
+        """
+        copy = self.of_topic(self._topic_name)
+        copy._first_chunk = first
         return copy
 
     def serialize(self) -> bytes:
@@ -76,9 +95,13 @@ class MessageId:
         b'\\x08\\x05\\x10\\x07\\x18\\x03 \\x02'
         """
         values = ((1, self.ledger_id()), (2, self.entry_id()), (3, self.partition()), (4, self.batch_index()))
-        return b"".join(
+        own = b"".join(
             _varint(number << 3 | _VARINT) + _varint(value) for number, value in values if number < 3 or value != -1
         )
+        if self._first_chunk is None:
+            return own
+        first = self._first_chunk.serialize()
+        return own + _varint(_FIRST_CHUNK << 3 | _BYTES) + _varint(len(first)) + first
 
     @staticmethod
     def deserialize(message_id_bytes: bytes, topic: str | None = None) -> "MessageId":
@@ -91,27 +114,24 @@ class MessageId:
             raise InvalidMessage(
                 f"message id {message_id_bytes!r} is not bytes: give what MessageId.serialize() returned"
             )
-        fields = {
-            _ID_FIELDS[number]: value
-            for number, value in _varint_fields(bytes(message_id_bytes))
-            if number in _ID_FIELDS
-        }
-        if not {"ledger_id", "entry_id"} <= fields.keys():
-            raise InvalidMessage(
-                f"message id {bytes(message_id_bytes)!r} lacks its ledger or entry: give what "
-                "MessageId.serialize() returned"
-            )
-        return MessageId(**fields).of_topic(topic)
+        data = bytes(message_id_bytes)
+        found = dict(_fields(data))
+        message_id, first = _place_of(found, data).of_topic(topic), found.get(_FIRST_CHUNK)
+        if not isinstance(first, bytes):
+            return message_id
+        return message_id.of_chunks(_place_of(dict(_fields(first)), data).of_topic(topic))
 
     def __str__(self) -> str:
         ledger_id, entry_id, batch_index, partition = self._place
-        return f"({ledger_id},{entry_id},{partition},{batch_index})"
+        own = f"({ledger_id},{entry_id},{partition},{batch_index})"
+        return own if self._first_chunk is None else f"{self._first_chunk};{own}"
 
     def __repr__(self) -> str:
-        return (
+        own = (
             f"MessageId(partition={self.partition()}, ledger_id={self.ledger_id()}, entry_id={self.entry_id()}, "
             f"batch_index={self.batch_index()})"
         )
+        return own if self._first_chunk is None else f"{own}.of_chunks({self._first_chunk!r})"
 
     def __eq__(self, other: object) -> bool:
         return self._place == other._place if isinstance(other, MessageId) else NotImplemented
@@ -125,11 +145,15 @@ class MessageId:
 
 def parse_message_id(text: str) -> MessageId:
     """The id that *text* prints, as ``ledger:entry``, ``ledger:entry:partition`` or ``ledger:entry:partition:batch``;
-    :class:`InvalidMessage` for another text.
+    of a chunked message those of the first and the last chunk, with a semicolon between them. :class:`InvalidMessage`
+    for another text.
 
-    >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)"))
-    ('(5,7,-1,-1)', '(5,7,3,-1)')
+    >>> str(parse_message_id("5:7")), str(parse_message_id("(5,7,3,-1)")), str(parse_message_id("5:1;5:7"))
+    ('(5,7,-1,-1)', '(5,7,3,-1)', '(5,1,-1,-1);(5,7,-1,-1)')
     """
+    first, separator, last = text.partition(";")
+    if separator:
+        return parse_message_id(last).of_chunks(parse_message_id(first))
     found = _PRINTED.fullmatch(text.strip())
     if not found:
         raise InvalidMessage(
@@ -170,8 +194,16 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     )
 
 
-def _varint_fields(data: bytes) -> Iterator[tuple[int, int]]:
-    """(field number, value) of every integer field; fields of other wire types are stepped over."""
+def _place_of(fields: dict[int, int | bytes], data: bytes) -> MessageId:
+    """The id of these fields of *data*, without a first chunk."""
+    place = {name: fields[number] for number, name in _ID_FIELDS.items() if isinstance(fields.get(number), int)}
+    if not {"ledger_id", "entry_id"} <= place.keys():
+        raise InvalidMessage(f"message id {data!r} lacks its ledger or entry: give what MessageId.serialize() returned")
+    return MessageId(**place)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(field number, value) of every field that is an integer or bytes; those of other wire types are stepped over."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)
@@ -190,3 +222,5 @@ def _varint_fields(data: bytes) -> Iterator[tuple[int, int]]:
         at += length
         if length < 0 or at > len(data):
             raise InvalidMessage(f"message id {data!r} breaks off: give what MessageId.serialize() returned")
+        if wire_type == _BYTES:
+            yield number, data[at - length : at]

@@ -30,7 +30,9 @@ class Run(NamedTuple):
     """Entries of equal batch size in one file of a publish commit: a row of the ``ledgers`` table. Positions and entry
     ids both count up by one. ``delayed_after`` decides, once and for all subscriptions, which of them wait for their
     deliver time: those for which it lies behind this instant, in microseconds (see protocol.delays); None where the run
-    has no delayed entries, or was numbered before there was a delay index."""
+    has no delayed entries, or was numbered before there was a delay index. ``chunks_from`` is the position from which
+    on chunks must be read to know what those of the run make up (protocol.chunking); None where it has none, or nobody
+    knows."""
 
     first_position: int
     entries: int
@@ -46,6 +48,13 @@ class Run(NamedTuple):
     has_chunks: bool
     has_keys: bool
     delayed_after: int | None = None
+    chunks_from: int | None = None
+    has_encoded: bool = False
+
+    @property
+    def may_have_chunks(self) -> bool:
+        """May any of its entries be a chunk? Messages of a batch are none."""
+        return self.has_chunks and self.batch_size == 1
 
     @property
     def last_position(self) -> int:
@@ -98,6 +107,7 @@ class PublishedFile(NamedTuple):
     has_delayed: bool
     has_chunks: bool
     has_keys: bool
+    has_encoded: bool = False
 
     @property
     def entries(self) -> int:
@@ -124,6 +134,7 @@ class PublishedFile(NamedTuple):
             self.has_delayed,
             self.has_chunks,
             self.has_keys,
+            has_encoded=self.has_encoded,
         )
 
 

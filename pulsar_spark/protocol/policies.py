@@ -9,9 +9,13 @@ import re
 from collections.abc import Mapping
 
 from pulsar_spark.errors import InvalidConfiguration, shown
+from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 
 HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
 QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
+
+DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS = "delayed_delivery_active", "delayed_delivery_tick_ms"
+"""Policies that say whether deliver times count, and how far apart the rounds are that are made for them."""
 
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
@@ -26,8 +30,9 @@ POLICIES: dict[str, int | str] = {
     "retention_seconds": 0,
     "retention_bytes": 0,
     "subscription_expiration_minutes": 0,
-    "delayed_delivery_active": 1,
-    "delayed_delivery_tick_ms": 1_000,
+    "max_message_size": MAX_MESSAGE_SIZE,
+    DELAYED_DELIVERY_ACTIVE: 1,
+    DELAYED_DELIVERY_TICK_MS: 1_000,
     "subscription_key_shared_use_consistent_hashing": 1,
     "subscription_key_shared_consistent_hashing_replica_points": 100,
     "subscription_key_shared_one_owner_per_point": 0,
@@ -40,7 +45,8 @@ it is none and -1 is for ever. The tick of delayed delivery is how far apart the
 what has come due alone: it makes nothing early (semantics 0.21), and one second of it leaves nine tenths of a broker's
 time to others, however many deliver times there are. What those of Key_Shared subscriptions mean is said in
 protocol.key_shared; those of its look-ahead limit how many messages may wait to be delivered again, of one consumer and
-of all, before no new ones are read."""
+of all, before no new ones are read. ``max_message_size`` is how many bytes a message in one piece, or a chunk, may
+have."""
 
 UNACKED_LIMITS = ("max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription")
 """Policies that hold back who has too many unacknowledged messages."""
@@ -65,6 +71,7 @@ _MOST = {
     "_minutes": 10**9 // 60,
     "_ms": 10**9,
     "_bytes": 10**18,
+    "max_message_size": 1 << 30,
     "_use_consistent_hashing": 1,
     "_replica_points": 10_000,
     "_one_owner_per_point": 1,
@@ -73,6 +80,7 @@ _MOST = {
 _NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
 _LEAST = {
     "ttl_check_seconds": 1,
+    "max_message_size": 1,
     "retention_seconds": -1,
     "retention_bytes": -1,
     "subscription_key_shared_consistent_hashing_replica_points": 1,
@@ -110,8 +118,9 @@ def values_of(name: str) -> str:
 
 
 def most_of(name: str) -> int:
-    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, 1 where it is on or off,
-    as many points of a ring as can be made in a moment, and Pulsar's int of everything else.
+    """The highest number a policy takes: thirty years of time, what a table can hold of bytes, of those of a message
+    what a process can, 1 where it is on or off, as many points of a ring as can be made in a moment, and Pulsar's int
+    of everything else.
 
     >>> most_of("message_ttl_seconds"), most_of("max_consumers_per_subscription")
     (1000000000, 2147483647)

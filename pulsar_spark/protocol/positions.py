@@ -40,6 +40,21 @@ def as_array(spans: Iterable[tuple[int, int]]) -> np.ndarray:
     return np.array([*spans], np.int64).reshape(-1, 2).T
 
 
+NEAR = 1024
+"""So many entries between two that are asked for are read along, rather than two stretches one by one."""
+
+
+def clusters(firsts: np.ndarray, lasts: np.ndarray) -> list[tuple[int, int]]:
+    """Of ranges in order, none of which overlaps the next, the places (from, behind) of those that lie so near each
+    other that they are read in one stretch.
+
+    >>> clusters(np.array([1, 9, 5000]), np.array([3, 9, 5001]))
+    [(0, 2), (2, 3)]
+    """
+    starts = np.flatnonzero(np.append(True, firsts[1:] - lasts[:-1] > NEAR))[: len(firsts)].tolist()
+    return list(zip(starts, [*starts[1:], len(firsts)]))
+
+
 def inside(positions: np.ndarray, spans: Iterable[tuple[int, int]]) -> np.ndarray:
     """Which of *positions* lie in any of *spans*.
 

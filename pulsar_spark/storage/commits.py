@@ -91,7 +91,7 @@ def commit_text(
     actions = [
         {
             "commitInfo": {
-                "timestamp": _now_ms(),
+                "timestamp": now_micros() // 1000,
                 **operation,
                 "isBlindAppend": not removes and metadata is None,
                 "engineInfo": ENGINE,
@@ -100,13 +100,20 @@ def commit_text(
         }
     ]
     actions += [
-        {"txn": {"appId": app_id, "version": number, "lastUpdated": _now_ms()}}
+        {"txn": {"appId": app_id, "version": number, "lastUpdated": now_micros() // 1000}}
         for app_id, number in transactions.items()
     ]
     actions += [] if metadata is None else [{"metaData": metadata}]
     actions += [{"add": add} for add in adds]
     actions += [
-        {"remove": {**remove, "deletionTimestamp": _now_ms(), "dataChange": True, "extendedFileMetadata": True}}
+        {
+            "remove": {
+                **remove,
+                "deletionTimestamp": now_micros() // 1000,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+            }
+        }
         for remove in removes
     ]
     return "\n".join(map(json.dumps, actions)) + "\n"
@@ -184,5 +191,6 @@ def _checkpoint(table: Path) -> None:
             log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def now_micros() -> int:
+    """The machine's clock, in microseconds since 1970."""
+    return time.time_ns() // 1000

@@ -6,7 +6,7 @@ walks back to the newest snapshot and forward from there. Which row replaces whi
 columns are table_specs.CURSOR_LEDGER.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -15,23 +15,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
 from pulsar_spark.protocol.lanes import HashRange, LaneHashes
-from pulsar_spark.storage.actions import AddedFile, Commit
-from pulsar_spark.storage.data_files import conform, read_file
+from pulsar_spark.storage.committed_rounds import rows_of, since, since_snapshot
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.python_rows import python_rows, uncollected
-from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.set_aside import REQUEST, SetAside, set_aside_of
-from pulsar_spark.table_specs import CURSOR_LEDGER
-
-_FEW_ROWS = 10_000
 
 
 class CursorKey(NamedTuple):
@@ -67,8 +59,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
 """The latest row wins: what it replaces are the rows of its kind with the same values in these columns. A page's row
-replaces its ranges too, those of its own round are all it holds; of a policy's properties the name counts; what names
-an entry that is set aside says SetAside.id."""
+replaces its ranges too, those of its own round are all it holds; a consumer's row without hash ranges leaves those it
+had; of a policy's properties the name counts; what names an entry that is set aside says SetAside.id."""
 
 OF_ONE_ROUND = ("letter", "reply")
 """Kinds of rows that say what a round did, and nothing of the state after it."""
@@ -122,8 +114,8 @@ class LatestRows:
     def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
         there was none. Who looks often reads just the *columns* that facts of his kinds have."""
-        read = partial(_rows_of, path, kinds=self.kinds, columns=columns)
-        rounds = _since_snapshot(path, read) if self.version == 0 else _since(path, read, self.version)
+        read = partial(rows_of, path, kinds=self.kinds, columns=columns)
+        rounds = since_snapshot(path, read) if self.version == 0 else since(path, read, self.version)
         for version, rows in rounds:
             if rows.num_rows:
                 self.apply(rows)
@@ -190,6 +182,9 @@ class LatestRows:
             self.pages.setdefault(cursor, {})
             self.lanes.setdefault(cursor, {})
         elif cursor in self.cursors and kind == "consumer":
+            before = self.consumers[cursor].get(*key)
+            if before and row.get("hash_ranges") is None:
+                row["hash_ranges"] = before.get("hash_ranges")
             _replace(self.consumers[cursor], *key, row, row)
         elif cursor in self.cursors:
             _replace(self.pages[cursor], *key, row, [])
@@ -238,42 +233,6 @@ def pages_of(rows: pa.Table) -> Iterator[tuple[CursorKey, int, list[Range]]]:
         yield CursorKey(topic_id, partition, subscription), page, [held for _, held in same]
 
 
-def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -> pa.Table:
-    """All rows of one round, or those of *kinds*, for which the millions of ranges of a large snapshot are passed
-    over."""
-    return _rows_of(path, TableLog(path).commit(version), kinds)
-
-
-def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
-    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
-    vacuum added to the log before it."""
-    for commit in TableLog(path).commits(max(round_number - 1, after)):
-        if any(file.max_values.get("round") == round_number for file in commit.added):
-            return commit.version
-    raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
-
-
-def _rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
-    tables = [_read_file(path, file, kinds, columns) for file in commit.added]
-    return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
-
-
-def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
-    """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
-    them and the file is gone."""
-    of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
-    try:
-        if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
-            rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
-            return rows if of_kinds is None else rows.filter(of_kinds)
-        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
-    except FileNotFoundError:
-        of_round = pc.field("round") == file.min_values["round"]
-        rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
-        rows = conform(rows, CURSOR_LEDGER.schema)
-    return rows if columns is None else rows.select(columns)
-
-
 @uncollected()
 def read_latest(layout: Layout, *kinds: str) -> LatestRows:
     """The state after the latest committed round, of all kinds or just of *kinds*. Empty for a bundle without
@@ -281,23 +240,3 @@ def read_latest(layout: Layout, *kinds: str) -> LatestRows:
     latest = LatestRows(*kinds)
     latest.catch_up(layout.broker_table("cursor_ledger"))
     return latest
-
-
-def _since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-    """Version and rows of the rounds from the newest snapshot on."""
-    log, rounds = TableLog(path), []
-    for version in range(log.latest(), 0, -1):
-        if not log.has(version):
-            raise CorruptState(
-                f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
-            )
-        rounds.append((version, read(log.commit(version))))
-        if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
-            break
-    yield from reversed(rounds)
-
-
-def _since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
-    """Version and rows of the rounds behind *version*."""
-    for commit in TableLog(path).commits(version):
-        yield commit.version, read(commit)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,6 +27,9 @@ from pulsar_spark.storage.layout import STAGED, beside
 
 _ROW_GROUP_ROWS = 1 << 17
 """So few that a reader with a filter passes over most of a large file."""
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""Bytes of payload in a row group at most, unless one message has more: a reader holds a row group as a whole."""
+_SIZED = "payload"
 _FILE_ROWS, _FILES_AT_ONCE = 1 << 20, 2
 _COUNTING = ("first", "last")
 """Positions that mostly count up: as differences they take a fiftieth of the bytes."""
@@ -118,20 +122,36 @@ def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table
     path = named["path"]
     counting = [name for name in _COUNTING if name in rows.schema.names]
     # Opened here, because a writer that fails on a full disk leaves open what it opened itself.
-    with pa.OSFile(str(table / path), "wb") as sink:
-        pq.write_table(
-            rows,
+    with (
+        pa.OSFile(str(table / path), "wb") as sink,
+        pq.ParquetWriter(
             sink,
+            rows.schema,
             compression="snappy",
             store_schema=False,
-            row_group_size=_ROW_GROUP_ROWS,
             write_page_checksum=True,
             use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
             column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
-        )
+        ) as writer,
+    ):
+        for part in _small_enough(rows):
+            writer.write_table(part, row_group_size=_ROW_GROUP_ROWS)
     if is_durable(table):
         sync_file(table / path)
     return _add(table, path, values, statistics(rows))
+
+
+def _small_enough(rows: pa.Table) -> Iterator[pa.Table]:
+    """*rows* in parts of which each has at most :data:`ROW_GROUP_BYTES` of payload, or is one row."""
+    if _SIZED not in rows.schema.names or rows[_SIZED].nbytes <= ROW_GROUP_BYTES:
+        yield rows
+        return
+    ends = np.cumsum(pc.fill_null(pc.binary_length(rows[_SIZED]), 0).to_numpy().astype(np.int64))
+    first, before = 0, 0
+    while first < len(ends):
+        behind = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right")))
+        yield rows.slice(first, behind - first)
+        first, before = behind, int(ends[behind - 1])
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:

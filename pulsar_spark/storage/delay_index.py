@@ -1,10 +1,10 @@
 """The delay index of a bundle: which entries wait for their deliver time, in order of it, on disk, for all
 subscriptions (semantics 5, decisions 0.21 and 0.24; design 10).
 
-What is in it is a function of the topics and of ``ledgers``: of each run the entries whose deliver time lies behind the
-run's ``delayed_after``. It is asked for what came due between two instants, and when the next entry is due, and says
-the same however its entries lie: in memory, in one bucket or in twenty. So what promotion counts by its intervals of
-time stays what it was when buckets are merged, lost, or made anew.
+What is in it is a function of what was published and of ``ledgers``: of each run the entries whose deliver time lies
+behind the run's ``delayed_after``, those too that were deleted since. It is asked for what came due between two
+instants, and when the next entry is due, and says the same however its entries lie: in memory, in one bucket or in
+twenty. So what promotion counts by its intervals of time stays what it was when buckets are merged, lost, or made anew.
 
 **What became of Pulsar's parts** (BucketDelayedDeliveryTracker; semantics 5.7 to 5.19)
 
@@ -38,28 +38,31 @@ time stays what it was when buckets are merged, lost, or made anew.
   start takes what was lost for never indexed, all of it where nobody can tell what it was.
 
 What is lost while a broker serves is found when it is read, and made again meanwhile; its topic partitions are not
-ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same.
+ready before (broker.delay_index). Nothing comes early by it, and no number changes: the entries are the same. They are
+not where the index is lost after entries were deleted *and* VACUUM took the file that had them: then a checkpoint has
+fewer entries than it gave numbers, and what is known of them is kept as far as it is certain (broker.due_moves).
 
 **Measured** on two cores shared with seven others' work (load 8 to 14), deliver times at random in a year. Bytes an
-entry: 6.2 in microseconds, with a million keys 10.3; 4.9 and 9.0 where times are whole milliseconds, as clients have
-them, and Spark did not write them. Indexing: 0.9 s of a core for 10^6 without Spark; by Spark 10^6 in 4.5 s and 10^7 in
-36 s, the first job of a session 13 s and 101 s, where publishing them, first as well, took 6 s and 50 s. 1,000 that
-come due of 10^7 in one bucket: 2 to 45 ms where segments are read, else 0.1 ms; in ten buckets 20 to 170 ms and 0.8 ms.
-100,000 of 10^7: 80 to 150 ms. The next deliver time: a microsecond. A start: 46 ms for 10^7 in one bucket, 270 ms in
-ten. In memory of 10^7 are 11 kB of statistics and at most 64 MB of segments that were read.
+entry: 4.9, with a million keys 9.0 (6.2 and 10.3 if times were kept in microseconds). Indexing: 0.9 s of a core for
+10^6 without Spark; by Spark 10^6 in 4.5 s and 10^7 in 36 s, the first job of a session 13 s and 101 s, where publishing
+them, first as well, took 6 s and 50 s. 1,000 that come due of 10^7 in one bucket: 2 to 45 ms where segments are read,
+else 0.1 ms; in ten buckets 20 to 170 ms and 0.8 ms. 100,000 of 10^7: 80 to 150 ms. The next deliver time: a
+microsecond. A start: 46 ms for 10^7 in one bucket, 270 ms in ten. In memory of 10^7 are 11 kB of statistics and at most
+64 MB of segments that were read.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.delay_buckets import BucketLost, Buckets, Segments
 from pulsar_spark.storage.delay_notes import NOT_INDEXED
 from pulsar_spark.storage.delay_segments import Places
 from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.layout import Layout
-from pulsar_spark.storage.ledgers import ledgers_of_topic
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
 from pulsar_spark.storage.topics import Topic
 
 __all__ = ["NONE_DUE", "Due", "IndexReader", "read_buckets", "scheduled"]
@@ -122,10 +125,11 @@ class IndexReader:
             is_lost = any(lost.places is None or place in lost.places for lost in loaded.lost)
             indexed = NOT_INDEXED if is_lost else loaded.indexed.get(place, NOT_INDEXED)
             buckets = Buckets(Segments(places), [] if is_lost else loaded.buckets, {place: indexed.since})
-            ledgers = ledgers_of_topic(self._layout, self._topic.topic_id).get(self._partition)
-            runs = [run for run in ledgers.runs if has_delayed(run)] if ledgers else []
+            known = ledgers_of_topic(self._layout, self._topic.topic_id)
+            ledgers = known.get(self._partition) or PartitionLedgers()
+            chunks, runs = ChunkGroups(self._topic.path, ledgers), (run for run in ledgers.runs if has_delayed(run))
             others = [run for run in runs if not indexed.holds(run.first_position, run.last_position)]
-            self._opened = buckets, place, in_order(read_delayed(self._topic.path, [run]) for run in others)
+            self._opened = buckets, place, in_order(read_delayed(self._topic.path, [run], chunks) for run in others)
         return self._opened
 
 

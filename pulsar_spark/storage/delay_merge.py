@@ -17,7 +17,6 @@ from pulsar_spark.storage.delay_segments import (
     Places,
     SegmentFile,
     Statistics,
-    are_whole_ms,
     together,
     write_segments,
 )
@@ -25,7 +24,7 @@ from pulsar_spark.storage.delay_table import DelayTable
 from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
 
 
-def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places, *, are_ms: bool) -> NewBucket:
+def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places) -> NewBucket:
     """Write a bucket with *segments*, whose entries are in order; no commit names it yet."""
     number, folder = table.new_folder()
     names, found, rest, written = [], [], iter(segments), []
@@ -34,7 +33,7 @@ def write_bucket(table: DelayTable, segments: Iterable[Entries], places: Places,
             of_file = _chained(first, islice(rest, FILE_ENTRIES // SEGMENT_ENTRIES - 1))
             names.append(f"part-{len(names):05d}-{uuid.uuid4()}-c000.zstd.parquet")
             written.append({"path": names[-1]})
-            found.append(write_segments(folder / names[-1], of_file, places.known, file=len(found), are_ms=are_ms))
+            found.append(write_segments(folder / names[-1], of_file, places.known, file=len(found)))
     return NewBucket(number, folder, names, Statistics.joined(found))
 
 
@@ -52,7 +51,7 @@ def segments_of(entries: Entries) -> Iterator[Entries]:
 def write_entries(table: DelayTable, entries: Entries, places: Places) -> NewBucket:
     """Write a bucket with *entries*, in any order."""
     entries = together([entries], places.ranks())
-    return write_bucket(table, segments_of(entries), places, are_ms=are_whole_ms(entries.due.times))
+    return write_bucket(table, segments_of(entries), places)
 
 
 def merge_buckets(
@@ -61,8 +60,7 @@ def merge_buckets(
     """Write one bucket with the entries of *buckets* that *needed* says True of. What is in memory of each is a
     segment; :class:`BucketLost` where one cannot be read."""
     streams = [_Stream(bucket, file, places, needed) for bucket in buckets for file in range(len(bucket.names))]
-    are_ms = all(stream.is_ms for stream in streams)
-    return write_bucket(table, _recut(_merged(streams, places)), places, are_ms=are_ms)
+    return write_bucket(table, _recut(_merged(streams, places)), places)
 
 
 class _Stream:
@@ -76,7 +74,6 @@ class _Stream:
         except READ_ERRORS as error:
             raise_unless_damage(error)
             raise BucketLost(bucket, self._path, error) from error
-        self.is_ms = self._file.is_ms
         of_file = bucket.statistics.firsts[bucket.statistics.files == file]
         self.first_time = int(of_file.min()) if len(of_file) else 0
         self.held: Entries | None = None

@@ -4,8 +4,8 @@ A file holds entries in order of (deliver time, topic, partition, position), :da
 known of a segment without reading it is a row of :class:`Statistics` for each topic partition in it.
 
 Deliver times and positions are written as differences (DELTA_BINARY_PACKED) and compressed (zstd); a column that says
-the same throughout costs next to nothing, so entries without keys take no byte for their hash. Times that are all whole
-milliseconds, as a client's are, are written as such.
+the same throughout costs next to nothing, so entries without keys take no byte for their hash. Times are whole
+milliseconds (protocol.delays.whole_ms) and written as such.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -119,17 +119,14 @@ def statistics_of(entries: Entries, file: int, segment: int) -> Statistics:
     return Statistics(places[starts], *same, times[starts], times[ends - 1], ends - starts)
 
 
-def write_segments(
-    path: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int, are_ms: bool
-) -> Statistics:
+def write_segments(path: Path, segments: Iterable[Entries], places: Sequence[Place], *, file: int) -> Statistics:
     """Write *segments*, whose entries are in order, to a new file; *file* is its number in the bucket."""
     found = []
-    unit = pa.timestamp("ms" if are_ms else "us", tz="UTC")
     schema = pa.schema(
         [
             ("topic_id", pa.dictionary(pa.int32(), pa.string())),
             ("partition", pa.int32()),
-            ("due_time", unit),
+            ("due_time", pa.timestamp("ms", tz="UTC")),
             ("position", pa.int64()),
             ("sticky_key_hash", pa.int32()),
         ]
@@ -157,12 +154,12 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
     topics = {topic_id: index for index, topic_id in enumerate(dict.fromkeys(place.topic_id for place in here))}
     of_place = np.array([topics[place.topic_id] for place in here], np.int32)
     partitions = np.array([place.partition for place in here], np.int32)
-    due, is_ms = entries.due, schema.field("due_time").type.unit == "ms"
+    due = entries.due
     return pa.Table.from_arrays(
         [
             pa.DictionaryArray.from_arrays(pa.array(of_place[indexes]), pa.array(list(topics), pa.string())),
             pa.array(partitions[indexes]),
-            pa.array(due.times // _MS if is_ms else due.times).cast(schema.field("due_time").type),
+            pa.array(due.times // _MS).cast(schema.field("due_time").type),
             pa.array(due.positions),
             pa.array(due.hashes, mask=due.hashes == NO_KEY_HASH),
         ],
@@ -170,35 +167,30 @@ def _table_of(entries: Entries, places: Sequence[Place], schema: pa.Schema) -> p
     )
 
 
-def are_whole_ms(times: np.ndarray) -> bool:
-    return not (times % _MS).any()
-
-
 class SegmentFile:
     """A file of a bucket, open for reading; an OSError, or one of Arrow's, where it cannot be read."""
 
     def __init__(self, path: Path):
         self._file = pq.ParquetFile(path, page_checksum_verification=True)
-        unit = self._file.schema_arrow.field("due_time").type.unit
-        self.is_ms, self.segments = unit == "ms", self._file.num_row_groups
+        self.segments = self._file.num_row_groups
 
     def read(self, segment: int, places: Places, only: int | None = None) -> Entries:
         """The entries of a segment, in order; *only* is the place that all of them are known to be of."""
         columns = ["due_time", "position", "sticky_key_hash"] + (["topic_id", "partition"] if only is None else [])
         rows = self._file.read_row_group(segment, columns=columns)
-        times = rows["due_time"].cast(pa.int64()).to_numpy() * (_MS if self.is_ms else 1)
+        times = rows["due_time"].cast(pa.int64()).to_numpy() * _MS
         hashes = rows["sticky_key_hash"].fill_null(NO_KEY_HASH).to_numpy()
         due = Due(rows["position"].to_numpy(), times, hashes)
         return Entries(due, np.full(len(due), only, np.int32) if only is not None else _places_of(rows, places))
 
     def bounds(self) -> Iterator[tuple[int, int, int, int]]:
         """(segment, first deliver time, last, entries) of each segment, as the file's footer says."""
-        metadata, scale = self._file.metadata, _MS if self.is_ms else 1
+        metadata = self._file.metadata
         paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
         for segment in range(self.segments):
             group = metadata.row_group(segment)
             found = group.column(paths.index("due_time")).statistics
-            yield segment, found.min_raw * scale, found.max_raw * scale, group.num_rows
+            yield segment, found.min_raw * _MS, found.max_raw * _MS, group.num_rows
 
 
 def _places_of(rows: pa.Table, places: Places) -> np.ndarray:

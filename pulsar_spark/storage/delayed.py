@@ -1,15 +1,17 @@
 """Deliver times read from their topic (semantics 5.1), and delayed entries in arrays: what the delay index is made
 of."""
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.delays import due_order
+from pulsar_spark.protocol.delays import Checkpoint, are_delayed, due_order, whole_ms
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.key_hashes import read_hashes
 
@@ -37,6 +39,31 @@ class Due(NamedTuple):
 NONE_DUE = Due(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
+class CheckpointEntries:
+    """The entries of checkpoints, as *read* gives them; those of the last *most* are kept, at 20 bytes an entry."""
+
+    def __init__(self, read: Callable[[Checkpoint], Due], most: int):
+        self._read, self._most = read, most
+        self._known: OrderedDict[Checkpoint, Due] = OrderedDict()
+
+    def of(self, checkpoint: Checkpoint) -> Due:
+        found = self._known.get(checkpoint)
+        if found is None:
+            found = self._known[checkpoint] = self._read(checkpoint)
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        self._known.move_to_end(checkpoint)
+        return found
+
+    def forget(self, checkpoint: Checkpoint) -> None:
+        self._known.pop(checkpoint, None)
+
+    def let_go(self, below: int) -> None:
+        """Forget the checkpoints that end below a number."""
+        for checkpoint in [each for each in self._known if each.last < below]:
+            del self._known[checkpoint]
+
+
 def places_between(times: np.ndarray, after: int, until: int | None) -> tuple[int, int]:
     """Where in *times*, which ascend, those behind *after* up to *until* begin, and end."""
     first = int(np.searchsorted(times, after, "right"))
@@ -60,24 +87,35 @@ def has_delayed(run: Run) -> bool:
 
 
 def deliver_times(table: Path, run: Run) -> pa.Array:
-    """The deliver time of each entry of *run*, as its producer gave it, in microseconds: null without one. An entry's
-    first message decides; one that is deleted or lost waits for nothing."""
-    return read_slice(table, [run], ["deliver_at_time"])["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    """The deliver time of each entry of *run*, as its producer gave it, in microseconds (protocol.delays.whole_ms),
+    null without one. An entry's first message decides.
+
+    What waits is decided once, and counted by everybody who reads it, at whatever time: so an entry that is deleted
+    meanwhile waits all the same, and comes due with nothing in it. Only what is lost, or was deleted and vacuumed,
+    waits for nothing."""
+    rows = read_slice(table, [run], ["deliver_at_time"], as_published=True)
+    times = rows["deliver_at_time"].cast(pa.int64()).combine_chunks()
+    return pa.array(whole_ms(times.fill_null(0).to_numpy()), mask=times.is_null().to_numpy(zero_copy_only=False))
 
 
-def delayed_in(table: Path, run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`."""
+def delayed_in(table: Path, run: Run, chunks: ChunkGroups) -> tuple[np.ndarray, np.ndarray]:
+    """The positions, ascending, and deliver times of the delayed entries of a run that :func:`has_delayed`. Every chunk
+    of a message says its deliver time: the one that completes it counts. *chunks* are those of the topic partition."""
     times = deliver_times(table, run).fill_null(run.delayed_after).to_numpy()
-    places = np.flatnonzero(times > run.delayed_after)
-    return places + run.first_position, times[places]
+    places = np.flatnonzero(are_delayed(times, run.delayed_after))
+    positions = places + run.first_position
+    if run.may_have_chunks:
+        is_one = ~chunks.are_parts(positions)
+        positions, places = positions[is_one], places[is_one]
+    return positions, times[places]
 
 
-def read_delayed(table: Path, runs: Iterable[Run]) -> Due:
-    """The delayed entries of *runs* of the topic in *table*, read from its files."""
-    return in_order(_delayed_of(table, run) for run in runs if has_delayed(run))
+def read_delayed(table: Path, runs: Iterable[Run], chunks: ChunkGroups) -> Due:
+    """The delayed entries of *runs* of a topic partition in *table*, read from its files."""
+    return in_order(_delayed_of(table, run, chunks) for run in runs if has_delayed(run))
 
 
-def _delayed_of(table: Path, run: Run) -> Due:
-    positions, times = delayed_in(table, run)
+def _delayed_of(table: Path, run: Run, chunks: ChunkGroups) -> Due:
+    positions, times = delayed_in(table, run, chunks)
     hashes = read_hashes(table, [run])[positions - run.first_position] if len(positions) else NONE_DUE.hashes
     return Due(positions, times, hashes)

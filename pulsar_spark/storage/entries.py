@@ -51,10 +51,10 @@ class EntryReader:
             if missing is not None:
                 yield missing
 
-    def there(self, table, run: Run, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The blocks of what can be read of a run, whatever is missing."""
+    def there(self, table, run: Run, columns: Sequence[str], *, as_published: bool = False) -> Iterator[pa.Table]:
+        """The blocks of what can be read of a run, whatever is missing; *as_published*: as :func:`read_slice` says."""
         wanted = _wanted(run, None)
-        yield from self._blocks(_Search(table, run, columns), wanted, Present())
+        yield from self._blocks(_Search(table, run, columns, as_published), wanted, Present())
 
     def _blocks(self, search: "_Search", wanted: EntryIds, present: Present) -> Iterator[pa.Table]:
         for rows in self._rows(search, wanted):
@@ -80,7 +80,7 @@ class EntryReader:
     def _rows(self, search: "_Search", wanted: EntryIds) -> Iterator:
         """The rows of *wanted*, and perhaps others around them, in order."""
         run = search.run
-        if files_of(search.table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]:
+        if search.as_published or is_in_table(search.table, run):
             groups = self._groups.read(f"{search.table}/{run.path}", wanted, search.columns)
             try:
                 rows = next(groups, None)
@@ -119,8 +119,8 @@ class _Search:
     """Where the rows of a run were looked for: not in the file that was published, perhaps, and which files are
     lost."""
 
-    def __init__(self, table, run: Run, columns: Sequence[str] | None):
-        self.table, self.run = table, run
+    def __init__(self, table, run: Run, columns: Sequence[str] | None, as_published: bool = False):
+        self.table, self.run, self.as_published = table, run, as_published
         self.columns = ENTRY_COLUMNS if columns is None else tuple(columns)
         self.names = [name for name in ENTRY_COLUMNS if name in ("entry_id", "batch_index", *self.columns)]
         self.is_elsewhere = False
@@ -134,16 +134,24 @@ class _Search:
 _SLICES = EntryReader(CACHED_BYTES, block_rows=1 << 20)
 
 
-def read_slice(table, runs: Iterable[Run], columns: Sequence[str]) -> pa.Table:
+def is_in_table(table, run: Run) -> bool:
+    """Is the file that was published still the table's, and nothing of it removed or rewritten?"""
+    return files_of(table).holders(run.path, run.publish_id, run.ledger_id) == [run.path]
+
+
+def read_slice(table, runs: Iterable[Run], columns: Sequence[str], *, as_published: bool = False) -> pa.Table:
     """``position`` and *columns* of the entries of *runs*, one row each, in order of position: what the first message
     of the entry says, null of an entry that is deleted or lost. Of messages, not their payload: for what a round has to
-    know of entries before it deals them out. Row groups that were read last stay decoded."""
+    know of entries before it deals them out. Row groups that were read last stay decoded.
+
+    *as_published*: what the producer wrote, whatever was deleted or rewritten since, until VACUUM takes the file."""
     schema = pa.schema([("position", pa.int64()), *(MESSAGES.schema.field(name) for name in columns)])
-    return pa.concat_tables([schema.empty_table(), *(_entries_of(table, run, columns).cast(schema) for run in runs)])
+    found = (_entries_of(table, run, columns, as_published).cast(schema) for run in runs)
+    return pa.concat_tables([schema.empty_table(), *found])
 
 
-def _entries_of(table, run: Run, columns: Sequence[str]) -> pa.Table:
-    blocks = list(_SLICES.there(table, run, columns))
+def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> pa.Table:
+    blocks = list(_SLICES.there(table, run, columns, as_published=as_published))
     positions = np.arange(run.first_position, run.first_position + run.entries)
     if not blocks:
         rows = MESSAGES.schema.empty_table().select(columns).append_column("position", pa.array([], pa.int64()))
@@ -166,11 +174,10 @@ def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
 
 def _block(run: Run, rows: Rows, places: slice | np.ndarray, names: list[str], present: Present) -> pa.Table:
     """Some of the rows, of which nothing else is kept."""
-    block, entry_ids = taken(rows.table, places), rows.entry_ids[places]
+    table = rows.table if rows.table.num_columns == len(names) else rows.table.select(names)
+    block, entry_ids = taken(table, places), rows.entry_ids[places]
     if isinstance(places, slice) and rows.table.num_rows > 4 * block.num_rows:
         block, entry_ids = block.take(pa.array(np.arange(block.num_rows))), entry_ids.copy()
-    if block.num_columns != len(names):
-        block = block.select(names)
     present.add(entry_ids, block.column("batch_index"))
     if run.first_position == NO_POSITION:
         return block.append_column("position", pa.nulls(len(entry_ids), pa.int64()))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.positions import clusters, expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.file_statistics import file_statistics
@@ -26,8 +26,6 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.table_specs import KEY_FLAGS
 
 _KEYS = ("partition_key", "ordering_key", *KEY_FLAGS)
-_GAP = 1024
-"""So many entries between two that are asked for are read along, rather than two stretches one by one."""
 
 
 def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
@@ -57,13 +55,11 @@ def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: S
     """The hash of each entry of *spans* (first, last; in order, none overlaps the next) of a topic partition: what lies
     near each other is read in one stretch."""
     firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
-    starts = np.flatnonzero(np.append(True, firsts[1:] - lasts[:-1] > _GAP)) if len(firsts) else firsts
-    ends = np.append(starts[1:], len(firsts)) - 1
     hashes = [np.empty(0, np.int32)]
-    for start, end in zip(starts, ends):
-        first, last = int(firsts[start]), int(lasts[end])
+    for start, end in clusters(firsts, lasts):
+        first, last = int(firsts[start]), int(lasts[end - 1])
         there = read_hashes(table, index.runs(topic_id, partition, first, last))
-        hashes.append(there[expanded(firsts[start : end + 1], lasts[start : end + 1]) - first])
+        hashes.append(there[expanded(firsts[start:end], lasts[start:end]) - first])
     return np.concatenate(hashes)
 
 

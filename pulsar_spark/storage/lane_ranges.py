@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, number_at, position_of
 from pulsar_spark.protocol.lanes import LaneHashes, lane_numbers
 from pulsar_spark.protocol.positions import Positions, expanded
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
@@ -61,11 +61,15 @@ def exact_ranges(latest: LatestRows, key: CursorKey, index: LedgerIndex, table) 
     if due is not None:
         yield from _with_due_lane(latest, key, due, [held for _, held in ranges if held.first < DUE_BASE])
         return
+    visible, passed = (latest.cursors[key][name] for name in ("mark_delete_position", "main_mark_delete_position"))
+    if passed is not None and passed > visible:
+        # Below the chunks of messages that lie behind it, everything is acknowledged.
+        yield Range(visible + 1, passed, ACKNOWLEDGED)
     if not latest.lanes[key]:
         yield from (held for _, held in ranges)
         return
     found = read_held(latest, key, index, table, ranges)
-    above = found.positions > latest.cursors[key]["mark_delete_position"]
+    above = found.positions > (visible if passed is None else passed)
     yield from exact([held for _, held in ranges], HeldEntries(*(column[above] for column in found)))
 
 
@@ -159,10 +163,10 @@ def _read_with_due_lane(
     numbered, apart = (bisect_left(held, base, key=lambda each: each.first) for base in (DUE_BASE, APART_BASE))
     firsts, lasts = np.array([each[:2] for each in held[numbered:]], np.int64).reshape(-1, 2).T
     axis, places = expanded(firsts, lasts), np.repeat(np.arange(numbered, len(held)), lasts - firsts + 1)
-    of_numbers = due.at_numbers(axis[axis < APART_BASE] - DUE_BASE)
-    spans = [(each.first - APART_BASE, each.last - APART_BASE) for each in held[apart:]]
+    of_numbers = due.at_numbers(number_at(axis[axis < APART_BASE]))
+    spans = [(position_of(each.first), position_of(each.last)) for each in held[apart:]]
     main = read_held(latest, key, index, table, ranges[:numbered])
-    positions = np.concatenate([main.positions, of_numbers.positions, axis[axis >= APART_BASE] - APART_BASE])
+    positions = np.concatenate([main.positions, of_numbers.positions, position_of(axis[axis >= APART_BASE])])
     hashes = hashes_of(index, table, key.topic_id, key.partition, spans)
     order = np.argsort(positions, kind="stable")
     hashes = np.concatenate([main.hashes, of_numbers.hashes, hashes])

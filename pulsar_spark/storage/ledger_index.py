@@ -81,6 +81,25 @@ class LedgerIndex:
             index = known.index_of_entry(ledger_id, entry_id) + 1
             return known[index].first_position if index < len(known) else known.end_position
 
+    def chunks_from(self, topic_id: str, partition: int, ledger_id: int) -> int:
+        """The publish commit from which on chunks must be read to know what those of *ledger_id* make up; 1, the first,
+        where nobody knows."""
+        with self._lock:
+            self._refresh()
+            known = self._partition(topic_id, partition)
+            earlier = [run for run in known.chunk_runs(0) if run.ledger_id <= ledger_id]
+            if not earlier:
+                return min(ledger_id, known.last_ledger_id + 1)
+            if earlier[-1].chunks_from is None:
+                return 1
+            return known[known.index_of(earlier[-1].chunks_from)].ledger_id
+
+    def ledgers(self, topic_id: str, partition: int) -> PartitionLedgers:
+        """All runs of a topic partition that are known by now, which go on being followed: for one thread."""
+        with self._lock:
+            self._refresh()
+            return self._partition(topic_id, partition)
+
     def end(self, topic_id: str, partition: int) -> int:
         """The position the next numbered entry of the partition gets."""
         with self._lock:

@@ -46,6 +46,8 @@ class PartitionLedgers:
         self._columns = [self._numbers.get(name, self._others.get(name)) for name in Run._fields]
         self.last_delayed_position = -1
         """Behind it there are no entries that wait for their deliver time (protocol.delays)."""
+        self._chunk_runs = array("q")
+        """Indexes of the runs that may have chunks."""
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -84,6 +86,20 @@ class PartitionLedgers:
             column.append(value if type(column) is list else value or 0)
         if run.delayed_after is not None:
             self.last_delayed_position = run.last_position
+        if run.may_have_chunks:
+            self._chunk_runs.append(len(self) - 1)
+
+    @property
+    def last_chunk_position(self) -> int:
+        """Behind it there are no chunks (protocol.chunking); -1 where there are none at all."""
+        return self[self._chunk_runs[-1]].last_position if self._chunk_runs else -1
+
+    def chunk_runs(self, first: int) -> Iterator[Run]:
+        """The runs with positions from *first* on that may have chunks, whole."""
+        at = bisect_left(self._chunk_runs, max(self.index_of(first), 0))
+        if at < len(self._chunk_runs) and self[self._chunk_runs[at]].last_position < first:
+            at += 1
+        return (self[index] for index in self._chunk_runs[at:])
 
     def index_of(self, position: int) -> int:
         """Index of the run that holds *position*, or of the last run before it; -1 before the first."""

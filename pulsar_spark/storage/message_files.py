@@ -181,11 +181,13 @@ class RowGroups:
             self._keep((path, number, columns), rows)
         return rows
 
-    def _cached(self, *key) -> Rows | None:
+    def _cached(self, path: str, number: int, columns: tuple[str, ...]) -> Rows | None:
+        """A group that was decoded with these columns, or with all."""
         with self._lock:
-            if key in self._groups:
-                self._groups.move_to_end(key)
-                return self._groups[key]
+            for key in ((path, number, columns), (path, number, ENTRY_COLUMNS)):
+                if key in self._groups:
+                    self._groups.move_to_end(key)
+                    return self._groups[key]
         return None
 
     def _keep(self, key: tuple[str, int, tuple[str, ...]], rows: Rows) -> None:

@@ -138,6 +138,7 @@ def _published_file(table: Path, version: int, file: AddedFile) -> PublishedFile
         may_have("deliver_at_time", False),
         may_have("uuid", False),
         may_have("partition_key", True) or may_have("ordering_key", True),
+        may_have("compression", False) or may_have("encryption_param", False),
     )
 
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from pulsar_spark.errors import CorruptState, InvalidConfiguration, NotAllowedError
 from pulsar_spark.protocol.topic_name import TopicName
 from pulsar_spark.storage.commits import commit_text, replace_commit
-from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.data_files import file_add, write_files
 from pulsar_spark.storage.examination import broken_checkpoints, broken_commits, tables_of
 from pulsar_spark.storage.layout import Layout

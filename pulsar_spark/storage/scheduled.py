@@ -5,20 +5,20 @@ has made of them its rows say: of those that came due by their number, of those 
 others wait (protocol.delays). Everything goes in parts, so that what waits costs no memory here either.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint
+from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE, Checkpoint, cut, place_apart, position_of, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.chunk_groups import chunks_of
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.delay_index import IndexReader
-from pulsar_spark.storage.delayed import NONE_DUE, Due, has_delayed, in_order, read_delayed
+from pulsar_spark.storage.delayed import NONE_DUE, CheckpointEntries, Due, has_delayed, in_order, read_delayed
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic, read_topic
 
@@ -42,7 +42,8 @@ class Delayed:
 
     def by_position(self, first: int, last: int) -> Due:
         """Those at positions *first*..*last*, by position."""
-        found = read_delayed(self.topic.path, self._runs(first, last))
+        runs = list(self._runs(first, last))
+        found = read_delayed(self.topic.path, runs, chunks_of(self._index.layout, self.topic, self.partition, runs))
         return found.part(np.argsort(found.positions))
 
     def first_position(self) -> int | None:
@@ -81,7 +82,7 @@ class DueEntries:
         self._bounds = np.array([held[:2] for held in self.ranges], np.int64).reshape(-1, 2).T
         self._is_done = np.array([held.status == ACKNOWLEDGED for held in self.ranges], bool)
         self._first_apart = int(np.searchsorted(self._bounds[0], APART_BASE))
-        self._entries: OrderedDict[Checkpoint, Due] = OrderedDict()
+        self._entries = CheckpointEntries(self._read, _MOST_CHECKPOINTS)
 
     @property
     def promoted_until(self) -> int:
@@ -97,15 +98,15 @@ class DueEntries:
     def apart(self) -> list[Range]:
         """The ranges that are kept apart, with positions."""
         kept = (held for held in self.ranges if held.first >= APART_BASE)
-        return [held._replace(first=held.first - APART_BASE, last=held.last - APART_BASE) for held in kept]
+        return [held._replace(first=position_of(held.first), last=position_of(held.last)) for held in kept]
 
     def look(self, entries: Due) -> np.ndarray:
         """What became of delayed entries: of each the index of its range in ``ranges``, or one of :data:`WAITS`,
         :data:`DONE` and :data:`OTHER`. What is kept apart goes before what its number says, which is passed over."""
         numbers = self._numbers_of(entries)
-        found = np.where(numbers < 0, numbers, self._places(numbers + DUE_BASE))
+        found = np.where(numbers < 0, numbers, self._places(virtual(numbers)))
         found[(numbers >= 0) & (numbers <= self.done_until)] = DONE
-        apart = self._places(entries.positions + APART_BASE)
+        apart = self._places(place_apart(entries.positions))
         found = np.where(apart != WAITS, apart, found)
         held = found >= 0
         found[held] = np.where(self._is_done[found[held]], DONE, found[held])
@@ -125,16 +126,14 @@ class DueEntries:
     def at_numbers(self, numbers: np.ndarray) -> Due:
         """The entries with these numbers, which ascend, in order of number."""
         found = [NONE_DUE]
-        for each in self.checkpoints:
-            first, behind = np.searchsorted(numbers, (each.first, each.last + 1))
-            if first < behind:
-                entries = self._entries_of(each)
-                if len(entries) < each.numbers:
-                    raise CorruptState(
-                        f"topic {str(self.delayed.topic.name)!r}: of the entries with the numbers {each.first} to "
-                        f"{each.last} there are {len(entries)}; {DOCTOR}"
-                    )
-                found.append(entries.part(numbers[first:behind] - each.first))
+        for each, places in cut(self.checkpoints, numbers):
+            entries = self._entries.of(each)
+            if len(entries) < each.numbers:
+                raise CorruptState(
+                    f"topic {str(self.delayed.topic.name)!r}: of the entries with the numbers {each.first} to "
+                    f"{each.last} there are {len(entries)}; {DOCTOR}"
+                )
+            found.append(entries.part(numbers[places] - each.first))
         return Due(*map(np.concatenate, zip(*found)))
 
     def _numbers_of(self, entries: Due) -> np.ndarray:
@@ -143,7 +142,7 @@ class DueEntries:
         for each in self.checkpoints:
             here = np.flatnonzero((entries.times > each.after) & (entries.times <= each.until))
             if each.last > self.done_until and len(here):
-                known = self._entries_of(each)
+                known = self._entries.of(each)
                 order = np.argsort(known.positions)
                 at = np.searchsorted(known.positions[order], entries.positions[here])
                 numbers[here] = each.first + np.append(order, 0)[at]
@@ -155,14 +154,8 @@ class DueEntries:
         at = np.searchsorted(firsts, axis, "right") - 1
         return np.where((at >= 0) & (axis <= np.append(lasts, -1)[at]), at, WAITS)
 
-    def _entries_of(self, checkpoint: Checkpoint) -> Due:
-        found = self._entries.get(checkpoint)
-        if found is None:
-            found = in_order(self.delayed.between(checkpoint.after, checkpoint.until))
-            self._entries[checkpoint] = found
-            if len(self._entries) > _MOST_CHECKPOINTS:
-                self._entries.popitem(last=False)
-        return found
+    def _read(self, checkpoint: Checkpoint) -> Due:
+        return in_order(self.delayed.between(checkpoint.after, checkpoint.until))
 
 
 def has_due_lane(latest: LatestRows, key: CursorKey) -> bool:

@@ -25,13 +25,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import expanded
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
-from pulsar_spark.table_specs import KEY_FLAGS, MESSAGES
+from pulsar_spark.table_specs import MESSAGES
 
 MAX_BOUNDS = 32
 WIDE_GAP = 20_000
@@ -128,16 +129,24 @@ def read_pieces(
     with_payload: bool = True,
     version: int | None = None,
     without: Collection[str] = (),
+    with_chunks: bool = True,
+    files: Sequence[str] = (),
 ) -> DataFrame:
     """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
-    that is given. Files *without* are passed over: they hold copies that somebody made of the topic's rows.
+    that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
+    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
-    then ``ledger_id``, ``position``, ``redelivery_count``. The :data:`~pulsar_spark.table_specs.KEY_FLAGS` are null in
-    a topic of a layout without them. Of an entry with an ack set only the messages still unacknowledged are there.
+    then ``ledger_id``, ``position``, ``redelivery_count``. Columns of a later layout are null in a topic of one without
+    them. Of an entry with an ack set only the messages still unacknowledged are there.
     """
     reader = spark.read.format("delta")
     messages = (reader if version is None else reader.option("versionAsOf", version)).load(str(topic.path))
+    if files:
+        named = spark.read.schema(messages.schema).option("basePath", str(topic.path))
+        messages = named.parquet(*(str(topic.path / file) for file in files))
+    if not with_chunks:
+        messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     if without:
         messages = messages.filter(
             ~F.element_at(F.split("_metadata.file_path", "/"), -1).isin([path.rpartition("/")[2] for path in without])
@@ -147,8 +156,9 @@ def read_pieces(
         for name in columns or [name for name in messages.columns if name not in _LATER]
         if (with_payload or name != "payload") and name != "partition"
     ] + ["partition"]
-    missing = set(KEY_FLAGS).intersection(names).difference(messages.columns)
-    messages = messages.withColumns(dict.fromkeys(missing, F.lit(None).cast("boolean")))
+    missing = _LATER.intersection(names).difference(messages.columns)
+    absent = {name: F.lit(None).cast(from_arrow_type(MESSAGES.schema.field(name).type)) for name in missing}
+    messages = messages.withColumns(absent)
     located = _by_bounds(messages, found) if len(found) <= MAX_BOUNDS else _by_join(spark, messages, found)
     return located.select(*names, "ledger_id", "position", "redelivery_count")
 

@@ -23,10 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_spark.storage.data_files import StagedFile, staging_folder
 from pulsar_spark.storage.file_statistics import file_statistics
 
-_FILE_SETTINGS = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
+_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
+_FILE_SETTINGS = {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS", "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
 """What Delta's writer sets too: instants of any year, with statistics."""
 _KEYS = ("partition_key", "ordering_key")
 _writing = threading.Lock()
@@ -35,13 +33,20 @@ _writers: dict[int, tuple[int, dict[str, str | None]]] = {}
 
 @contextlib.contextmanager
 def staged(
-    rows: DataFrame, table: Path, partition_by: tuple[str, ...], options: Mapping[str, str] = MappingProxyType({})
+    rows: DataFrame,
+    table: Path,
+    partition_by: tuple[str, ...],
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    are_ms: bool = False,
 ) -> Iterator[list[StagedFile]]:
     """Run *rows* and write them, with *options* of Spark's writer; the files, none for no rows, stay until the end of
-    the ``with`` unless they were moved into the table."""
+    the ``with`` unless they were moved into the table. With *are_ms* timestamps are written in milliseconds, by a
+    session in which nobody else writes."""
     folder = staging_folder(table) / uuid.uuid4().hex
     try:
-        with _file_settings(rows.sparkSession):
+        settings = _FILE_SETTINGS | ({_TIMESTAMP_TYPE: "TIMESTAMP_MILLIS"} if are_ms else {})
+        with _file_settings(rows.sparkSession, settings):
             rows.write.options(**options).partitionBy(*partition_by).parquet(str(folder))
         found = (
             StagedFile(path, str(path.relative_to(folder)), _statistics(pq.read_metadata(path)))
@@ -61,13 +66,13 @@ def _statistics(footer: pq.FileMetaData) -> dict:
 
 
 @contextlib.contextmanager
-def _file_settings(spark: SparkSession) -> Iterator[None]:
+def _file_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings that Spark takes from the session only, set back when the last one who writes is done."""
     with _writing:
         writers, before = _writers.get(id(spark), (0, {}))
         if not writers:
-            before = {name: spark.conf.get(name, None) for name in _FILE_SETTINGS}
-            for name, value in _FILE_SETTINGS.items():
+            before = {name: spark.conf.get(name, None) for name in settings}
+            for name, value in settings.items():
                 spark.conf.set(name, value)
         _writers[id(spark)] = writers + 1, before
     try:

@@ -1,8 +1,9 @@
 """The delay index of publishes that are too large for the driver (semantics 5.1): frames in, frames out."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.delays import LAST_TIME
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH
 from pulsar_spark.transforms.sticky_keys import HASH, with_hash
 
@@ -13,7 +14,7 @@ def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
     """The entries of *messages* (``partition``, ``ledger_id``, ``position``, ``batch_index``, ``deliver_at_time`` and,
     where they may have keys, those of ``transforms.sticky_keys``) whose deliver time lies behind ``delayed_after``
     (microseconds) of their ``partition`` and ``ledger_id``: ``partition``, ``due_time``, ``position``,
-    ``sticky_key_hash``, null without a key.
+    ``sticky_key_hash``, null without a key. Deliver times count in whole milliseconds (protocol.delays.whole_ms).
 
     An entry's first message decides; of an entry whose ``ledger_id`` is in *delayed_after* in no row, none is.
     """
@@ -21,12 +22,20 @@ def delayed_entries(messages: DataFrame, delayed_after: DataFrame) -> DataFrame:
     delayed = (
         messages.filter(is_first & F.col("deliver_at_time").isNotNull())
         .join(F.broadcast(delayed_after), on=["partition", "ledger_id"], how="inner")
-        .filter(F.unix_micros("deliver_at_time") > F.col("delayed_after"))
+        .withColumn("due_micros", _whole_ms(F.col("deliver_at_time")))
+        .filter(F.col("due_micros") > F.col("delayed_after"))
     )
     is_keyed = HASH in messages.columns
     hashed = with_hash(delayed) if is_keyed else delayed.withColumn(HASH, F.lit(None).cast("int"))
     hash_of_key = F.when(F.col(HASH) != NO_KEY_HASH, F.col(HASH).bitwiseAND(F.lit(MAX_HASH)))
-    return hashed.select("partition", F.col("deliver_at_time").alias("due_time"), "position", hash_of_key.alias(HASH))
+    return hashed.select(
+        "partition", F.timestamp_micros("due_micros").alias("due_time"), "position", hash_of_key.alias(HASH)
+    )
+
+
+def _whole_ms(time: Column) -> Column:
+    micros = F.least(F.unix_micros(time), F.lit(LAST_TIME))
+    return micros + F.pmod(1000 - F.pmod(micros, F.lit(1000)), F.lit(1000))
 
 
 def in_files(entries: DataFrame, topic_id: str, files: int) -> DataFrame:

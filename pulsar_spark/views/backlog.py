@@ -1,6 +1,7 @@
 """How large a subscription's backlog is on a topic partition, and how much of it waits for its deliver time.
 
-The backlog counts entries that are not acknowledged (3.28), those that wait too (5.20). A cursor with a due lane says
+The backlog counts entries that are not acknowledged (3.28), those that wait too (5.20); a chunked message counts as the
+entry of its last chunk, and one that is not complete not at all. A cursor with a due lane says
 of its delayed entries how many are done, not how many wait: these are counted by the delay index, without a look at
 each where all of them are the cursor's and it has passed over all.
 """
@@ -11,7 +12,8 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
-from pulsar_spark.protocol.positions import inside
+from pulsar_spark.protocol.positions import expanded, inside
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.scheduled import DONE, WAITS, DueEntries, due_entries
@@ -27,13 +29,34 @@ class Backlog(NamedTuple):
     delayed: int
 
 
-def read_backlog(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
-    """The backlog of a cursor before position *end*, at *now* (microseconds)."""
+def read_backlog(
+    latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int, chunks: ChunkGroups | None = None
+) -> Backlog:
+    """The backlog of a cursor before position *end*, at *now* (microseconds); *chunks* are its topic partition's."""
+    backlog = _entries(latest, key, index, end, now)
+    if chunks is None:
+        return backlog
+    return backlog._replace(entries=backlog.entries - _parts_ahead(latest, key, chunks, end))
+
+
+def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: int) -> int:
+    """How many entries at the read position and behind it are parts of chunked messages that the cursor has not come to
+    pass over."""
+    parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
+    firsts, lasts = np.array(parts, np.int64).reshape(-1, 2).T
+    done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
+    passed = [each for each in done if each[0] < DUE_BASE]
+    return len(firsts) and int(np.count_nonzero(~inside(expanded(firsts, lasts), passed)))
+
+
+def _entries(latest: LatestRows, key: CursorKey, index: LedgerIndex, end: int, now: int) -> Backlog:
     cursor, ranges = latest.cursors[key], latest.ranges(key)
     delayed = sum(held.size for held in ranges if held.status == REPLAY and (held.due_time or 0) > now)
     due = due_entries(latest, key, index)
     if due is None:
-        return Backlog(end - cursor["mark_delete_position"] - 1 - _acknowledged(ranges), delayed)
+        main_mark_delete = cursor["main_mark_delete_position"]
+        done_until = cursor["mark_delete_position"] if main_mark_delete is None else main_mark_delete
+        return Backlog(end - done_until - 1 - _acknowledged(ranges), delayed)
     main = [held for held in ranges if held.first < DUE_BASE]
     passed = [(0, cursor["main_mark_delete_position"])]
     passed += [(held.first, held.last) for held in main if held.status == ACKNOWLEDGED]

@@ -6,7 +6,6 @@ while they have consumers (2.6). It goes in parts: neither memory nor what is re
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.membership import SINGLE_ACTIVE
 from pulsar_spark.protocol.message_id import MAX_LONG
 from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.delayed import Due, in_order
 from pulsar_spark.storage.lane_ranges import exact_ranges
@@ -177,7 +177,7 @@ def all_scheduled(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = Layout(root)
-        latest, index, window = read_latest(layout), LedgerIndex(layout), Window(time.time_ns() // 1000)
+        latest, index, window = read_latest(layout), LedgerIndex(layout), Window(now_micros())
         for row in (row for batch in batches for row in batch.to_pylist()):
             with contextlib.suppress(TopicNotFound):
                 topic = read_topic(layout, row["topic"])

@@ -25,6 +25,7 @@ from pulsar_spark.errors import InvalidTopicName, NotARoot, TopicNotFound
 from pulsar_spark.protocol.cursor import PENDING, Range
 from pulsar_spark.protocol.letters import dead_letters_to, letters_in
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
+from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.condition import count_deleted, read_condition
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest
 from pulsar_spark.storage.layout import Layout
@@ -108,6 +109,7 @@ class Observation:
         self.latest: LatestRows = read_latest(layout)
         self.activity: Activity = read_activity(layout, self.now)
         self.ledgers = LedgerIndex(layout)
+        self._chunk_groups: dict[tuple[str, int], ChunkGroups | None] = {}
 
     def stored(self, topic: Topic) -> dict[int, Stored]:
         """What a topic's table holds, lacks, and has too much, of each partition; and whether it is stopped, also when
@@ -126,6 +128,15 @@ class Observation:
             partition: part._replace(deleted=deleted[partition], error=condition.error)
             for partition, part in found.items()
         }
+
+    def chunk_groups(self, topic: Topic, partition: int) -> ChunkGroups | None:
+        """The chunked messages of a topic partition; None where it has none."""
+        place = topic.topic_id, partition
+        if place not in self._chunk_groups:
+            ledgers = self.ledgers.ledgers(*place)
+            has_chunks = ledgers.last_chunk_position >= 0
+            self._chunk_groups[place] = ChunkGroups(topic.path, ledgers) if has_chunks else None
+        return self._chunk_groups[place]
 
     def seconds_since(self, delivery_round: int) -> float | None:
         """Seconds since a round; None where its time is no longer known."""
@@ -238,7 +249,8 @@ def _subscription_stats(observed: Observation, topic: Topic, key: CursorKey, end
     consumers = sorted(observed.latest.consumers[key].values(), key=lambda row: row["join_order"] or 0)
     now = int(observed.now.timestamp() * 1_000_000)
     key_shared = read_key_shared(observed.layout, topic.path, observed.latest, key)
-    backlog = read_backlog(observed.latest, key, observed.ledgers, end_position, now)
+    chunks = observed.chunk_groups(topic, key.partition)
+    backlog = read_backlog(observed.latest, key, observed.ledgers, end_position, now, chunks)
     return {
         **_error(observed.latest, SUBSCRIPTION, key),
         "type": cursor["subscription_type"],

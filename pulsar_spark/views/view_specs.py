@@ -176,6 +176,33 @@ SCHEDULED = TableSpec(
     ),
 )
 
+CHUNKS = TableSpec(
+    "chunks",
+    "a chunked message that is not complete, or chunks that came when their message was not begun",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("producer_name", pa.string(), "name of the producer"),
+            ("uuid", pa.string(), "joins the chunks of one message, with the producer's name"),
+            ("num_chunks_from_msg", pa.int32(), "chunks of the message, as the first of those there says"),
+            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message, as it says"),
+            ("chunks", pa.int64(), "how many chunks are there"),
+            (
+                "missing",
+                pa.list_(pa.struct({"first": pa.int32(), "last": pa.int32()})),
+                "the chunk ids that are not, as ranges, both ends inclusive",
+            ),
+            ("first", pa.int64(), "position of the first chunk that is there"),
+            ("last", pa.int64(), "position of the last one"),
+            ("since", TIME, "when the first of them was published, by the producer's clock"),
+            ("is_open", pa.bool_(), "what is missing may still come; false = it makes no message any more"),
+            ("reason", pa.string(), "why it is not complete"),
+        )
+    ),
+)
+
 HISTORY = TableSpec(
     "history",
     "something that happened to a range of entries on a subscription",

@@ -22,11 +22,12 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.topics import check_layout
 from pulsar_spark.table_specs import TableSpec
+from pulsar_spark.views.chunks import all_incomplete
 from pulsar_spark.views.history import all_events
 from pulsar_spark.views.key_shared import KeyShared, draining_rows, range_rows, rows_of_cursors
 from pulsar_spark.views.lane_rows import with_positions
 from pulsar_spark.views.scheduled import all_scheduled
-from pulsar_spark.views.view_specs import DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
+from pulsar_spark.views.view_specs import CHUNKS, DRAINING_HASHES, HASH_OWNERS, HISTORY, SCHEDULED, VIEWS
 
 _CURSOR = [*CursorKey._fields]
 
@@ -48,14 +49,15 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
     for spec, rows_of in ((HASH_OWNERS, range_rows), (DRAINING_HASHES, draining_rows)):
         of_key_shared(rows, str(layout.root), spec, rows_of).createOrReplaceTempView(spec.name)
     partitions = rows.filter("kind = 'topic'").select("topic", "topic_id", "partition").distinct()
-    waiting = partitions.mapInArrow(all_scheduled(str(layout.root)), from_arrow_schema(SCHEDULED.schema))
-    waiting.createOrReplaceTempView(SCHEDULED.name)
+    for spec, rows_of_topic in ((SCHEDULED, all_scheduled), (CHUNKS, all_incomplete)):
+        found = partitions.mapInArrow(rows_of_topic(str(layout.root)), from_arrow_schema(spec.schema))
+        found.createOrReplaceTempView(spec.name)
     requests = spark.read.format("delta").load(str(layout.broker_table("requests")))
     ledgers = spark.read.format("delta").load(str(layout.broker_table("ledgers")))
     all_events(rows, requests, ledgers, str(layout.root)).select(
         *(column.name for column in HISTORY.columns)
     ).createOrReplaceTempView(HISTORY.name)
-    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, HISTORY)]
+    return [view.name for view in (*VIEWS, HASH_OWNERS, DRAINING_HASHES, SCHEDULED, CHUNKS, HISTORY)]
 
 
 def committed_rounds(rows: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.benchmarks import (
     age,
     backlog,
+    chunks,
     delays,
     fixed_cost,
     growth,
@@ -47,6 +48,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "redelivery": redelivery.measure,
     "key_shared": key_shared.measure,
     "delays": delays.measure,
+    "chunks": chunks.measure,
     "plan": plan_twin.measure,
     "restart": restart.measure,
 }

@@ -58,7 +58,7 @@ def _consumed(bench: Bench, root: Path, topic: Topic, size: int, kind: str, max_
     subscriptions, parts = count(), []
 
     def ours() -> float:
-        run = _Run(bench.spark, root, topic, f"{kind}-{max_messages}-{next(subscriptions)}", kind, max_messages)
+        run = Run(bench.spark, root, topic, f"{kind}-{max_messages}-{next(subscriptions)}", kind, max_messages)
         if run.bytes != size * PAYLOAD_BYTES:
             raise AssertionError(f"{run.bytes} bytes consumed of {size} messages of {PAYLOAD_BYTES} bytes")
         parts.append(run.parts)
@@ -71,8 +71,8 @@ def _consumed(bench: Bench, root: Path, topic: Topic, size: int, kind: str, max_
     return Figure(FAMILY, what, PER_SECOND, runs, "read of the Parquet files", plain, budget, parts)
 
 
-class _Run:
-    """One run over the whole backlog."""
+class Run:
+    """One run over the whole backlog: its payloads' bytes, the seconds it took, and where they went."""
 
     def __init__(self, spark: SparkSession, root: Path, topic: Topic, subscription: str, kind: str, max_messages: int):
         self.bytes, self._spans = 0, []

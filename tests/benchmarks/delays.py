@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
-from pulsar_spark.broker.clock import now_micros
 from pulsar_spark.broker.delay_build import SparkBuild
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.frames import consume, publish
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, seconds
@@ -96,6 +96,9 @@ class _Pending:
         bench.say(f"indexing {size:,} delayed messages")
         self.numbered = seconds(lambda: self.rig.ask([]))
         self.built = seconds(self.upkeep.work)
+        self.passing = [self.rig.timed_round()]
+        while self.rig.rounds.has_work():
+            self.passing.append(self.rig.timed_round())
         if index.count(self._topic_id, -1, 0) != size:
             raise AssertionError(f"the index has {index.count(self._topic_id, -1, 0)} of {size} messages")
 
@@ -115,6 +118,8 @@ class _Pending:
         what = f"make the index of {self.size:,} messages by Spark"
         parts = {"number them": self.numbered, "make the index": self.built}
         yield Figure(FAMILY, what, PER_SECOND, [self.size / self.built], parts=parts)
+        what = f"a new subscription passes over {self.size:,} pending, all told"
+        yield Figure(FAMILY, what, SECONDS, [sum(self.passing)], parts={"longest round": max(self.passing)})
 
     def index_bytes(self) -> float:
         folder = Path(self.rig.layout.broker_table("delay_index"))
@@ -166,19 +171,20 @@ def _state(bench: Bench, messages: int) -> Iterator[Figure]:
     due = F.when(F.col("id") % 2 == 1, F.timestamp_micros(F.lit(now_micros() + HOUR) + 1000 * F.col("id")))
     rows = bench.spark.range(messages, numPartitions=2)
     publish(rows.select(F.lit(b"x").alias("payload"), due.alias("deliver_at_time")), rig.layout.root, topic)
-    rounds = [rig.timed_round()]
-    while rig.rounds.has_work():
-        rounds.append(rig.timed_round())
     (cursor,) = rig.rounds.bundle.cursors.values()
-    delivered = {held.delivery_round for page in cursor.pages for held in page.ranges if held.delivery_round}
-    rig.ask([_delivered(on, messages, delivery_round) for delivery_round in sorted(delivered)])
+    rounds, result = [], rig.ask([])
+    while result.delivered_messages:
+        began = time.perf_counter()
+        result = rig.ask([_delivered(on, messages, rig.rounds.bundle.round)])
+        rounds.append(time.perf_counter() - began)
     rows_of_state = sum(len(page.ranges) for page in cursor.pages)
     waiting = sum(last - first + 1 for first, last in cursor.backlog(0, messages - 1))
     if waiting != messages // 2:
         raise AssertionError(f"{waiting} messages are left of {messages}")
     what = f"rows of state: {messages:,} messages, every second one waits, the others are acknowledged"
     yield Figure(FAMILY, what, "", [rows_of_state], budget=STATE_ROWS)
-    yield Figure(FAMILY, f"round: hand out {messages // 2:,} messages between as many that wait", SECONDS, rounds[:1])
+    what = f"round: take back and hand out some of {messages // 2:,} messages between as many that wait"
+    yield Figure(FAMILY, what, SECONDS, rounds)
 
 
 def _from_end_to_end(bench: Bench, messages: int) -> Iterator[Figure]:

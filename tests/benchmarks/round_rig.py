@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.broker.clock import now_micros
 from pulsar_spark.broker.drafts import requests_of
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import RoundResult, Rounds
 from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root

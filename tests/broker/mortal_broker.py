@@ -11,11 +11,11 @@ import signal
 import sys
 import time
 
-from pulsar_spark.broker.clock import now_micros
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.storage import tables
+from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import prepare_root
 from tests.plain_planner import PlainPlanner

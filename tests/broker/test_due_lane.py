@@ -8,11 +8,13 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import numbering
+from pulsar_spark.broker import numbering, unread_runs
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round
+from pulsar_spark.storage import entries
+from pulsar_spark.storage.committed_rounds import read_round
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.publishes import number_commit
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
@@ -54,6 +56,21 @@ def promotions(engine: SparkEngine) -> list[tuple]:
     return [(row["first"], row["last"]) for row in rows]
 
 
+def test_a_round_hands_out_so_many_runs_and_the_next_one_goes_on(engine, monkeypatch):
+    monkeypatch.setattr(unread_runs, "MOST_RUNS", 3)
+    publish(engine, *[HOUR, None, None, HOUR] * 4)
+    found = [positions(engine.round(join(permits=5), START))]
+    assert engine.rounds.has_work() is False, "permits are used up"
+    found.append(positions(engine.round([ON.flow("A", 99)], START + 1)))
+    assert engine.rounds.has_work() is False
+    assert found == [[1, 2, 5, 6, 9], [10, 13, 14]]
+    publish(engine, *[HOUR, None] * 8, at=START + 2)
+    found = []
+    while not found or engine.rounds.has_work():
+        found.append(positions(engine.round([], START + 2)))
+    assert found == [[17, 19, 21], [23, 25, 27], [29, 31]]
+
+
 def test_what_waits_is_no_row_and_what_came_due_is_one(engine):
     publish(engine, *[None, 2_000, 1_000] * 100)
     first = engine.round(join(permits=5_000), START)
@@ -69,6 +86,14 @@ def test_what_waits_is_no_row_and_what_came_due_is_one(engine):
     engine.round([ON.ack(position) for position in positions(rest)], START + 2_001)
     assert (kept(engine), cursor.due, cursor.visible_mark_delete) == ([], None, 299), "it costs nothing any more"
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 299
+
+
+def test_a_deliver_time_between_two_milliseconds_is_the_next_one(engine):
+    engine.publish(TOPIC, -1, [1], START, deliver_at_time=1000 * START + 1_000_001)
+    engine.round(join(), START)
+    assert next_due(engine.rounds.bundle, START * 1000) == (START + 1_001) * 1000
+    assert positions(engine.round([], START + 1_000)) == []
+    assert positions(engine.round([], START + 1_001)) == [0]
 
 
 def test_a_delivery_says_its_positions_in_the_order_they_came_due(engine):
@@ -272,6 +297,15 @@ def test_what_is_acknowledged_as_a_delivery(engine):
     assert (list(state["pending"]), list(state["waits"])) == ([1], [3])
 
 
+def test_time_to_live_passes_over_what_waits_while_nobody_can_take_anything(engine):
+    publish(engine, HOUR)
+    engine.round([ON.policy("message_ttl_seconds", 2), ON.subscribe("A", lease_ms=HOUR)], START)
+    engine.restart(START + 5_000)
+    engine.round([], START + 5_000)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["read_position"], state["waits"], state["mark_delete_position"]) == (1, {0: START + HOUR}, -1)
+
+
 def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     engine.publish(TOPIC, -1, [3, 1], START, deliver_at_ms=[START + 1_000, None])
     engine.round(join(), START)
@@ -283,22 +317,49 @@ def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
 
 
-def test_entries_deleted_from_the_topic_and_an_index_made_anew(engine):
-    """Numbers shift then, and nobody knows which: what was not done is delivered, nothing of it is lost."""
+def delete(engine: SparkEngine, predicate: str, *, is_vacuumed: bool) -> None:
+    table = DeltaTable(str(engine.rounds.bundle.topics[TOPIC].topic.path))
+    table.delete(predicate)
+    if is_vacuumed:
+        table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
+def test_entries_deleted_from_the_topic_wait_all_the_same(engine):
+    """Whoever counts them counts the same, and their numbers stay: nothing is sent again."""
     publish(engine, *range(1_000, 9_000, 1_000))
     engine.round(join(permits=4), START)
     engine.round([], START + 6_000)
     engine.round([ON.ack(0), ON.ack(2)], START + 6_001)
-    table = DeltaTable(str(engine.rounds.bundle.topics[TOPIC].topic.path))
-    table.delete("entry_id = 1")
-    engine.restart(START + 6_002)
+    delete(engine, "entry_id = 1 or entry_id = 7", is_vacuumed=False)
+    for _ in range(2):
+        stats = engine.stats(TOPIC, "s")
+        assert (stats["msgBacklog"], stats["msgDelayed"]) == (6, 2)
+        engine.restart(START + 6_002)
     engine.round([ON.close("A")], START + 6_003)
     found = engine.round([ON.subscribe("B", lease_ms=HOUR), ON.flow("B", 99)], START + 6_004)
-    assert set(positions(found)) >= {3, 4, 5}
-    rest = engine.round([], START + 9_000)
-    assert sorted(positions(rest)) == [6, 7]
-    engine.round([ON.ack(0, 7)], START + 9_001)
+    assert sorted(positions(found)) == [1, 3, 4, 5]
+    assert sorted(positions(engine.round([], START + 9_000))) == [6, 7]
+    engine.round([ON.ack(1), ON.ack(3, 7)], START + 9_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 7 and kept(engine) == []
+
+
+@pytest.mark.parametrize("subscription_type", ["Shared", "KeyShared"])
+def test_entries_gone_from_the_topic_and_an_index_made_anew(engine, subscription_type, monkeypatch):
+    """What is left of 20 had its number or the one before, as one is gone. Of those with A the broker knows, or is sure
+    that they are acknowledged, where both numbers say so: not at the borders."""
+    publish(engine, *[1_000 + number for number in range(20)])
+    engine.round(join(permits=12, subscription_type=subscription_type), START)
+    assert sorted(positions(engine.round([], START + 2_000))) == [*range(12)]
+    engine.round([ON.ack(at) for at in (0, 1, 2, 3, 4, 8)], START + 2_001)
+    delete(engine, "entry_id = 2", is_vacuumed=True)
+    monkeypatch.setattr(entries, "_SLICES", entries.EntryReader())
+    engine.restart(START + 2_002)
+    engine.round([], START + 2_003)
+    state = engine.state(TOPIC, -1, "s")
+    assert (state["mark_delete_position"], [*state["pending"]]) == (4, [6, 7, 10, 11])
+    assert positions(engine.round([ON.flow("A", 99)], START + 2_004)) == [5, 8, 9, *range(12, 20)]
+    engine.round([ON.ack(0, 19)], START + 2_005)
+    assert (kept(engine), engine.state(TOPIC, -1, "s")["mark_delete_position"]) == ([], 19)
 
 
 def play(root, crash: tuple[int, str, str] | None) -> tuple[set[int], dict]:

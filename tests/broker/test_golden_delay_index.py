@@ -20,7 +20,7 @@ import pytest
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.promotion import Promotion
-from pulsar_spark.protocol.delays import is_delayed
+from pulsar_spark.protocol.delays import are_delayed
 from tests.protocol.golden import cases, named
 from tests.spark_engine import new_engine
 
@@ -64,7 +64,7 @@ class Tracker:
             upkeep.seal(is_forced=True)
             upkeep.work()
         self.places.append((ledger, entry))
-        return is_delayed(deliver_at_ms * MS, run.delayed_after)
+        return bool(are_delayed(np.array([deliver_at_ms * MS]), run.delayed_after)[0])
 
     def get(self, most: int) -> list[list[int]]:
         self.promotion.advance(self.cut_off)

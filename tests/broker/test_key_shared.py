@@ -8,6 +8,7 @@ import pytest
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.key_shared import KeySharedRules
 from pulsar_spark.protocol.selectors import AutoSplit, ConsistentHashing, ConsistentHashing4, Member, Sticky
+from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.topics import delete_topic
 from tests.requests import On, leave
@@ -177,6 +178,21 @@ def test_only_consumers_whose_ranges_changed_get_a_new_row(engine):
     run(engine, join("d"))
     assert cursor_of(engine).hash_ranges["d"] == [(32769, 49152)]
     assert {consumer_id for consumer_id, row in rows(engine)[1].items() if row["round"] >= since} == {"a", "d"}
+
+
+def test_ranges_are_written_as_somebody_comes_or_goes_and_found_by_who_looks_later(engine):
+    engine.publish(TOPIC, -1, [1] * 9)
+    run(engine, join("a"), join("b"))
+    before = ranges_in_rows(engine)
+    run(engine, ON.flow("a", 1), ON.flow("b", 1))
+    latest = read_round(engine.layout.broker_table("cursor_ledger"), engine.rounds.bundle.version).to_pylist()
+    written = [row for row in latest if row["kind"] == "consumer"]
+    assert {row["consumer_id"] for row in written} >= {"a"} and {str(row["hash_ranges"]) for row in written} == {"None"}
+    assert ranges_in_rows(engine) == before == cursor_of(engine).hash_ranges
+    run(engine, ON.close("b"), join("b"), ON.flow("a", 1))
+    assert ranges_in_rows(engine) == facts_after_a_crash(engine)[4] == before
+    run(engine, ON.close("a"), ON.close("b"), ON.subscribe("a"))
+    assert rows(engine)[1]["a"]["hash_ranges"] is None, "of another type it owns nothing"
 
 
 def test_a_seek_changes_no_owner_and_forgets_who_came_of_late(engine):

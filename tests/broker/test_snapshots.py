@@ -4,7 +4,7 @@ the same."""
 import pytest
 
 from pulsar_spark.broker import rounds as rounds_module
-from pulsar_spark.storage.cursor_ledger import read_round
+from pulsar_spark.storage.committed_rounds import read_round
 from tests.requests import On
 from tests.spark_engine import new_engine
 

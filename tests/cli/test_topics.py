@@ -38,6 +38,15 @@ def test_topics_from_creation_to_deletion(tmp_path):
     assert json.loads(run("topics", "list", "--json", root=root).stdout) == []
 
 
+def test_a_line_that_is_too_big_is_published_in_chunks_on_request(tmp_path):
+    lines, root = tmp_path / "lines.txt", tmp_path / "root"
+    lines.write_bytes(b"small\n" + b"x" * (6 << 20) + b"\n")
+    refused = run("produce", "orders", "--file", str(lines), root=root)
+    assert refused.exit_code == 1 and "1 of 2 messages were not published" in str(refused.exception)
+    done = json.loads(run("produce", "other", "--file", str(lines), "--chunking", "--json", root=root).stdout)
+    assert done["produced"] == 2 and ";" in done["lastMessageId"]
+
+
 def test_more_lines_than_a_producer_holds_at_once_are_published(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("".join(f"key-{number}:line\n" for number in range(25_000)))

@@ -6,6 +6,8 @@ a bucket and buckets are merged, all of it is made anew, its files are lost and 
 when a bucket is written and not committed.
 """
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from tests.differential.strategies import QUICK_MS, Turn, histories_of, left, receipt, turns_of, words
@@ -64,10 +66,16 @@ administration = st.one_of(
 )
 
 
+OPTIONS = ("", "", "", "", " max 1", " limit 0")
+"""What a consumer asks for when it subscribes."""
+
+
 @st.composite
-def steps(draw) -> str:
+def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5, options: Sequence[str] = OPTIONS) -> str:
+    """*entries* are what is published, so often in proportion."""
     place = draw(st.sampled_from(PLACES))
-    what = draw(st.sampled_from(["ask"] * 14 + ["subscribe"] * 4 + ["publish"] * 5 + ["administer"] * 4 + ["index"]))
+    others = ["ask"] * 14 + ["subscribe"] * 4 + ["administer"] * 4 + ["index"]
+    what = draw(st.sampled_from(others + ["publish"] * publishes))
     if what == "publish":
         return f"{place.partition('/')[0]}: publish {draw(entries)}"
     if what == "administer":
@@ -77,8 +85,7 @@ def steps(draw) -> str:
     consumer = draw(st.sampled_from("abc"))
     if what == "subscribe":
         kind = draw(st.sampled_from(TYPES[place.partition("/")[2]]))
-        options = draw(st.sampled_from(["", "", "", "", " max 1", " limit 0"]))
-        return f"{place}: {consumer} subscribe {kind}{options} lease {LEASES[consumer]}"
+        return f"{place}: {consumer} subscribe {kind}{draw(st.sampled_from(options))} lease {LEASES[consumer]}"
     kind = draw(st.sampled_from([name for name, (weight, _) in CONSUMER_STEPS.items() for _ in range(weight)]))
     return f"{place}: {consumer} {draw(CONSUMER_STEPS[kind][1])}"
 
@@ -86,7 +93,7 @@ def steps(draw) -> str:
 turns = turns_of(steps(), later_ms=QUICK_MS, most=8)
 
 
-def openings() -> st.SearchStrategy[list[str]]:
+def openings(entries: st.SearchStrategy[str] = entries) -> st.SearchStrategy[list[str]]:
     """Entries, and consumers with permits on most subscriptions."""
     published = st.tuples(st.sampled_from(["t", "t", "p0", "p1"]), entries).map("{0[0]}: publish {0[1]}".format)
     joined = st.tuples(st.sampled_from(PLACES), st.integers(1, 20)).map(

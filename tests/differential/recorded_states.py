@@ -95,7 +95,7 @@ class _Entries:
         for position in positions:
             self.meet(position, states.RESCHEDULE)
 
-    def apply_acks(self, batches: list[int]) -> None:
+    def apply_acks(self, now_ms: int, batches: list[int]) -> None:
         kept = {}
         for first, last, left, is_cumulative in self.cursor.acks:
             for position in range(first, last + 1):

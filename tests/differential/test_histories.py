@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from pulsar_spark.broker import gather, pages, rounds
 from pulsar_spark.broker.projections import letters
 from pulsar_spark.broker.work import Outcome
-from tests.differential import delay_strategies, key_strategies, strategies
+from tests.differential import chunk_strategies, delay_strategies, key_strategies, strategies
+from tests.differential.chunk_duel import ChunkedDuel
 from tests.differential.delay_duel import DelayedDuel
 from tests.differential.duel import Duel
 from tests.differential.key_order import KeyedDuel, KeyOrder
@@ -48,9 +49,10 @@ KINDS = {
     "lanes": (key_strategies.histories, KeyedDuel),
     "both forms": (key_strategies.histories, KeyedDuel),
     "delays": (delay_strategies.histories, DelayedDuel),
+    "chunks": (chunk_strategies.histories, ChunkedDuel),
 }
-"""Histories of all types, of Key_Shared alone: with exact ranges, by lane, and from one form to the other; and of
-messages that wait for their deliver time."""
+"""Histories of all types, of Key_Shared alone: with exact ranges, by lane, and from one form to the other; of messages
+that wait for their deliver time; and of chunked messages."""
 
 FORMS = {"lanes": (-1, -1), "both forms": (2, 4)}
 """From how many ranges on, and below how many entries no longer, they are kept by lane."""

@@ -67,8 +67,25 @@ def test_delayed_delivery(spark, tmp_path, monkeypatch):
     assert Path(notebook["picture"]).stat().st_size > 10_000
 
 
+def test_chunked_messages(spark, tmp_path, monkeypatch):
+    """A large row comes as one; an incomplete message is told, and comes when it is complete; the picture has each."""
+    monkeypatch.setenv("PULSAR_SPARK_ROOT", str(tmp_path / "root"))
+    monkeypatch.setenv("PULSAR_SPARK_NOTEBOOK_BYTES", str(6 * 1024 * 1024))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    notebook = runpy.run_path(str(NOTEBOOKS / "chunked_messages.py"))
+    assert notebook["published"].messages == notebook["before"] == 1_000 and notebook["chunks"] == 2
+    assert notebook["largest"] == (6 * 1024 * 1024, 2)
+    assert (notebook["delivered_first"], notebook["delivered_then"]) == ([2, 4, 5], [6])
+    ((producer, uuid, chunks, missing, _, is_open, _),) = notebook["waiting"]
+    assert (producer, uuid, chunks, missing, is_open) == ("by hand", "a", 2, [(2, 2)], True)
+    assert notebook["stats"]["msgBacklog"] == 0 and notebook["stats"]["msgOutCounter"] == 1_004
+    assert len(notebook["panel"].collections[-1].get_offsets()) == 4
+    assert Path(notebook["picture"]).stat().st_size > 10_000
+
+
 def test_every_notebook_is_tested():
     assert [path.name for path in sorted(NOTEBOOKS.iterdir()) if path.suffix == ".py"] == [
+        "chunked_messages.py",
         "dead_letters.py",
         "delayed_delivery.py",
         "key_shared.py",

@@ -3,7 +3,7 @@
 import pytest
 
 from pulsar_spark.errors import InvalidMessage
-from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.message_id import MessageId, parse_message_id
 
 PULSAR_SAYS = [
     ((3, 5, 7, 2), "(5,7,3,2)", b"\x08\x05\x10\x07\x18\x03 \x02"),
@@ -64,19 +64,50 @@ def test_the_topic_travels_along_and_is_no_part_of_equality():
 
 
 def test_fields_of_newer_clients_are_skipped():
-    """ack_set = 5 (packed or not), batch_size = 6, first_chunk_message_id = 7, and types that the message does not have
-    today."""
+    """ack_set = 5 (packed or not), batch_size = 6, and types that the message does not have today."""
     more = (
         b"\x28\x07"
         + b"\x2a\x01\x07"
         + b"\x30\x0a"
-        + b"\x3a\x04\x08\x01\x10\x02"
+        + b"\x42\x04\x08\x01\x10\x02"
         + b"\x41"
         + bytes(8)
         + b"\x4d"
         + bytes(4)
     )
     assert MessageId.deserialize(MessageId(0, 1, 2, 3).serialize() + more) == MessageId(0, 1, 2, 3)
+
+
+def test_the_id_of_a_chunked_message_is_that_of_its_last_chunk_and_knows_the_first():
+    """ChunkMessageIdImpl: bytes as its toByteArray writes them, text as its toString."""
+    first, last = MessageId(3, 5, 7), MessageId(3, 6, 300)
+    message_id = last.of_chunks(first)
+    assert str(message_id) == "(5,7,3,-1);(6,300,3,-1)"
+    assert message_id.serialize() == b"\x08\x06\x10\xac\x02\x18\x03" + b"\x3a\x06\x08\x05\x10\x07\x18\x03"
+    for again in (MessageId.deserialize(message_id.serialize(), "t"), parse_message_id(str(message_id))):
+        assert (again, again.first_chunk_message_id()) == (last, first)
+        assert str(again) == str(message_id)
+    assert repr(message_id) == f"{last!r}.of_chunks({first!r})"
+    assert (message_id.of_topic("t").first_chunk_message_id(), last.first_chunk_message_id()) == (first, None)
+
+
+def test_a_chunked_id_is_compared_and_hashed_by_its_last_chunk():
+    first, last = MessageId(-1, 5, 7), MessageId(-1, 6, 0)
+    message_id = last.of_chunks(first)
+    assert message_id == last and hash(message_id) == hash(last)
+    assert message_id == last.of_chunks(MessageId(-1, 4, 0))
+    assert first < MessageId(-1, 5, 8) < message_id < MessageId(-1, 6, 1)
+
+
+def test_first_chunks_that_are_none_are_refused_or_nested_no_deeper():
+    own = MessageId(-1, 6, 0).serialize()
+    with pytest.raises(InvalidMessage, match="lacks its ledger"):
+        MessageId.deserialize(own + b"\x3a\x02\x08\x05")
+    nested = own
+    for _ in range(20):
+        nested = own + b"\x3a" + bytes([len(nested)]) + nested
+    found = MessageId.deserialize(nested)
+    assert found.first_chunk_message_id().first_chunk_message_id() is None
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,10 @@ def _rounds(cases: list[Case]) -> Iterator[tuple[int, dict[str, dict[str, str]]]
 
 
 def publish(engine, topic: str, partition: int, entries: list[Entry], now_ms: int) -> None:
-    sizes, deliver_at_ms, keys = map(list, zip(*entries))
-    engine.publish(topic, partition, sizes, publish_time_ms=now_ms, deliver_at_ms=deliver_at_ms, keys=keys)
+    sizes, deliver_at_ms, keys, chunks = map(list, zip(*entries))
+    engine.publish(
+        topic, partition, sizes, publish_time_ms=now_ms, deliver_at_ms=deliver_at_ms, keys=keys, chunks=chunks
+    )
 
 
 def _state(engine, case: Case, partition: int) -> dict | None:
@@ -146,11 +148,11 @@ def _expected(case: Case, row: dict[str, str]) -> dict:
 def _found(case: Case, row: dict[str, str], happened: Happened) -> dict:
     groups = list(case.by_consumer(row.get("delivered", "")))
     delivered: dict[tuple[str, ...], set[Place]] = {group: set() for group in groups}
-    for _, partition, subscription, consumer_id, position, count, left in happened.deliveries:
+    for _, partition, subscription, consumer_id, position, count, left, chunks in happened.deliveries:
         name = case.consumer(consumer_id) if subscription == "s" else f"{subscription}/{case.consumer(consumer_id)}"
         group = next((group for group in groups if name in group), (name,))
         delivered.setdefault(group, set()).add(
-            Place(partition, position, count, None if left is None else ack_set.indexes(left))
+            Place(partition, position, count, None if left is None else ack_set.indexes(left), chunks)
         )
     refused = [(_who(case, reply), reply.error) for reply in happened.replies if reply.error]
     resets = {

@@ -7,22 +7,26 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pulsar_spark.protocol import ack_set
+from tests.model_chunks import PRODUCER, Chunk
 from tests.model_keys import Key
 from tests.requests import On, keep_alive, leave
 
 POSITION = re.compile(
     r"(?:p(?P<partition>\d+):)?(?P<first>\d+)(?:-(?P<last>\d+))?(?:\+(?P<count>\d+))?(?:\{(?P<left>[\d,]+)\})?"
+    r"(?:\[(?P<chunks>[\d,]+)\])?"
 )
 ADMIN = "admin"
 
 
 class Place(NamedTuple):
-    """An entry in a cell: where, how often redelivered, which batch indexes are left (None = all)."""
+    """An entry in a cell: where, how often redelivered, which batch indexes are left (None = all), and as what chunks
+    it was delivered."""
 
     partition: int
     position: int
     count: int = 0
     left: tuple[int, ...] | None = None
+    chunks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,10 +100,12 @@ class Case:
             match = POSITION.fullmatch(token)
             if not match:
                 raise ValueError(f"{self.name}: {token!r} is no position")
-            left = match["left"] and tuple(int(index) for index in match["left"].split(","))
+            left, chunks = (
+                match[name] and tuple(int(index) for index in match[name].split(",")) for name in ("left", "chunks")
+            )
             partition = int(match["partition"]) if match["partition"] else self.all_partitions[0]
             found |= {
-                Place(partition, position, int(match["count"] or 0), left)
+                Place(partition, position, int(match["count"] or 0), left, chunks)
                 for position in range(int(match["first"]), int(match["last"] or match["first"]) + 1)
             }
         return found
@@ -132,18 +138,20 @@ def _parts(cell: str) -> list[str]:
 
 
 class Entry(NamedTuple):
-    """To be published: messages, deliver time in milliseconds or None, keys."""
+    """To be published: messages, deliver time in milliseconds or None, keys, what it says as a chunk."""
 
     messages: int
     deliver_at_ms: int | None = None
     keys: tuple[Key, ...] = (Key(),)
+    chunk: Chunk | None = None
 
 
-ENTRY = re.compile(r"(?P<size>\d+)(?:\*(?P<times>\d+))?(?:=(?P<keys>[^@]*))?(?:@(?P<second>-?\d+))?")
+CHUNKS = r"(?:(?P<producer>\w+)\.)?(?P<uuid>[A-Z]\w*):(?P<first>-?\d+)(?:-(?P<last>\d+))?/(?P<num_chunks>-?\d+)"
+ENTRY = re.compile(rf"(?:(?P<size>\d+)(?:\*(?P<times>\d+))?|{CHUNKS})(?:=(?P<keys>[^@]*))?(?:@(?P<second>-?\d+))?")
 
 
 def entries(cell: str) -> list[Entry]:
-    """``1*2 4 1@7 1=k 3=k,l,m`` as entries."""
+    """``1*2 4 1@7 1=k 3=k,l,m A:0-1/3 q.A:2/3`` as entries."""
     found = []
     for token in cell.split():
         match = ENTRY.fullmatch(token)
@@ -151,7 +159,14 @@ def entries(cell: str) -> list[Entry]:
             raise ValueError(f"{token!r} is no entry")
         keys = (Key(),) if match["keys"] is None else tuple(map(_key, match["keys"].split(",")))
         deliver_at_ms = _ms(match["second"]) if match["second"] else None
-        found += [Entry(int(match["size"]), deliver_at_ms, keys)] * int(match["times"] or 1)
+        if match["uuid"] is None:
+            found += [Entry(int(match["size"]), deliver_at_ms, keys)] * int(match["times"] or 1)
+            continue
+        first, num_chunks = int(match["first"]), int(match["num_chunks"])
+        found += [
+            Entry(1, deliver_at_ms, keys, Chunk(match["uuid"], chunk_id, num_chunks, match["producer"] or PRODUCER))
+            for chunk_id in range(first, int(match["last"] or first) + 1)
+        ]
     return found
 
 
@@ -181,6 +196,9 @@ SUBSCRIBE_OPTIONS = {
     "sticky": "hash_ranges",
     "mode": "key_shared_mode",
     "unordered": "allow_out_of_order_delivery",
+    "pending": "max_pending_chunked_message",
+    "auto": "auto_ack_oldest_chunked_message_on_queue_full",
+    "incomplete": "expire_time_of_incomplete_chunked_message_ms",
 }
 """Properties of a request to subscribe, by their words in a table."""
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pulsar_spark.protocol.delays import whole_ms
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage import delay_merge, delay_segments
 from pulsar_spark.storage.delay_buckets import Bucket, Buckets, Segments
@@ -27,13 +28,13 @@ class Index:
         self.indexed = {number: Indexed(0, Positions([(0, 99)])) for number in self.numbers}
         self.rows: list[tuple[int, int, int, int]] = []
 
-    def add(self, entries: int, unit: int = MS) -> None:
+    def add(self, entries: int) -> None:
         """A bucket of entries with times from 0 to 9."""
         times, places = (self.random.integers(0, most, entries) for most in (10, len(PLACES)))
         positions = np.arange(len(self.rows), len(self.rows) + entries)
         hashes = self.random.integers(0, 2**31, entries).astype(np.int32)
-        found = Entries(Due(positions, times * unit, hashes), places.astype(np.int32))
-        self.rows += zip(places.tolist(), (times * unit).tolist(), positions.tolist(), hashes.tolist())
+        found = Entries(Due(positions, times * MS, hashes), places.astype(np.int32))
+        self.rows += zip(places.tolist(), (times * MS).tolist(), positions.tolist(), hashes.tolist())
         self.buckets.append(
             self.table.commit(write_entries(self.table, found, self.places), [], self.indexed, self.places)
         )
@@ -95,7 +96,6 @@ def test_what_is_written_is_in_order_of_time_topic_partition_and_position(layout
     rows = []
     for name in new.files:
         file = delay_segments.SegmentFile(new.folder / name)
-        assert file.is_ms
         for segment in range(file.segments):
             found = file.read(segment, index.places)
             here = [index.places.known[number] for number in found.places.tolist()]
@@ -104,14 +104,26 @@ def test_what_is_written_is_in_order_of_time_topic_partition_and_position(layout
     assert rows == sorted(rows) and len(rows) == 60
 
 
-def test_entries_that_are_not_needed_are_left_out_and_times_keep_their_microseconds(layout):
+def test_an_entry_costs_ten_bytes_at_most(tmp_path):
+    """One of 10^6 in a year, in microseconds at random, and with a key of its own."""
+    random, entries = np.random.default_rng(1), 1 << 16
+    table, places = DelayTable(Layout(tmp_path)), Places()
+    places.number(*PLACES[0])
+    times = np.sort(random.integers(0, 365 * 24 * 3600 * entries, entries))
+    hashes = random.integers(0, 2**31, entries).astype(np.int32)
+    due = Due(random.permutation(1_000_000)[:entries], whole_ms(times), hashes)
+    new = write_entries(table, Entries(due, np.zeros(entries, np.int32)), places)
+    assert sum((new.folder / name).stat().st_size for name in new.files) < 10 * entries
+
+
+def test_entries_that_are_not_needed_are_left_out(layout):
     index = Index(layout)
-    index.add(20, unit=1)
+    index.add(20)
     index.add(20)
     new = merge_buckets(
-        index.table, index.buckets, index.places, lambda bucket, found: found.due.times > 5 * (bucket.number == 1)
+        index.table, index.buckets, index.places, lambda bucket, found: found.due.times > 5 * MS * (bucket.number == 1)
     )
-    kept = [row for at, row in enumerate(index.rows) if row[1] > (5 if at < 20 else 0)]
+    kept = [row for at, row in enumerate(index.rows) if row[1] > (5 * MS if at < 20 else 0)]
     found = Bucket(new.number, new.folder, dict.fromkeys(new.files, 0), new.statistics)
     assert found.entries == len(kept) and found.statistics.entries.sum() == len(kept)
     times = [

@@ -101,7 +101,7 @@ def test_a_cursor_without_lanes_is_as_it_was_and_nothing_is_read(layout):
     topic = published(layout, [LOW] * 3)
     key = CursorKey(topic.topic_id, -1, "s")
     latest = LatestRows()
-    latest.cursors[key], latest.lanes[key] = {"mark_delete_position": -1}, {}
+    latest.cursors[key], latest.lanes[key] = {"mark_delete_position": -1, "main_mark_delete_position": None}, {}
     latest.pages[key] = {5: [PENDING._replace(first=5, last=6)], 0: [ACKED._replace(first=1, last=2)]}
     assert list(exact_ranges(latest, key, None, None)) == [
         ACKED._replace(first=1, last=2),

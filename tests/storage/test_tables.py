@@ -6,11 +6,12 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
-from pulsar_spark.storage import commits
+from pulsar_spark.storage import commits, data_files
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.file_statistics import statistics
 from pulsar_spark.storage.log import TableLog
@@ -139,6 +140,19 @@ def test_a_checkpoint_is_made_now_and_then(tmp_path, monkeypatch):
             thread.join()
     assert json.loads((tmp_path / "t/_delta_log/_last_checkpoint").read_text())["version"] >= 3
     assert dataset_of(tmp_path / "t").to_table().num_rows == 4
+
+
+def test_row_groups_hold_so_much_payload_at_most(tmp_path, monkeypatch):
+    """One that has more has a group of its own; what lies in it is as it was given."""
+    monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 1000)
+    create_table(tmp_path / "t", MESSAGES, {"topic": "t", "partitions": 0})
+    payloads = [b"x" * size for size in (10, 500, 490, 1, 3000, 600, 600, 0)] + [None]
+    rows = MESSAGES.rows([message(number, payload=payload) for number, payload in enumerate(payloads)])
+    AppendTable(tmp_path / "t").append(rows)
+    (path,) = (tmp_path / "t").glob("*.parquet")
+    footer = pq.read_metadata(path)
+    assert [footer.row_group(number).num_rows for number in range(footer.num_row_groups)] == [3, 1, 1, 1, 3]
+    assert read_file(tmp_path / "t", path.name, MESSAGES.schema).equals(rows)
 
 
 def test_a_file_read_for_a_column_it_has_not_gives_nulls(tmp_path):

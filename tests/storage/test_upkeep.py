@@ -11,7 +11,8 @@ from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic
-from pulsar_spark.storage.cursor_ledger import read_latest, read_round, version_of_round
+from pulsar_spark.storage.committed_rounds import read_round, version_of_round
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit

@@ -14,19 +14,20 @@ MESSAGES = (
 )
 
 
-def at(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=micros)
+def at(millis: float) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=millis)
 
 
 def test_an_entry_is_delayed_where_its_first_message_is_due_behind_the_instant_of_its_run(spark):
-    """The second publish was numbered later, the third before there was an index; a hash that is stored holds."""
+    """The second publish was numbered later, the third before there was an index; a hash that is stored holds. What
+    lies between two milliseconds is due at the next one."""
     rows = [
         (0, 1, 0, None, at(10), None, "k", None, None, None),
         (0, 1, 1, None, at(11), None, "k", None, None, None),
         (0, 1, 2, 0, None, None, None, None, None, None),
         (0, 1, 2, 1, at(99), None, None, None, None, None),
         (0, 1, 3, 0, at(-5), None, None, None, None, None),
-        (0, 1, 4, 0, at(30), None, None, b"o", None, None),
+        (0, 1, 4, 0, at(29.001), None, None, b"o", None, None),
         (0, 1, 4, 1, at(40), None, None, None, None, None),
         (1, 1, 0, None, at(11), -1, "k", None, None, None),
         (0, 2, 5, None, at(20), None, None, None, None, None),
@@ -34,7 +35,7 @@ def test_an_entry_is_delayed_where_its_first_message_is_due_behind_the_instant_o
         (0, 3, 7, None, at(50), None, None, None, None, None),
     ]
     instants = spark.createDataFrame(
-        [(0, 1, 10), (1, 1, -(2**63)), (0, 2, 20)], "partition int, ledger_id long, delayed_after long"
+        [(0, 1, 10_000), (1, 1, -(2**63)), (0, 2, 20_000)], "partition int, ledger_id long, delayed_after long"
     )
     found = delayed_entries(spark.createDataFrame(rows, MESSAGES), instants)
     key, ordering = sticky_key_hash(b"k"), sticky_key_hash(b"o")

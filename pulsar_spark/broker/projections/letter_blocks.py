@@ -1,7 +1,7 @@
 """Blocks of letters: columns of what differs from letter to letter, so that a hundred thousand that died in a round are
 cut, placed and written without an object for each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.broker.projections.chunked_letters import Whole, expanded
 from pulsar_spark.broker.projections.letter_orders import Order
 from pulsar_spark.protocol.routing import RoundRobinRouter
 from pulsar_spark.table_specs import MESSAGES
@@ -16,8 +17,8 @@ from pulsar_spark.table_specs import MESSAGES
 
 class Letters(NamedTuple):
     """Letters of a cursor in a row, of which each column has one element: the order it is of, its message (position and
-    index in the batch, -1 outside one; the message's row) and the properties it has instead of the message's. ``sizes``
-    count the bytes of payloads."""
+    index in the batch, -1 outside one; the message's row), the properties it has instead of the message's, and what it
+    is made of where it is chunked. ``sizes`` count the bytes of payloads."""
 
     orders: Sequence[Order]
     positions: np.ndarray
@@ -25,6 +26,7 @@ class Letters(NamedTuple):
     messages: pa.Table
     sizes: np.ndarray
     properties: Sequence[list[tuple[str, str]]]
+    wholes: Sequence[Whole | None]
 
     @property
     def count(self) -> int:
@@ -54,9 +56,18 @@ class Letters(NamedTuple):
 
 def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Sequence[int]) -> pa.Table:
     """The rows of a publish commit at *now*: messages copied as they are, but for what a letter says otherwise, each as
-    the next entry of its partition. The hash of an entry is its first message's key's: the others of a batch go without
-    one, which whoever needs it computes."""
-    letters = len(partitions)
+    the next entry of its partition, or as so many as it has chunks. The hash of an entry is its first message's key's:
+    the others of a batch go without one, which whoever needs it computes."""
+    kept, counts = expanded(
+        pa.concat_tables(block.messages for block in blocks), [whole for block in blocks for whole in block.wholes]
+    )
+    letters, of_letter = kept.num_rows, np.repeat(np.arange(len(partitions)), counts)
+
+    def of_each(values: Iterable) -> list:
+        values = list(values)
+        return [values[number] for number in of_letter.tolist()] if letters > len(values) else values
+
+    partitions = of_each(partitions)
     said = {
         "publish_id": [publish_id] * letters,
         "publish_time": [now] * letters,
@@ -65,12 +76,13 @@ def rows_of(blocks: Sequence[Letters], publish_id: str, now: int, partitions: Se
         "batch_index": [None] * letters,
         "batch_size": [1] * letters,
         "sequence_id": [None] * letters,
-        "deliver_at_time": list(chain.from_iterable(block.of_requests("deliver_at") for block in blocks)),
-        "producer_name": list(chain.from_iterable(block.of_requests("producer_name") for block in blocks)),
-        "properties": list(chain.from_iterable(block.properties for block in blocks)),
+        "deliver_at_time": of_each(chain.from_iterable(block.of_requests("deliver_at") for block in blocks)),
+        "producer_name": of_each(chain.from_iterable(block.of_requests("producer_name") for block in blocks)),
+        "properties": of_each(chain.from_iterable(block.properties for block in blocks)),
     }
-    kept = pa.concat_tables(block.messages for block in blocks)
-    speaks_for_itself = pa.array(np.concatenate([block.indexes for block in blocks]) <= 0)
+    indexes = np.concatenate([block.indexes for block in blocks])[of_letter]
+    speaks_for_itself, may_be_chunk = pa.array(indexes <= 0), pa.array(indexes < 0)
+    said["uuid"] = pc.if_else(may_be_chunk, kept["uuid"], pa.scalar(None, pa.string()))
     said["sticky_key_hash"] = pc.if_else(speaks_for_itself, kept["sticky_key_hash"], pa.scalar(None, pa.int32()))
     return pa.table(
         [

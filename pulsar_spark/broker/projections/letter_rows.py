@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.projections.chunked_letters import Whole, wholes_of
 from pulsar_spark.broker.projections.letter_blocks import Letters
 from pulsar_spark.broker.projections.letter_orders import Order, raise_of_root
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import Left
-from pulsar_spark.errors import CorruptState, TopicNotFound
+from pulsar_spark.errors import CorruptState, MessagesLost, TopicNotFound
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.letters import CAUSE_REDELIVERED, dead_letter_properties
 from pulsar_spark.protocol.message_id import MessageId
@@ -86,7 +87,7 @@ def _of_cursor(state: TopicState, partition: int, orders: list[Order]) -> Iterat
         lost = deque(_lost(state, run, ordered, found))
         for messages in found:
             if not isinstance(messages, Missing) and messages.num_rows:
-                yield from _of_messages(line, partition, run.ledger_id, messages, lost)
+                yield from _of_messages(state, line, partition, run.ledger_id, messages, lost)
         yield from lost
 
 
@@ -114,11 +115,14 @@ class _Line:
 
 
 def _of_messages(
-    line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
+    state: TopicState, line: _Line, partition: int, ledger_id: int, messages: pa.Table, lost: deque[Left]
 ) -> Iterator[Letters | Left]:
     """The letters of *messages* of a ledger; of *lost*, what comes before the last of them."""
     positions, indexes = messages["position"].to_numpy(), pc.fill_null(messages["batch_index"], -1).to_numpy()
     numbers, whose = line.asking(positions, indexes)
+    wholes = wholes_of(state, partition, messages, numbers)
+    is_there = np.isin(positions[numbers], [at for at, whole in wholes.items() if whole is None], invert=True)
+    numbers, whose = numbers[is_there], whose[is_there]
     places = list(zip(positions[numbers].tolist(), indexes[numbers].tolist()))
     left: list[tuple[int, int, Left]] = []
     while lost and _place(lost[0]) < (positions[-1], indexes[-1]):
@@ -130,13 +134,24 @@ def _of_messages(
         orders, places, rows["entry_id"].to_pylist(), rows["properties"].to_pylist()
     ):
         try:
-            said.append(_properties(order, dict(own or []), MessageId(partition, ledger_id, entry_id, index)))
+            message_id = _message_id(MessageId(partition, ledger_id, entry_id, index), wholes.get(position))
+            said.append(_properties(order, dict(own or []), message_id))
         except Exception as error:
             raise_of_root(error)
             left.append((len(said), 1, order.left(error, position, position, index)))
             said.append([])
     sizes = pc.fill_null(pc.binary_length(rows["payload"]), 0).to_numpy()
-    yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, said), left)
+    made_of = [wholes.get(position) for position, _ in places]
+    if any(made_of):
+        sizes = np.maximum(sizes, pc.fill_null(rows["total_chunk_msg_size"], 0).to_numpy())
+    yield from _beside(Letters(orders, positions[numbers], indexes[numbers], rows, sizes, said, made_of), left)
+
+
+def _message_id(message_id: MessageId, whole: Whole | MessagesLost | None) -> MessageId:
+    """The id of a message, which is chunked where there is a *whole*; raises what keeps it."""
+    if isinstance(whole, MessagesLost):
+        raise whole
+    return message_id if whole is None else message_id.of_chunks(whole.first_chunk)
 
 
 def _beside(letters: Letters, left: list[tuple[int, int, Left]]) -> Iterator[Letters | Left]:

@@ -37,6 +37,8 @@ from pulsar_spark.storage.tables import AppendTable, is_committed
 
 LETTERS_A_COMMIT = 20_000
 BYTES_A_COMMIT = 64 << 20
+_ENDS_A_MESSAGE = ds.field("uuid").is_null() | (ds.field("chunk_id") == ds.field("num_chunks_from_msg") - 1)
+"""Of the chunks of a letter the last one counts."""
 
 
 def write_letters(
@@ -151,7 +153,8 @@ class _Commits:
         """How many letters are in the commits made before: the first ones in line."""
         written, path = 0, self._orders[0].topic.path
         while is_committed(path, f"{self._app_id}/{self._number}", self._round):
-            written += dataset_of(path).count_rows(filter=ds.field("publish_id") == self._identity)
+            is_letter = (ds.field("publish_id") == self._identity) & _ENDS_A_MESSAGE
+            written += dataset_of(path).count_rows(filter=is_letter)
             self._number += 1
         return written
 

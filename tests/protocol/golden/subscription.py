@@ -4,10 +4,15 @@ time, settled.
 Compared after every operation: refusals, mark-delete, acknowledged ranges, active consumer; and, but where
 :data:`DEVIATIONS` says why not, what was delivered with which count, what is pending, unacknowledged messages, permits,
 blocked flags. Numbers are summed over consumers and entries are not asked for their consumer: who gets what on Shared
-is each one's own choice (semantics 0.28). Chunks come with a later release.
+is each one's own choice (semantics 0.28).
+
+**Chunks** (1.17): Pulsar delivers each of them as an entry, which its client puts together; here the last one stands
+for all, and nobody is sent the others. So what was recorded is read in units (:func:`in_units`).
 """
 
 from pulsar_spark.protocol import ack_set
+from tests.model import as_ranges
+from tests.model_chunks import Chunk, Chunks
 from tests.protocol.golden import cases, named
 from tests.protocol.golden.lockstep import Player
 from tests.requests import On
@@ -107,9 +112,34 @@ def theirs(expected: dict) -> dict:
     }
 
 
+def in_units(recorded: dict, expected: dict, chunks: Chunks, parts_sent: int) -> dict:
+    """What was recorded, where the last chunk stands for a message: the others were not delivered, so none of them is
+    out, and *parts_sent* permits were not used. Chunks that are of no message wait for their first one there; here
+    they are acknowledged as soon as they are read (1.13)."""
+    entries = {position for first, last in recorded["acknowledged"] for position in range(first, last + 1)}
+    read = range(recorded["mark_delete"] + 1, expected["state"]["read_position"][1])
+    entries |= {
+        part for part in chunks.parts if part in read and chunks.unit_of(part) is None and not chunks.is_of_open(part)
+    }
+    mark_delete = recorded["mark_delete"]
+    while mark_delete + 1 in entries:
+        mark_delete += 1
+    return recorded | {
+        "mark_delete": mark_delete,
+        "acknowledged": as_ranges({position for position in entries if position > mark_delete}),
+        "delivered": [position for position in recorded["delivered"] if position not in chunks.parts],
+        "counts": [each for each in recorded["counts"] if each[0] not in chunks.parts],
+        "pending": [position for position in recorded["pending"] if position not in chunks.parts],
+        "unacked": recorded["unacked"]
+        - len([position for position in recorded["pending"] if position in chunks.parts]),
+        "permits": recorded["permits"] + parts_sent,
+    }
+
+
 def differences(broker, case: dict, topic: str) -> Player:
     """(number of the operation, operation, field, ours, theirs), of all fields that differ."""
     config, found, on = case["input"]["config"], [], On(topic)
+    chunks, parts_sent = Chunks(), 0
     # Settled is what delivers nothing in a round; where entries are delayed, a round may have met such alone.
     settled_after = 1 + sum("deliver_at" in each for op in case["input"]["ops"] for each in op if type(each) is dict)
     yield [
@@ -122,7 +152,10 @@ def differences(broker, case: dict, topic: str) -> Player:
     ):
         if name == "publish":
             sizes = [entry.get("batch", 1) for entry in arguments]
-            broker.publish(topic, -1, sizes, deliver_at_ms=[entry.get("deliver_at") for entry in arguments])
+            due, said = [entry.get("deliver_at") for entry in arguments], [_chunk(entry) for entry in arguments]
+            broker.publish(topic, -1, sizes, deliver_at_ms=due, chunks=said)
+            chunks.entries += said
+            chunks.see()
         if name == "clock":
             answer = yield arguments[0]
         else:
@@ -132,19 +165,21 @@ def differences(broker, case: dict, topic: str) -> Player:
             more = (yield []).deliveries
             deliveries, quiet = deliveries + more, 0 if more else quiet + 1
         mine, recorded = ours(broker.state(topic, -1, "s"), deliveries, answer.refusals), theirs(expected)
+        parts_sent += len([position for position in recorded["delivered"] if position in chunks.parts])
+        recorded = in_units(recorded, expected, chunks, parts_sent)
         found += [
             (number, name, field, mine[field], recorded[field]) for field in mine if mine[field] != recorded[field]
         ]
     return found
 
 
+def _chunk(entry: dict) -> Chunk | None:
+    return Chunk(entry["uuid"], entry["chunk"], entry["chunks"]) if "uuid" in entry else None
+
+
 def of_shared(*, delayed: bool) -> list[dict]:
-    """The cases of golden k1, those with delayed entries or all others but those with chunks."""
-    return [
-        case
-        for case in cases("k1_shared_broker")
-        if named(case).startswith("delayed") is delayed and not named(case).startswith("chunks")
-    ]
+    """The cases of golden k1, those with delayed entries or all others."""
+    return [case for case in cases("k1_shared_broker") if named(case).startswith("delayed") is delayed]
 
 
 CASES = [*of_shared(delayed=False), *cases("k3_single_active_broker")]

@@ -204,6 +204,45 @@ CASES = [
     """,
     ),
     Case(
+        "partly acknowledged behind its time",
+        source="5.7, 0.21",
+        says="""
+        A deliver time that had come before anybody met the entry is none: what is left of it has its place by position,
+        whether more is behind it or not.""",
+        table="""
+        | s | publish | requests                          | delivered | waits | replay | pending |
+        | 0 | 1 2@2   | A subscribe Shared                |           |       |        |         |
+        | 3 |         | A flow 1                          | A 0       | none  | none   | A 0     |
+        | 4 |         | A ack 1 left 1; A nack 0; A flow 1 | A 0+1     | none  | 1{1}   | A 0+1   |
+        | 5 | 1       | A nack 0; A flow 2                 | A 0+2 1{1} | none | none  | A 0+2 1{1} |
+    """,
+    ),
+    Case(
+        "partly acknowledged behind its time while nobody can take it",
+        source="5.7, 0.21",
+        says="""
+        Likewise; behind what came back, which lies before it.""",
+        table="""
+        | s | publish | requests                   | delivered  | waits | replay | pending    |
+        | 0 | 1 2@2   | A subscribe Shared         |            |       |        |            |
+        | 3 |         | A flow 1                   | A 0        | none  | none   | A 0        |
+        | 4 |         | A ack 1 left 1             |            | none  | 1{1}   | A 0        |
+        | 5 |         | A nack 0; A flow 2         | A 0+1 1{1} | none  | none   | A 0+1 1{1} |
+    """,
+    ),
+    Case(
+        "partly acknowledged behind its time with others behind it",
+        source="5.7, 0.21",
+        says="""
+        Likewise.""",
+        table="""
+        | s | publish | requests                          | delivered | waits | replay | pending |
+        | 0 | 1 2@2 1 | A subscribe Shared                |           |       |        |         |
+        | 3 |         | A flow 1                          | A 0       | none  | none   | A 0     |
+        | 4 |         | A ack 1 left 1; A nack 0; A flow 1 | A 0+1     | none  | 1{1}   | A 0+1   |
+    """,
+    ),
+    Case(
         "permits are for what is due",
         source="0.21, 4.9",
         says="""

@@ -1,0 +1,53 @@
+"""Chunked messages that are not complete: what is there of them and what is missing. Looking needs no broker. Pulsar
+has nothing of the kind."""
+
+from collections.abc import Iterator
+
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.topics import resolve_topic
+from pulsar_spark.views.chunks import read_incomplete
+
+_SHOWN = {
+    "producerName": "producer_name",
+    "uuid": "uuid",
+    "numChunksFromMsg": "num_chunks_from_msg",
+    "totalChunkMsgSize": "total_chunk_msg_size",
+    "chunks": "chunks",
+    "missing": "missing",
+    "firstPosition": "first",
+    "lastPosition": "last",
+    "isOpen": "is_open",
+    "reason": "reason",
+}
+
+
+class IncompleteChunks:
+    """The part of :class:`~pulsar_spark.admin.Admin` that has to do with them. *topic* may be a partition."""
+
+    layout: Layout
+
+    def incomplete_chunks(self, topic: str) -> Iterator[dict]:
+        """The chunked messages that are not complete, as far as a broker has numbered the topic: partition by partition
+        in the order in which they began. ``missing`` has ranges of chunk ids, both ends inclusive; what is missing of
+        one that ``isOpen`` may still come."""
+        found, partitions = resolve_topic(self.layout, topic)
+        ledgers = ledgers_of_topic(self.layout, found.topic_id)
+        for partition in partitions:
+            for rows in read_incomplete(found, partition, ledgers.get(partition, PartitionLedgers())):
+                for row in rows:
+                    shown = {name: row[column] for name, column in _SHOWN.items()}
+                    since = None if row["since"] is None else row["since"].isoformat()
+                    yield {
+                        "topic": str(found.name.partition(partition)) if partition >= 0 else str(found.name),
+                        **shown,
+                    } | {"since": since}
+
+    def count_incomplete_chunks(self, topic: str) -> dict:
+        """How many they are, how many of them are open, how many chunks are there of them all, and since when the
+        oldest is."""
+        messages, still_open, chunks, since = 0, 0, 0, None
+        for each in self.incomplete_chunks(topic):
+            messages, still_open, chunks = messages + 1, still_open + each["isOpen"], chunks + each["chunks"]
+            since = min(filter(None, (since, each["since"])), default=None)
+        return {"messages": messages, "open": still_open, "chunks": chunks, "since": since}

@@ -1,0 +1,59 @@
+"""Chunks made by hand, to try what becomes of those that are missing, repeated, out of order or wrong. It needs no
+broker."""
+
+import secrets
+import time
+
+from pulsar_spark.client.arguments import check_type, check_type_or_none
+from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows
+from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.protocol.message_id import MAX_LONG, MessageId
+from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.protocol.policies import MOST_INT32
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topics import resolve_topic
+
+_NUMBERS = {"chunk_id": MOST_INT32, "num_chunks": MOST_INT32, "total_size": MAX_LONG}
+
+
+class RawChunks:
+    """The part of :class:`~pulsar_spark.admin.Admin` that publishes them."""
+
+    layout: Layout
+
+    def publish_raw_chunk(
+        self,
+        topic: str,
+        uuid: str | None,
+        chunk_id: int,
+        num_chunks: int,
+        total_size: int,
+        payload: bytes,
+        producer_name: str = "raw-chunks",
+    ) -> MessageId:
+        """Publish one entry that says of itself that it is a chunk, true or not; without a uuid a message in one piece.
+        The topic is created if it is missing; of a partitioned one, name one partition."""
+        check_type_or_none(str, uuid, "uuid")
+        check_type(bytes, payload, "payload")
+        check_type(str, producer_name, "producer_name")
+        numbers = {"chunk_id": chunk_id, "num_chunks": num_chunks, "total_size": total_size}
+        for name, value in numbers.items():
+            check_type(int, value, name)
+            if abs(value) > _NUMBERS[name]:
+                raise ValueError(f"argument {name}: {value} is beyond {_NUMBERS[name]}, which a table can hold")
+        found, partitions = resolve_topic(self.layout, topic, create=True)
+        if len(partitions) > 1:
+            raise NotAllowedError(
+                f"topic {topic!r} is partitioned: publish to one partition, such as {topic}-partition-0"
+            )
+        now_ms = time.time_ns() // 1_000_000
+        columns = None
+        if uuid is not None:
+            named = zip(("chunk_id", "num_chunks_from_msg", "total_chunk_msg_size"), numbers.values())
+            columns = {"uuid": uuid, **dict(named)}
+        message = Outgoing(payload, None, None, None, None, None, now_ms, 0, 0.0, None, columns)
+        identity = publish_id(now_ms, secrets.randbits(74))
+        rows, _ = publish_rows([Entry(partitions[0], [message])], identity, producer_name)
+        version = AppendTable(found.path).append(rows)
+        return MessageId(partitions[0], version, 0).of_topic(str(found.name.partition(partitions[0])))

@@ -1,0 +1,170 @@
+"""What becomes of chunked messages that exceed the limits of who reads them, or that are acknowledged before they are
+complete. The theory is in chunked, the rule in protocol.chunk_limits.
+
+Limits of how many there may be are looked at as a read goes by, in the order of positions, so nobody loses what was
+never on its way to him. What is read again, because consumers came or went, is looked at again.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pulsar_spark.broker.bundle import Bundle
+from pulsar_spark.broker.chunked import Chunked
+from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
+from pulsar_spark.broker.due_moves import rewrite
+from pulsar_spark.broker.isolation import isolated, of_cursor
+from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early, evictions
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
+from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
+from pulsar_spark.protocol.positions import Positions, inside
+from pulsar_spark.storage.chunk_groups import STILL_OPEN
+
+
+def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
+    """Look at chunks that were numbered since the last round: of what is complete with them, what was released is
+    acknowledged, and what is kept back from a consumer is with that."""
+    for cursor in bundle.cursors.values():
+        chunked = cursor.chunked
+        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.seen < chunked.numbered:
+            with isolated(of_cursor(cursor)):
+                _take_numbered(draft, chunked)
+
+
+def _take_numbered(draft: RoundDraft, chunked: Chunked) -> None:
+    cursor, visible = chunked.cursor, chunked.visible
+    if chunked.released or chunked.kept_back:
+        firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
+        acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
+        for consumer_id, kept in chunked.kept_back.items():
+            hold(draft.of(cursor), consumer_id, lasts[inside(firsts, kept)])
+    chunked.seen = chunked.numbered
+    # What was begun anew, or broken, is needed no more: also where nobody asks anything of the cursor.
+    chunked.settle()
+    if chunked.visible != visible:
+        draft.of(cursor).is_changed = True
+
+
+def expire_incomplete(bundle: Bundle, draft: RoundDraft) -> None:
+    """Release what was not complete in time."""
+    for cursor in bundle.cursors.values():
+        chunked = cursor.chunked
+        if chunked is None or not cursor.consumers or bundle.is_set_aside(cursor):
+            continue
+        with isolated(of_cursor(cursor)):
+            due = chunked.next_expiry()
+            if due is not None and due <= draft.wall:
+                opened = chunked.groups.open()
+                chunked.release(opened.firsts[opened.since <= begun_too_early(chunked.limits.expire_ms, draft.wall)])
+                draft.of(cursor).is_changed = True
+
+
+def release_until(asked: CursorDraft, last: int) -> None:
+    """Release what is not complete and all of whose chunks lie at *last* or before it: time to live, or a quota, ends
+    that too."""
+    chunked = asked.cursor.chunked
+    if chunked is None:
+        return
+    opened = chunked.groups.open()
+    firsts = opened.firsts[opened.lasts <= last]
+    if len(firsts):
+        chunked.release(firsts)
+        asked.is_changed = True
+
+
+def acknowledge(asked: CursorDraft, units: Iterable[int]) -> None:
+    """Let the messages that end there be acknowledged, though nobody has."""
+    for unit in map(int, units):
+        if unit not in asked.acks and not asked.cursor.is_done(asked.cursor.place(unit)):
+            asked.acks.add(unit, unit)
+            asked.expired += 1
+
+
+def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
+    """Let the messages that end there be with a consumer, that is not sent them."""
+    cursor = asked.cursor
+    if not len(units):
+        return
+    held = [cursor.find(unit) or Range(unit, unit, "", batch_size=1) for unit in units.tolist()]
+    taken = Positions((unit, unit) for unit in sorted(units.tolist()))
+    others = [
+        each._replace(first=first, last=last)
+        for each in cursor.ranges_between(0, AXES_END)
+        for first, last in ([(each.first, each.last)] if each.first >= DUE_BASE else taken.gaps(each.first, each.last))
+    ]
+    with_consumer = [
+        Range(unit, unit, PENDING, consumer_id, 0, each.redelivery_count or 0, None, each.ack_set, each.batch_size)
+        for unit, each in zip(units.tolist(), held)
+    ]
+    rewrite(asked, [*others, *with_consumer])
+
+
+class ChunkWalk:
+    """A read of one cursor in one round, which goes by chunks."""
+
+    def __init__(self, asked: CursorDraft):
+        self._asked, self._chunked = asked, asked.cursor.chunked
+        self._limits = self._chunked.limits
+        self._found: tuple[tuple[int, int], list[Eviction]] | None = None
+
+    def evicted(self, last: int) -> np.ndarray:
+        """The ends of messages that are evicted if the read goes on to *last*."""
+        return np.array([each.evicted.end for each in self._evictions(last)], np.int64)
+
+    def pass_by(self, last: int) -> None:
+        """The read goes on to *last*, and ends there."""
+        found, chunked, asked = self._evictions(last), self._chunked, self._asked
+        if found:
+            complete = [each.evicted.end for each in found if each.evicted.end != STILL_OPEN]
+            left = np.array([each.evicted.first for each in found if each.evicted.end == STILL_OPEN], np.int64)
+            units = np.array(complete, np.int64)
+            units = np.sort(units[np.isin(units, self._ends_of_messages(units))])
+            consumer_id = chunked.limiter.consumer_id
+            if self._limits.auto_acks:
+                acknowledge(asked, units)
+                chunked.release(left)
+                asked.is_changed = True
+            else:
+                hold(asked, consumer_id, units)
+                chunked.keep_back(consumer_id, left)
+                asked.changed_consumers.add(consumer_id)
+                asked.is_changed = True
+        chunked.walked = max(chunked.walked, last + 1)
+
+    def _ends_of_messages(self, ends: np.ndarray) -> np.ndarray:
+        return self._chunked.groups.units(int(ends.min()), int(ends.max()))[1] if len(ends) else ends
+
+    def _evictions(self, last: int) -> list[Eviction]:
+        if not self._limits.most or last < self._chunked.walked:
+            return []
+        way = self._chunked.walked, last
+        if self._found is None or self._found[0] != way:
+            self._found = way, self._look(last)
+        return self._found[1]
+
+    def _look(self, last: int) -> list[Eviction]:
+        chunked, most = self._chunked, self._limits.most
+        firsts, ends = chunked.groups.between(chunked.walked, last)
+        if not len(firsts):
+            return []
+        open_then = np.arange(1, len(firsts) + 1) - np.searchsorted(np.sort(ends), firsts, "right")
+        if open_then.max() <= most:
+            return []
+        is_left = ~self._is_settled(firsts, ends)
+        groups = map(Group, firsts[is_left].tolist(), ends[is_left].tolist())
+        return evictions(groups, most=most, begin=chunked.walked)
+
+    def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Which groups are no concern of the limits: released, kept back, acknowledged, or with a consumer."""
+        chunked, cursor = self._chunked, self._asked.cursor
+        is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
+        for kept in chunked.kept_back.values():
+            is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
+        is_message = np.isin(ends, self._ends_of_messages(ends[ends != STILL_OPEN]))
+        known = [
+            (held.first, held.last)
+            for held in cursor.ranges_between(0, DUE_BASE)
+            if held.status in (ACKNOWLEDGED, PENDING)
+        ]
+        is_known = (ends <= cursor.mark_delete) | inside(ends, [*known, *self._asked.acks])
+        return is_settled | (is_message & is_known)

@@ -1,0 +1,71 @@
+"""Letters of chunked messages: a letter has all chunks of its message, so that it is a chunked message too.
+
+A letter stays one letter: it is counted, cut and left as its message's last chunk. Its other chunks are looked for when
+it is known that it is to be written, and read when it is, so that of a thousand large messages one at a time is in
+memory. All chunks of a letter are in one commit, one behind the other: no two letters mix, whatever their uuids.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.errors import MessagesLost
+from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.storage.chunks import ChunkedMessages
+from pulsar_spark.storage.entries import EntryReader
+
+
+class Whole(NamedTuple):
+    """A chunked message: the positions of its chunks, and where the first lies."""
+
+    chunked: ChunkedMessages
+    parts: np.ndarray
+    first_chunk: MessageId
+
+    def rows(self) -> pa.Table:
+        """The rows of its chunks, in order; :class:`MessagesLost` where some are lost."""
+        return self.chunked.rows(self.parts)
+
+
+def wholes_of(
+    state: TopicState, partition: int, messages: pa.Table, numbers: np.ndarray
+) -> dict[int, Whole | MessagesLost | None]:
+    """Of the chunks among rows *numbers* of *messages*, by position, the message that ends there: an error where chunks
+    of it are lost, None where it has none any more."""
+    if messages["uuid"].null_count == messages.num_rows:
+        return {}
+    wanted = messages.select(["position", "uuid", "batch_index"]).take(pa.array(np.unique(numbers)))
+    wanted = wanted.filter(pc.and_(pc.is_valid(wanted["uuid"]), pc.is_null(wanted["batch_index"])))
+    if not wanted.num_rows:
+        return {}
+    positions, spans_of = wanted["position"].to_numpy(), state.ledgers(partition).spans_of
+    chunked = ChunkedMessages(state.topic.path, EntryReader(), spans_of)
+    firsts, lasts = state.chunks(partition).units(int(positions[0]), int(positions[-1]))
+    units = {last: first for first, last in zip(firsts.tolist(), lasts.tolist())}
+    made_of = chunked.parts({last: units[last] for last in positions.tolist() if last in units})
+    return {position: _whole(chunked, partition, made_of.get(position, ())) for position in positions.tolist()}
+
+
+def _whole(chunked: ChunkedMessages, partition: int, parts: Sequence[int]) -> Whole | MessagesLost | None:
+    try:
+        if not len(parts) or not chunked.are_there(parts):
+            return None
+    except MessagesLost as lost:
+        return lost
+    ((run, _),) = chunked.spans_of([(int(parts[0]), int(parts[0]))])
+    return Whole(chunked, parts, MessageId(partition, run.ledger_id, int(parts[0]) - run.to_position))
+
+
+def expanded(messages: pa.Table, wholes: Sequence[Whole | None]) -> tuple[pa.Table, np.ndarray]:
+    """*messages* with all chunks in the place of each last one, and of how many rows each of them is made."""
+    places = [number for number, whole in enumerate(wholes) if whole is not None]
+    counts, tables, begin = np.ones(len(wholes), np.int64), [], 0
+    for number in places:
+        rows = wholes[number].rows().select(messages.column_names)
+        tables += [messages.slice(begin, number - begin), rows]
+        counts[number], begin = rows.num_rows, number + 1
+    return pa.concat_tables([*tables, messages.slice(begin)]), counts

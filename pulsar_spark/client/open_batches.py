@@ -1,0 +1,60 @@
+"""The batches of a producer that are still open, by partition (see protocol.batching for when they close)."""
+
+import time
+
+from pulsar_spark.client.enums import BatchingType
+from pulsar_spark.client.producer_settings import ProducerSettings
+from pulsar_spark.client.publish_rows import Entry, Outgoing
+from pulsar_spark.protocol.batching import BatchContainer
+
+
+class OpenBatches:
+    """One producer's; without batching every message is an entry at once. A batch is no larger than a message may be
+    (*most_bytes*). The caller holds a lock."""
+
+    def __init__(self, settings: ProducerSettings, partitions: list[int], most_bytes: int):
+        self._delay = settings.batching_max_publish_delay_ms / 1000
+        self._batches: dict[int, BatchContainer[Outgoing]] = {}
+        for partition in partitions if settings.batching_enabled else ():
+            self._batches[partition] = BatchContainer(
+                max_messages=settings.batching_max_messages,
+                max_bytes=min(settings.batching_max_allowed_size_in_bytes, most_bytes),
+                is_key_based=settings.batching_type is BatchingType.KeyBased,
+            )
+        self.is_waiting = False
+        """Whether the last message opened a batch that is to be closed when its time is over."""
+
+    def add(self, partition: int, message: Outgoing, is_flush: bool) -> list[Entry]:
+        """The entries that are complete with this message, which alone is one where it is delayed (0.32)."""
+        batches, self.is_waiting = self._batches.get(partition), False
+        if batches is None:
+            return [Entry(partition, [message])]
+        if message.deliver_at_ms is not None:
+            return [*_entries(partition, batches), Entry(partition, [message])]
+        was_open = batches.opened_at is not None
+        key = message.ordering_key or message.partition_key
+        closed = batches.add(message, len(message.payload or b""), key, time.monotonic())
+        if is_flush:
+            closed += batches.close()
+        self.is_waiting = not was_open and not closed and not is_flush
+        return [Entry(partition, messages) for messages in closed]
+
+    def close(self) -> list[Entry]:
+        """The entries of all that is open."""
+        return [entry for partition, batches in self._batches.items() for entry in _entries(partition, batches)]
+
+    def due(self, now: float) -> tuple[list[Entry], float | None]:
+        """Those whose delay has passed, and when the next one's will."""
+        due, wake_at = [], None
+        for partition, batches in self._batches.items():
+            if batches.opened_at is None:
+                continue
+            if batches.opened_at + self._delay <= now:
+                due += _entries(partition, batches)
+            else:
+                wake_at = min(wake_at or float("inf"), batches.opened_at + self._delay)
+        return due, wake_at
+
+
+def _entries(partition: int, batches: BatchContainer[Outgoing]) -> list[Entry]:
+    return [Entry(partition, messages) for messages in batches.close()]

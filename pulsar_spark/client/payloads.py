@@ -1,0 +1,142 @@
+"""What a producer stores of a payload, and what consumers and readers show of what is stored (layer ``payloads``).
+
+Rules: ProducerBuilder.cryptoFailureAction, ConsumerBuilder.cryptoFailureAction. A message that cannot be decrypted is
+not delivered and stays unacknowledged (FAIL), is acknowledged unseen (DISCARD), or comes as it is stored, with what
+would decrypt it (CONSUME). Ours: FAIL is raised where the message would have come, by its name, so that who waits for
+it knows; of bytes that cannot be decompressed it is the same, where Pulsar acknowledges them unseen.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pulsar_spark.client.arguments import check_type, check_type_or_none
+from pulsar_spark.client.enums import CompressionType, ConsumerCryptoFailureAction, ProducerCryptoFailureAction
+from pulsar_spark.errors import CryptoError, InvalidConfiguration
+from pulsar_spark.payloads.compression import compression_name
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, PayloadEncoder, Stored, encryption_keys
+from pulsar_spark.payloads.encryption import EncryptionKey, Encryptor
+from pulsar_spark.payloads.keys import CryptoKeyReader
+
+AS_IT_IS = PayloadEncoder()
+"""Stores payloads as they are."""
+
+
+def payload_encoder(
+    compression_type: CompressionType,
+    encryption_key: str | list[str] | None,
+    crypto_key_reader: CryptoKeyReader | None,
+    crypto_failure_action: ProducerCryptoFailureAction,
+) -> PayloadEncoder:
+    """What ``create_producer`` was asked for, checked: ValueError for a wrong type, :class:`InvalidConfiguration` for
+    a key without a reader of keys or the other way round, :class:`CryptoError` where the key is not there."""
+    check_type(CompressionType, compression_type, "compression_type")
+    check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
+    check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
+    check_type_or_none((str, list), encryption_key, "encryption_key")
+    names = [encryption_key] if isinstance(encryption_key, str) else encryption_key or []
+    for name in names:
+        check_type(str, name, "encryption_key")
+        if not name:
+            raise ValueError("argument encryption_key: the name of a key is empty")
+    if names and crypto_key_reader is None:
+        raise InvalidConfiguration(
+            f"encryption_key={encryption_key!r} needs a crypto_key_reader, which has the public key: nothing would be "
+            "encrypted"
+        )
+    if crypto_key_reader is not None and not names:
+        raise InvalidConfiguration(
+            "crypto_key_reader needs an encryption_key, the name of the public key: nothing would be encrypted"
+        )
+    compression = compression_name(compression_type)
+    if not names:
+        return AS_IT_IS if compression is None else PayloadEncoder(compression)
+    return PayloadEncoder(
+        compression,
+        Encryptor(names, crypto_key_reader),
+        sends_unencrypted=crypto_failure_action is ProducerCryptoFailureAction.SEND,
+    )
+
+
+def stored(payload: bytes | None, encoder: PayloadEncoder) -> Stored:
+    """What is stored of a payload. One that is null, which is no value, stays null."""
+    return Stored(None, None) if payload is None else encoder.encode(payload)
+
+
+class EncryptionContext:
+    """How a received message was encrypted; of one that could not be decrypted all that is needed to decrypt it."""
+
+    def __init__(self, field: Callable[[str], object], *, is_decryption_failed: bool):
+        self._said = {name: field(name) for name in (*ENCODING_COLUMNS, "batch_size")}
+        self._is_decryption_failed = is_decryption_failed
+
+    def keys(self) -> list[EncryptionKey]:
+        """The data key, wrapped for each public key."""
+        return encryption_keys(self._said["encryption_keys"])
+
+    def param(self) -> bytes:
+        """The initialization vector."""
+        return self._said["encryption_param"] or b""
+
+    def algorithm(self) -> str:
+        """As the producer names it; mostly empty."""
+        return self._said["encryption_algo"] or ""
+
+    def compression_type(self) -> CompressionType:
+        """What the payload was compressed with before it was encrypted."""
+        types = {each.name.upper(): each for each in CompressionType}
+        return types.get(self._said["compression"], CompressionType.NONE)
+
+    def uncompressed_message_size(self) -> int:
+        """Bytes of the payload before that; 0 where it was not compressed."""
+        return self._said["uncompressed_size"] or 0
+
+    def batch_size(self) -> int:
+        """Messages in the entry; each is encrypted by itself."""
+        return self._said["batch_size"] or 1
+
+    def is_decryption_failed(self) -> bool:
+        """Is the payload still encrypted, and compressed?"""
+        return self._is_decryption_failed
+
+
+class Opened(NamedTuple):
+    """A payload as the application sees it."""
+
+    payload: bytes
+    encryption_context: EncryptionContext | None
+
+
+class PayloadOpener:
+    """Opens what one consumer or reader receives; safe for threads."""
+
+    def __init__(
+        self,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+    ):
+        check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
+        check_type(ConsumerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
+        self._decoder, self._action = PayloadDecoder(crypto_key_reader), crypto_failure_action
+
+    def opened(self, payload: bytes, field: Callable[[str], object]) -> Opened:
+        """The plain payload of a message, of which ``field(name)`` gives the columns of its (last) row.
+
+        :class:`DecompressionError`, or :class:`CryptoError`, which :meth:`discards` may say is to be acknowledged
+        unseen.
+        """
+        try:
+            return Opened(self._decoder.decode(payload, field), _context(field, is_decryption_failed=False))
+        except CryptoError:
+            if self._action is not ConsumerCryptoFailureAction.CONSUME:
+                raise
+            return Opened(payload, _context(field, is_decryption_failed=True))
+
+    def discards(self, error: Exception) -> bool:
+        """Is a message of which this was raised acknowledged, and not shown?"""
+        return isinstance(error, CryptoError) and self._action is ConsumerCryptoFailureAction.DISCARD
+
+
+def _context(field: Callable[[str], object], *, is_decryption_failed: bool) -> EncryptionContext | None:
+    if not field("encryption_keys"):
+        return None
+    return EncryptionContext(field, is_decryption_failed=is_decryption_failed)

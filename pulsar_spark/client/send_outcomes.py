@@ -1,0 +1,58 @@
+"""What a producer's sends are answered to: one that waits, and the chunks of a message that has one answer for all."""
+
+import threading
+from collections.abc import Callable
+
+from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
+from pulsar_spark.link import interrupts
+from pulsar_spark.protocol.message_id import MessageId
+
+
+class Outcome:
+    """What a blocking send waits for."""
+
+    __slots__ = ("_event", "_error", "_message_id")
+
+    def __init__(self):
+        self._event = threading.Event()
+        self._error = self._message_id = None
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        self._error, self._message_id = error, message_id
+        self._event.set()
+
+    def result(self, timeout: float) -> MessageId:
+        if not interrupts.until(self._event.wait, min(timeout + 1, threading.TIMEOUT_MAX)):
+            raise Timeout("the message was not published within the send timeout; it may still be")
+        if self._error is not None:
+            raise self._error
+        return self._message_id
+
+
+class ChunkedSend:
+    """What a message's chunks are answered to; *done* is called once, with the first error or, behind the last of
+    *chunks*, with the id of the message (1.7)."""
+
+    __slots__ = ("_done", "_left", "_first", "_lock", "error")
+
+    def __init__(self, done: Callable, chunks: int):
+        self._done, self._left = done, chunks
+        self._first: MessageId | None = None
+        self._lock = threading.Lock()
+        self.error: PulsarSparkError | None = None
+
+    def __call__(self, error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+        with self._lock:
+            if self.error is not None or not self._left:
+                return
+            self.error = error
+            self._first = self._first or message_id
+            self._left -= 1
+            if error is None and self._left:
+                return
+        self._done(error, None if error is not None else message_id.of_chunks(self._first))
+
+    def give_up(self) -> None:
+        """Ctrl-C ended the call that was putting the chunks into the queue: nobody is told, and no more are sent."""
+        with self._lock:
+            self.error = self.error or AlreadyClosed("the message was given up by Ctrl-C before all of it was queued")

@@ -1,0 +1,68 @@
+"""A message's payload as a producer sends it: whole, or cut into chunks.
+
+Rule: ProducerImpl.sendAsync (semantics 0.9, 1.2-1.5). A message whose payload does not fit into one piece becomes
+chunks of one uuid, ``<producerName>-<sequenceId>``, each an entry with everything else the message says: who sends it
+again repeats the uuid, and begins the message anew. Slices of the payload are views: nothing is copied before a chunk
+is written.
+"""
+
+from pulsar_spark.client.producer_settings import ProducerSettings
+from pulsar_spark.client.publish_rows import Outgoing
+from pulsar_spark.errors import MessageTooBig
+from pulsar_spark.protocol.chunking import chunk_count, chunk_payload_bytes, metadata_bytes
+from pulsar_spark.protocol.message_id import MAX_LONG
+
+
+def pieces_of(
+    message: Outgoing, producer_name: str, settings: ProducerSettings, max_message_size: int
+) -> list[bytes | memoryview | None]:
+    """The payload as it is to be sent: whole, or in the slices that become chunks. :class:`MessageTooBig` where it may
+    not be split, :class:`InvalidMessage` where the metadata alone fills a message (1.4)."""
+    size = len(message.payload or b"")
+    if not settings.chunking_enabled:
+        if size > max_message_size:
+            raise MessageTooBig(
+                f"a payload of {size} bytes is above the maximum of {max_message_size}: create the producer with "
+                "chunking_enabled=True, or raise the policy max_message_size"
+            )
+        return [message.payload]
+    room = chunk_payload_bytes(
+        max_message_size, _metadata_bytes(message, producer_name), settings.chunk_max_message_size
+    )
+    if chunk_count(size, room) == 1:
+        return [message.payload]
+    view = memoryview(message.payload)
+    return [view[at : at + room] for at in range(0, size, room)]
+
+
+def _metadata_bytes(message: Outgoing, producer_name: str) -> int:
+    texts = (producer_name, f"{producer_name}-{MAX_LONG}", message.partition_key, message.ordering_key)
+    return metadata_bytes(
+        [_bytes(text) for text in texts if text is not None],
+        [(_bytes(name), _bytes(value)) for name, value in message.properties or ()],
+    )
+
+
+def _bytes(text: str) -> bytes:
+    """Half of a surrogate pair counts like any other; it is refused when the message is written."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def chunks_of(message: Outgoing, uuid: str, pieces: list[bytes | memoryview | None]) -> list[Outgoing]:
+    """The message's chunks; of a single piece the message itself."""
+    if len(pieces) == 1:
+        return [message]
+    size = len(message.payload)
+    return [
+        message._replace(
+            payload=piece,
+            columns={
+                **(message.columns or {}),
+                "uuid": uuid,
+                "chunk_id": chunk_id,
+                "num_chunks_from_msg": len(pieces),
+                "total_chunk_msg_size": size,
+            },
+        )
+        for chunk_id, piece in enumerate(pieces)
+    ]

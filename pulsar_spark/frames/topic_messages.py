@@ -1,0 +1,71 @@
+"""A topic's messages as a frame, each one row: what ``spark.read`` of its table gives, but for chunked messages, which
+are put together, and with the position that each has, whether a broker has numbered it yet or not."""
+
+import os
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.frames.payloads import Decoding, KeyReader
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import ledgers_until
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.session import check_delta
+from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
+from pulsar_spark.storage.topics import Topic, resolve_topic
+from pulsar_spark.table_specs import KEY_FLAGS
+from pulsar_spark.transforms.chunks import whole_messages
+
+
+def read_messages(
+    spark: SparkSession,
+    root: str | os.PathLike,
+    topic: str,
+    *,
+    crypto_key_reader: KeyReader | None = None,
+    crypto_failure_action: ConsumerCryptoFailureAction | str = "FAIL",
+) -> DataFrame:
+    """Every message that *topic*, or a partition of it, has now, one row each, in no order: the columns of its table,
+    ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where its last chunk lies and has
+    that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``). Payloads are
+    plain, or null with a ``payload_error`` (see :func:`decode_payloads`). No broker is needed.
+    """
+    check_delta(spark)
+    decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
+    layout = Layout(root)
+    found, partitions = resolve_topic(layout, topic)
+    version = TableLog(found.path).latest()
+    columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
+    messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
+    return decoding.shown(messages, has_encoded).drop("redelivery_count")
+
+
+def messages_at(
+    spark: SparkSession,
+    layout: Layout,
+    topic: Topic,
+    version: int,
+    columns: Sequence[str],
+    partitions: Sequence[int] | None = None,
+    ranges: Sequence[PositionRange] | None = None,
+) -> tuple[DataFrame, bool]:
+    """*columns* of the messages of *topic* as of *version* of its table, as :func:`read_pieces` gives them: all, or
+    those of some *partitions* or *ranges* of positions; of chunked ones there may be some before the ranges, too. And
+    whether any may have a payload that is compressed or encrypted."""
+    pieces, has_chunks, has_encoded = [], False, False
+    for partition, ledgers in ledgers_until(layout, topic, version).items():
+        if partitions is not None and partition not in partitions:
+            continue
+        end = ledgers.end_position
+        for held in [PositionRange(partition, 0, end - 1)] if ranges is None else ranges:
+            if held.partition == partition and held.first < end:
+                last = min(held.last, end - 1)
+                chunked = next((run for run in ledgers.parts(held.first, last) if run.may_have_chunks), None)
+                if chunked is not None:
+                    held, has_chunks = held._replace(first=min(held.first, chunked.chunks_from or 0)), True
+                pieces += pieces_of(held, ledgers.parts(held.first, last))
+                has_encoded |= any(run.has_encoded for run in ledgers.parts(held.first, last))
+    messages = read_pieces(spark, topic, pieces, columns, version=version)
+    return whole_messages(messages) if has_chunks else messages, has_encoded

@@ -1,0 +1,123 @@
+"""Messages of a delivery whose payload cannot be read, found before a function is called with it.
+
+One job decodes what is compressed or encrypted and says which messages it failed at; where the ledgers say that nothing
+is, there is none. With FAIL such a message is not handed over and stays unacknowledged, an error that names it; with
+DISCARD it is acknowledged unseen, if it is the keys that are missing. Of a batch the other messages are handed over.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.errors import CryptoError, UnreadableMessage, named
+from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, without
+from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
+from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import Topic
+
+Places = dict[tuple[int, int], frozenset[int]]
+"""Messages by partition and position: batch indexes, 0 outside a batch."""
+
+
+class Unreadable(NamedTuple):
+    """Messages that are ``kept`` unacknowledged, with the error that names them, and those that are ``discarded``."""
+
+    kept: Places
+    error: UnreadableMessage | None
+    discarded: Places
+
+    @property
+    def places(self) -> Places:
+        both = {place: self.kept.get(place, frozenset()) for place in (*self.kept, *self.discarded)}
+        return {place: indexes | self.discarded.get(place, frozenset()) for place, indexes in both.items()}
+
+
+NOTHING = Unreadable({}, None, {})
+
+
+def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
+    """May a message between the ends of the delivery be compressed or encrypted?"""
+    ends: dict[int, tuple[int, int]] = {}
+    for partition, first, last in ((held.partition, held.first, held.last) for held in delivery.ranges):
+        low, high = ends.get(partition, (first, last))
+        ends[partition] = min(low, first), max(high, last)
+    return any(
+        run.has_encoded
+        for partition, (first, last) in ends.items()
+        for run in ledgers.runs(topic.topic_id, partition, first, last)
+    )
+
+
+def find_unreadable(messages: DataFrame, decoding: Decoding, topic: Topic) -> Unreadable:
+    """Which of *messages*, which have ``partition``, ``position``, ``batch_index`` and how their payloads are stored,
+    cannot be read."""
+    rows = decoding.decoded(messages).filter(F.col(PAYLOAD_ERROR).isNotNull())
+    found = rows.select("partition", "position", "batch_index", PAYLOAD_ERROR).toArrow().to_pylist()
+    kept, discarded, errors = {}, {}, {}
+    for row in found:
+        kind, _, text = row[PAYLOAD_ERROR].partition(": ")
+        is_discarded = kind == CryptoError.__name__ and decoding.action is ConsumerCryptoFailureAction.DISCARD
+        places = discarded if is_discarded else kept
+        place = row["partition"], row["position"]
+        places[place] = places.get(place, frozenset()) | {row["batch_index"] or 0}
+        if not is_discarded and text:
+            errors[kind, row["position"]] = text, row["partition"]
+    return Unreadable(kept, _error(errors, topic, len(kept)) if kept else None, discarded)
+
+
+def _error(errors: dict, topic: Topic, entries: int) -> UnreadableMessage:
+    (kind, position), (text, partition) = min(errors.items(), key=lambda each: each[0][1])
+    where = "" if partition < 0 else f" of partition {partition}"
+    others = "" if entries == 1 else f", the first of {entries} such entries,"
+    return named(kind)(
+        f"the message of topic {str(topic.name)!r} at position {position}{where}{others} cannot be read: {text}; it is "
+        "not handed over and stays unacknowledged: give what is missing and consume again, or skip it"
+    )
+
+
+def readable(delivery: Delivery, unreadable: Unreadable) -> Delivery:
+    """The delivery, whose ranges are of positions, without messages that are not handed over."""
+    holes: dict[int, list[tuple[int, int]]] = {}
+    for partition, position in unreadable.places:
+        holes.setdefault(partition, []).append((position, position))
+    parts = [part for held in delivery.ranges for part in _parts(held, unreadable.places)]
+    return delivery._replace(ranges=(*without(delivery.ranges, holes), *parts))
+
+
+def _parts(held: PositionRange, places: Places) -> Iterator[PositionRange]:
+    """What of the batches in a range is handed over, where some of their messages are not."""
+    for (partition, position), indexes in places.items() if held.batch_size > 1 else ():
+        if partition == held.partition and held.first <= position <= held.last:
+            left = set(ack_sets.indexes(held.ack_set or ack_sets.full(held.batch_size))) - indexes
+            if left:
+                yield held._replace(first=position, last=position, ack_set=ack_sets.of_indexes(left))
+
+
+def answered(answer: Answer, unreadable: Unreadable, handed_over: Delivery) -> Answer:
+    """What to tell the broker, when *answer* is what a function made of what was *handed_over*. Of a batch that it got
+    some of, what is discarded is acknowledged with those."""
+    acknowledged = [part for each in answer.acknowledged for part in _keeping(each, unreadable.kept)]
+    batches = {(held.partition, held.first) for held in handed_over.ranges if held.first == held.last}
+    for place in unreadable.discarded.keys() - batches:
+        kept = unreadable.kept.get(place)
+        acknowledged.append(Acknowledged(*place, place[1], None if kept is None else ack_sets.of_indexes(kept)))
+    return answer._replace(acknowledged=acknowledged)
+
+
+def _keeping(said: Acknowledged, kept: Places) -> Iterable[Acknowledged]:
+    """An acknowledgement without the messages of batches that are kept."""
+    first = said.first
+    for (partition, position), indexes in sorted(kept.items()):
+        if partition == said.partition and first <= position <= said.last:
+            if first < position:
+                yield said._replace(first=first, last=position - 1)
+            others = () if said.ack_set is None else ack_sets.indexes(said.ack_set)
+            yield said._replace(first=position, last=position, ack_set=ack_sets.of_indexes({*indexes, *others}))
+            first = position + 1
+    if first <= said.last:
+        yield said._replace(first=first)

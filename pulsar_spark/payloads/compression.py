@@ -1,0 +1,148 @@
+"""The four compressions of Pulsar, byte for byte as its clients write them.
+
+Source: CompressionCodecLZ4, ZLib, Zstd and SnappyJNI of pulsar-common. LZ4 is a block without a frame, so its size
+before compression has to be known; ZLIB is a zlib stream, ZSTD a frame, SNAPPY the raw format, which begins with the
+size. What comes out must have the size that the message says, to the byte.
+
+**Bombs.** Pulsar believes the size that a message says (uncompressPayloadIfNeeded looks at the compressed one only).
+Here it may be 64 MiB, or a hundred times the stored bytes where that is more, and nothing is decompressed beyond it.
+A producer sends as it is what would compress better than that, so that no honest message is refused.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from pulsar_spark.errors import DecompressionError, InvalidConfiguration, shown
+
+UNCOMPRESSED_BYTES = 64 << 20
+EXPANSION = 100
+"""A message may be so large decompressed, or so many times its stored bytes."""
+
+_ZSTD_LEVEL = 3
+_NOT_READABLE = "the compressed bytes are damaged, or were compressed with something else"
+
+
+def most_uncompressed(stored_bytes: int) -> int:
+    """How large a message of so many bytes may become.
+
+    >>> most_uncompressed(1_000), most_uncompressed(10_000_000)
+    (67108864, 1000000000)
+    """
+    return max(UNCOMPRESSED_BYTES, EXPANSION * stored_bytes)
+
+
+def compression_name(compression: object) -> str | None:
+    """A compression by the name that the column ``compression`` has; None for none. It is given by name, in any case,
+    or as a member of ``CompressionType``.
+
+    >>> compression_name("zlib"), compression_name("NONE"), compression_name(None)
+    ('ZLIB', None, None)
+    """
+    name = str(getattr(compression, "name", "NONE" if compression is None else compression)).upper()
+    if name != "NONE" and name not in COMPRESSIONS:
+        raise InvalidConfiguration(f"compression {shown(compression)}: give one of NONE, {', '.join(COMPRESSIONS)}")
+    return None if name == "NONE" else name
+
+
+def compress(payload: bytes, compression: str) -> bytes | None:
+    """*payload* compressed; None where that is so much smaller that nobody would decompress it, or the payload larger
+    than the compression takes (LZ4: a little less than 2 GiB)."""
+    try:
+        stored = COMPRESSIONS[compression].compress(payload)
+    except (OSError, pa.ArrowInvalid):
+        return None
+    return stored if len(payload) <= most_uncompressed(len(stored)) else None
+
+
+def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -> bytes:
+    """The payload, of exactly *uncompressed_size* bytes; :class:`DecompressionError` for anything else."""
+    codec = COMPRESSIONS.get(compression)
+    if codec is None:
+        raise DecompressionError(
+            f"compression {shown(compression)} is not known, only {', '.join(COMPRESSIONS)}: read it with the release "
+            "that wrote it"
+        )
+    if uncompressed_size is None or uncompressed_size < 0:
+        raise DecompressionError(
+            f"the message does not say its uncompressed size ({shown(uncompressed_size)}), so it is not decompressed"
+        )
+    if uncompressed_size > (most := most_uncompressed(len(stored))):
+        raise DecompressionError(
+            f"the message says that its {len(stored)} bytes of {compression} become {uncompressed_size}, above the "
+            f"{most} that so many may become: nothing was decompressed"
+        )
+    payload = codec.uncompress(stored, uncompressed_size)
+    if payload is None:
+        raise DecompressionError(
+            f"{len(stored)} bytes of {compression} do not become the {uncompressed_size} that the message says: "
+            + _NOT_READABLE
+        )
+    return payload
+
+
+class _Codec(NamedTuple):
+    """``uncompress(stored, size)`` gives the payload of that size, None where there is none, and never takes more
+    memory than that."""
+
+    compress: Callable[[bytes], bytes]
+    uncompress: Callable[[bytes, int], bytes | None]
+
+
+def _of_arrow(codec: pa.Codec, stored: bytes, size: int) -> bytes | None:
+    try:
+        return codec.decompress(stored, size, asbytes=True)
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+def _compress(codec: pa.Codec, payload: bytes) -> bytes:
+    return codec.compress(payload, asbytes=True)
+
+
+def _uncompress_zlib(stored: bytes, size: int) -> bytes | None:
+    stream = zlib.decompressobj()
+    try:
+        payload = stream.decompress(stored, size + 1)
+    except zlib.error:
+        return None
+    return payload if len(payload) == size and stream.eof and not stream.unused_data else None
+
+
+def _uncompress_lz4(stored: bytes, size: int) -> bytes | None:
+    """Arrow gives back memory that nobody wrote where the block ends before *size*; then it fits into less, too."""
+    codec = pa.Codec("lz4_raw")
+    if not size:
+        return b"" if stored == b"\0" else None
+    if _of_arrow(codec, stored, size - 1) is not None:
+        return None
+    return _of_arrow(codec, stored, size)
+
+
+def _uncompress_zstd(stored: bytes, size: int) -> bytes | None:
+    return _of_arrow(pa.Codec("zstd"), stored, size)
+
+
+def _uncompress_snappy(stored: bytes, size: int) -> bytes | None:
+    return _of_arrow(pa.Codec("snappy"), stored, size) if _snappy_size(stored) == size else None
+
+
+def _snappy_size(stored: bytes) -> int | None:
+    """The size that a Snappy block begins with: seven bits a byte, the lowest first."""
+    size = 0
+    for place, byte in enumerate(stored[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return size
+    return None
+
+
+COMPRESSIONS = {
+    "LZ4": _Codec(lambda payload: _compress(pa.Codec("lz4_raw"), payload), _uncompress_lz4),
+    "ZLIB": _Codec(zlib.compress, _uncompress_zlib),
+    "ZSTD": _Codec(lambda payload: _compress(pa.Codec("zstd", _ZSTD_LEVEL), payload), _uncompress_zstd),
+    "SNAPPY": _Codec(lambda payload: _compress(pa.Codec("snappy"), payload), _uncompress_snappy),
+}
+"""By the names of Pulsar's ``CompressionType``, which the column ``compression`` has."""

@@ -1,0 +1,141 @@
+"""End-to-end encryption as Pulsar's clients do it: who has a private key reads, the broker and the tables do not.
+
+Source: MessageCryptoBc. A payload is encrypted by AES-GCM with a data key of 256 bits and twelve random bytes (the
+column ``encryption_param``); behind the ciphertext are the sixteen bytes that tell whether anything was changed. The
+data key goes with each message, wrapped for each public key by RSA-OAEP with SHA-1 (``encryption_keys``). A producer
+makes a new one every four hours; who reads keeps those he unwrapped for four hours from their last use.
+
+Ours: a new data key is used once it is wrapped for every public key, so that a key that cannot be read in the meantime
+spoils no message. (In MessageCryptoBc what is sent then can be decrypted by nobody.)
+"""
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from pulsar_spark.errors import CryptoError, MessageTooBig
+from pulsar_spark.payloads.keys import CryptoKeyReader, private_key, public_key
+
+DATA_KEY_SECONDS = 4 * 60 * 60
+_DATA_KEY_BITS = 256
+_IV_BYTES = 12
+_KNOWN_KEYS = 1000
+_MOST_BYTES = 2**31 - 1 - 16
+
+
+class EncryptionKey(NamedTuple):
+    """A data key as it goes with a message: wrapped with the public key of this name; ``metadata`` is what the reader
+    of keys said of that."""
+
+    key: str
+    value: bytes
+    metadata: dict[str, str] = {}
+
+
+class Encrypted(NamedTuple):
+    """A ciphertext, and what says how to read it."""
+
+    payload: bytes
+    keys: tuple[EncryptionKey, ...]
+    param: bytes
+
+
+class Encryptor:
+    """Encrypts the messages of one producer for the public keys of these names; safe for threads. *clock* counts
+    seconds."""
+
+    def __init__(
+        self, key_names: Sequence[str], key_reader: CryptoKeyReader, clock: Callable[[], float] = time.monotonic
+    ):
+        self._names, self._reader, self._clock = tuple(dict.fromkeys(key_names)), key_reader, clock
+        self._lock = threading.Lock()
+        self._renew()
+
+    def encrypt(self, payload: bytes) -> Encrypted:
+        """The payload encrypted; :class:`CryptoError` where the data key is too old and a public key cannot be had,
+        :class:`MessageTooBig` for one of 2 GiB."""
+        if len(payload) > _MOST_BYTES:
+            raise MessageTooBig(f"a payload of {len(payload)} bytes cannot be encrypted: {_MOST_BYTES} are the most")
+        with self._lock:
+            if self._clock() - self._since >= DATA_KEY_SECONDS:
+                self._renew()
+            cipher, keys = self._cipher, self._keys
+        param = os.urandom(_IV_BYTES)
+        return Encrypted(cipher.encrypt(param, payload, None), keys, param)
+
+    def _renew(self) -> None:
+        public = [(name, *public_key(self._reader, name)) for name in self._names]
+        aesgcm, oaep, _ = _algorithms()
+        data_key = aesgcm.generate_key(_DATA_KEY_BITS)
+        self._keys = tuple(EncryptionKey(name, key.encrypt(data_key, oaep), metadata) for name, key, metadata in public)
+        self._cipher, self._since = aesgcm(data_key), self._clock()
+
+
+class Decryptor:
+    """Decrypts messages with the private keys that *key_reader* has, or none; safe for threads."""
+
+    def __init__(self, key_reader: CryptoKeyReader | None, clock: Callable[[], float] = time.monotonic):
+        self._reader, self._clock = key_reader, clock
+        self._lock = threading.Lock()
+        self._ciphers: OrderedDict[bytes, tuple[float, object]] = OrderedDict()
+
+    def decrypt(self, payload: bytes, keys: Iterable[EncryptionKey], param: bytes | None) -> bytes:
+        """The payload; :class:`CryptoError` says of each key why it is none."""
+        keys = list(keys)
+        names = ", ".join(repr(each.key) for each in keys)
+        if self._reader is None:
+            raise CryptoError(f"the message is encrypted (keys {names}) and there is no crypto_key_reader: give one")
+        if param is None:
+            raise CryptoError(f"the message is encrypted (keys {names}) and does not say its encryption_param")
+        reasons = []
+        for each in keys:
+            try:
+                return _decrypted(self._cipher(each), payload, param)
+            except CryptoError as failed:
+                reasons.append(f"{each.key!r}: {failed}")
+        raise CryptoError(f"the message cannot be decrypted with any of its keys ({'; '.join(reasons)})")
+
+    def _cipher(self, wrapped: EncryptionKey) -> object:
+        now = self._clock()
+        with self._lock:
+            since, cipher = self._ciphers.pop(wrapped.value, (now, None))
+        if cipher is None or now - since >= DATA_KEY_SECONDS:
+            cipher = self._unwrapped(wrapped)
+        with self._lock:
+            self._ciphers[wrapped.value] = now, cipher
+            while len(self._ciphers) > _KNOWN_KEYS:
+                self._ciphers.popitem(last=False)
+        return cipher
+
+    def _unwrapped(self, wrapped: EncryptionKey) -> object:
+        key = private_key(self._reader, wrapped.key, wrapped.metadata)
+        aesgcm, oaep, _ = _algorithms()
+        try:
+            return aesgcm(key.decrypt(wrapped.value, oaep))
+        except ValueError:
+            raise CryptoError(
+                "the data key was not wrapped for this private key, or was changed: give the key that belongs to the "
+                "producer's public key"
+            ) from None
+
+
+def _decrypted(cipher: object, payload: bytes, param: bytes) -> bytes:
+    _, _, invalid_tag = _algorithms()
+    try:
+        return cipher.decrypt(param, payload, None)
+    except (invalid_tag, ValueError):
+        raise CryptoError("the ciphertext or its encryption_param was changed since it was encrypted") from None
+
+
+def _algorithms():
+    """AES-GCM, the padding of wrapped keys, and what is raised of a changed ciphertext. Imported when they are needed:
+    who does not encrypt does without the package; keys were read before, which says so."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None), InvalidTag

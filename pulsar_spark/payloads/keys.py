@@ -1,0 +1,134 @@
+"""Where the keys of end-to-end encryption come from: a :class:`CryptoKeyReader`, by the name of the key.
+
+Rule: CryptoKeyReader, DefaultCryptoKeyReader and EncryptionKeyInfo of Pulsar's Java client; constructor and files as in
+the ``pulsar`` package. Keys are PEM: a public key, or a certificate that holds one, and a private key. RSA as Pulsar
+uses it; its elliptic curves (ECIES) are not understood. No key is kept here, shown by ``repr`` or said in an error.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from pulsar_spark.errors import CryptoError, InvalidConfiguration
+
+
+class EncryptionKeyInfo(NamedTuple):
+    """A key, and what a message encrypted with it shall say of the key: who decrypts is told that again."""
+
+    key: bytes
+    metadata: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"EncryptionKeyInfo({len(self.key)} bytes, {dict(self.metadata)!r})"
+
+
+class CryptoKeyReader:
+    """Reads one public and one private key from files, whatever name is asked for, each time it is asked.
+
+    To have keys from elsewhere, or several by name, derive a class and write :meth:`get_public_key` and
+    :meth:`get_private_key`; it needs no paths then.
+    """
+
+    def __init__(self, public_key_path: str | os.PathLike, private_key_path: str | os.PathLike):
+        for name, path in (("public_key_path", public_key_path), ("private_key_path", private_key_path)):
+            if not isinstance(path, str | os.PathLike):
+                raise ValueError(f"argument {name}: str expected, not {type(path).__name__}")
+        self.public_key_path, self.private_key_path = os.fspath(public_key_path), os.fspath(private_key_path)
+
+    def get_public_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
+        """The public key of that name: a producer wraps its data keys with it."""
+        return _file(self.public_key_path)
+
+    def get_private_key(self, key_name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo | bytes:
+        """The private key of that name; *metadata* is what the message says of the key it was encrypted with."""
+        return _file(self.private_key_path)
+
+
+def public_key(reader: CryptoKeyReader, name: str) -> tuple[object, dict[str, str]]:
+    """The key to wrap data keys with, and what is to be said of it; :class:`CryptoError` where there is none."""
+    info = _asked(reader.get_public_key, name, {}, "public")
+    serialization, _ = _cryptography()
+    from cryptography import x509
+
+    pem = info.key
+    try:
+        if b"BEGIN CERTIFICATE" in pem:
+            key = x509.load_pem_x509_certificate(pem).public_key()
+        else:
+            key = serialization.load_pem_public_key(pem)
+    except _unusable() as failed:
+        raise CryptoError(_NOT_A_KEY.format("public", name, type(failed).__name__)) from None
+    return _rsa(key, "public", name), dict(info.metadata or {})
+
+
+def private_key(reader: CryptoKeyReader, name: str, metadata: Mapping[str, str]) -> object:
+    """The key to unwrap data keys with; :class:`CryptoError` where there is none."""
+    info = _asked(reader.get_private_key, name, dict(metadata), "private")
+    _cryptography()
+    try:
+        key = _parsed(info.key)
+    except _unusable() as failed:
+        raise CryptoError(_NOT_A_KEY.format("private", name, type(failed).__name__)) from None
+    return _rsa(key, "private", name)
+
+
+@lru_cache(maxsize=16)
+def _parsed(pem: bytes) -> object:
+    """A private key; to check one takes thirty milliseconds, a hundred times what it takes to use it."""
+    serialization, _ = _cryptography()
+    return serialization.load_pem_private_key(pem, password=None)
+
+
+_NOT_A_KEY = "the {} key {!r} is no key in PEM that can be used ({}): give an RSA key without a password"
+
+
+def _asked(ask, name: str, metadata: dict[str, str], kind: str) -> EncryptionKeyInfo:
+    """What the application's reader answers. Whatever it raises means that it has no such key; only the words of the
+    system are repeated, because others might hold a key."""
+    try:
+        found = ask(name, metadata)
+    except Exception as failed:
+        said = str(failed) if isinstance(failed, OSError) else type(failed).__name__
+        raise CryptoError(f"the crypto key reader gave no {kind} key {name!r}: {said}") from failed
+    info = EncryptionKeyInfo(found) if isinstance(found, bytes) else found
+    if not isinstance(info, EncryptionKeyInfo) or not isinstance(info.key, bytes):
+        raise CryptoError(
+            f"the crypto key reader gave a {type(found).__name__} as {kind} key {name!r}: return its bytes, or an "
+            "EncryptionKeyInfo"
+        )
+    return info
+
+
+def _file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _rsa(key: object, kind: str, name: str) -> object:
+    _, rsa = _cryptography()
+    if not isinstance(key, rsa.RSAPublicKey | rsa.RSAPrivateKey):
+        raise CryptoError(
+            f"the {kind} key {name!r} is a {type(key).__name__}: only RSA keys are understood, make one with "
+            "'openssl genrsa -out private.pem 2048' and 'openssl rsa -in private.pem -pubout -out public.pem'"
+        )
+    return key
+
+
+def _unusable() -> tuple[type[Exception], ...]:
+    """What is raised of bytes that are no key, and of keys that need a password or an algorithm that is not there."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    return ValueError, TypeError, UnsupportedAlgorithm
+
+
+def _cryptography():
+    """The parts of the ``cryptography`` package that are needed: who does not encrypt does without it."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+    except ModuleNotFoundError as missing:
+        raise InvalidConfiguration(
+            "encryption needs the package 'cryptography': install it with pip install 'pulsar_spark[crypto]'"
+        ) from missing
+    return serialization, rsa

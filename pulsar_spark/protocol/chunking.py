@@ -1,0 +1,196 @@
+"""Chunked messages: how a payload is split, and which chunks make up a message.
+
+Rule: semantics 1.2, 1.4, 0.9 (ProducerImpl) and 1.10-1.13 (ConsumerImpl.processMessageChunk). A *chunk* is an entry
+with a uuid; a *group* is the chunks of one (producer name, uuid), in the order of their positions. Which of them make
+up a message follows from the group alone, so it is the same for every subscription and every reader:
+
+====================================  ==================  ===========================================================
+chunk                                 verdict             the group then
+====================================  ==================  ===========================================================
+0                                     TAKEN               is open anew; what it had before is dropped (1.10)
+the next one expected                 TAKEN               expects the one after it (1.11)
+the next one, and the last of all     COMPLETES           is closed: the message lies where this chunk lies
+one it has                            REPEATED            stays as it is (1.12)
+one behind the next                   GAP                 is thrown away (1.13)
+any but 0 while nothing is open       NO_FIRST            stays closed (1.13)
+the next, with another chunk count    DISAGREES           is thrown away: one of the two counts lies
+outside 0..num_chunks_from_msg - 1    MALFORMED           is thrown away: it is a chunk of no message
+====================================  ==================  ===========================================================
+
+Chunks that no complete message takes are never delivered. What is left out: sizes and payloads, which whoever joins
+the payloads checks.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from pulsar_spark.errors import InvalidMessage
+
+MAX_MESSAGE_SIZE = 5 * 1024 * 1024
+"""Pulsar's maxMessageSize: bytes of an entry, its metadata included."""
+
+NUMBERS_BYTES, TEXT_BYTES = 64, 6
+"""What the numbers of a message's metadata take at most, and the length and the tag of a text."""
+
+MAX_PENDING = "max_pending_chunked_message"
+AUTO_ACK_OLDEST = "auto_ack_oldest_chunked_message_on_queue_full"
+EXPIRE_TIME_MS = "expire_time_of_incomplete_chunked_message_ms"
+"""Properties of a request to subscribe: the limits of messages that are not complete (see protocol.chunk_limits).
+Absent: none (0.25)."""
+
+
+class Verdict(IntEnum):
+    TAKEN = 0
+    COMPLETES = 1
+    REPEATED = 2
+    NO_FIRST = 3
+    GAP = 4
+    MALFORMED = 5
+    DISAGREES = 6
+
+
+REASONS = {
+    Verdict.TAKEN: "the chunks behind it are missing",
+    Verdict.REPEATED: "the chunk was there already",
+    Verdict.NO_FIRST: "chunk 0 is missing before it",
+    Verdict.GAP: "the chunk before it is missing",
+    Verdict.MALFORMED: "chunk_id is not one of 0 to num_chunks_from_msg - 1",
+    Verdict.DISAGREES: "num_chunks_from_msg is another one than that of chunk 0",
+}
+"""Why an entry with that verdict is not part of a complete message."""
+
+
+def chunk_count(payload_bytes: int, chunk_payload_bytes: int) -> int:
+    """How many chunks a payload makes (after compression and encryption); 1 for an empty one.
+
+    >>> chunk_count(0, 5), chunk_count(5, 5), chunk_count(6, 5)
+    (1, 1, 2)
+    """
+    return -(-max(1, payload_bytes) // chunk_payload_bytes)
+
+
+def chunk_payload_bytes(max_message_size: int, metadata_bytes: int, chunk_max_message_size: int = -1) -> int:
+    """Payload bytes of each chunk but the last; *chunk_max_message_size* <= 0 sets no limit of its own.
+    :class:`InvalidMessage` where the metadata alone fills a message.
+
+    >>> chunk_payload_bytes(100, 10), chunk_payload_bytes(100, 10, 50), chunk_payload_bytes(100, 10, 95)
+    (90, 50, 90)
+    """
+    room = max_message_size - metadata_bytes
+    if room <= 0:
+        raise InvalidMessage(
+            f"the metadata alone takes {metadata_bytes} of the {max_message_size} bytes that a message may have: "
+            "send fewer or shorter properties and keys"
+        )
+    return min(room, chunk_max_message_size) if chunk_max_message_size > 0 else room
+
+
+def metadata_bytes(texts: Iterable[bytes | None], properties: Iterable[tuple[bytes, bytes]] = ()) -> int:
+    """What the metadata of a message takes at most: of each of *texts* (names, keys and the uuid) and *properties* its
+    bytes and what says how many they are, and all numbers. A sum, so that Spark computes it too.
+
+    >>> metadata_bytes([b"producer", None, b"key"], [(b"colour", b"red")])
+    108
+    """
+    of_texts = sum(TEXT_BYTES + len(text) for text in texts if text is not None)
+    return NUMBERS_BYTES + of_texts + sum(2 * TEXT_BYTES + len(name) + len(value) for name, value in properties)
+
+
+class Open(NamedTuple):
+    """Groups, by index: the next chunk each expects (0: none is open), how many its message has, and the row of the
+    chunk 0 that opened it (-1: it was open before the rows began)."""
+
+    next_chunks: np.ndarray
+    num_chunks: np.ndarray
+    openers: np.ndarray
+
+
+class Judged(NamedTuple):
+    """What became of rows, in their order: the :class:`Verdict` of each, and for those TAKEN or COMPLETES the row of
+    the chunk 0 of their message (-1: it lies before the rows). ``left`` is what the groups are afterwards."""
+
+    verdicts: np.ndarray
+    openers: np.ndarray
+    left: Open
+
+
+def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, before: Open) -> Judged:
+    """Judge chunks in the order of their positions. *groups* are indexes into *before*; a chunk id or a count that is
+    null is given as -1."""
+    count = len(before.next_chunks)
+    was_open = before.next_chunks > 0
+    # Each group begins with a row that stands for what it was before: the last chunk it has, of an opener unseen.
+    group = np.concatenate([np.arange(count), groups])
+    order = np.argsort(group, kind="stable")
+    group = group[order]
+    chunk = np.concatenate([before.next_chunks - 1, chunk_ids]).astype(np.int64)[order]
+    of = np.concatenate([before.num_chunks, num_chunks]).astype(np.int64)[order]
+    row = (np.arange(len(group)) - count)[order]
+    is_row = np.concatenate([np.zeros(count, bool), np.ones(len(groups), bool)])[order]
+    is_malformed = is_row & ((chunk < 0) | (chunk >= of))
+    begins = ~is_row | ((chunk == 0) & ~is_malformed)
+
+    run = np.cumsum(begins) - 1
+    begun = np.flatnonzero(begins)
+    highest = np.maximum.accumulate((run << 32) + np.where(is_malformed, -1, np.minimum(chunk, 1 << 31)) + 1)
+    expected = np.roll(highest, 1) - (run << 32)  # chunks of the run up to the row before it, if nothing went wrong
+    is_next = ~begins & ~is_malformed & (chunk == expected)
+    disagrees = is_next & (of != of[begun][run])
+    is_gap = ~begins & ~is_malformed & (chunk > expected)
+    taken = begins | (is_next & ~disagrees)
+    completes = is_row & taken & (chunk == of - 1)
+    closes = completes | disagrees | is_gap | is_malformed
+    closes[~is_row] = ~was_open[group[~is_row]]
+    closed_so_far = np.cumsum(closes)
+    was_closed = (closed_so_far - closes) > (closed_so_far - closes)[begun][run]
+
+    verdict = np.select(
+        [is_malformed, was_closed, completes, taken, disagrees, is_gap],
+        [Verdict.MALFORMED, Verdict.NO_FIRST, Verdict.COMPLETES, Verdict.TAKEN, Verdict.DISAGREES, Verdict.GAP],
+        Verdict.REPEATED,
+    ).astype(np.int8)
+    opener = np.where(verdict <= Verdict.COMPLETES, np.maximum(row[begun][run], -1), -1)
+    ends = np.append(np.flatnonzero(group[1:] != group[:-1]), len(group) - 1) if count else np.zeros(0, np.int64)
+    is_left = ~(was_closed | closes)[ends]
+    left = Open(
+        np.where(is_left, highest[ends] - (run[ends] << 32), 0),
+        np.where(is_left, of[begun][run[ends]], 0),
+        np.where(is_left, np.maximum(row[begun][run[ends]], -1), -1),
+    )
+    back = np.empty(len(group), np.int64)
+    back[order] = np.arange(len(group))
+    return Judged(verdict[back[count:]], opener[back[count:]], left)
+
+
+def none_open(count: int) -> Open:
+    """*count* groups of which nothing is known."""
+    return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
+
+
+def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:
+    """The mark-delete that people see: below the first chunk that is *needed*, as its message is not acknowledged or
+    not complete (1.16, 0.25).
+
+    >>> mark_delete_below(9, None), mark_delete_below(9, 4), mark_delete_below(9, 12)
+    (9, 3, 9)
+    """
+    return mark_delete if first_needed is None else min(mark_delete, first_needed - 1)
+
+
+def parts_of(chunk_ids: np.ndarray, num_chunks: np.ndarray) -> np.ndarray:
+    """Of the rows of one group, in the order of their positions: which make up the message that the last of them
+    completes, as indexes in the order of the chunks. Empty where it completes none.
+
+    >>> parts_of(np.array([0, 0, 1, 1, 2]), np.full(5, 3)).tolist()
+    [1, 2, 4]
+    >>> parts_of(np.array([0, 2]), np.full(2, 3)).tolist()
+    []
+    """
+    rows = len(chunk_ids)
+    verdicts, openers, _ = judged(np.zeros(rows, np.int64), chunk_ids, num_chunks, none_open(1))
+    if not rows or verdicts[-1] != Verdict.COMPLETES:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero((verdicts <= Verdict.COMPLETES) & (openers == openers[-1]))

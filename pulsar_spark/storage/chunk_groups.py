@@ -1,0 +1,295 @@
+"""Which chunks of a topic partition make up messages, as far as its entries are numbered.
+
+What a chunk is part of follows from the topic alone (protocol.chunking), so nothing of it is stored: chunks are read
+where somebody has to know, without their payloads. ``chunks_from`` of a run says how far back that begins. What is kept
+is small: of a complete message where it begins and ends, of one that is not complete 60 bytes, of the chunks between
+them as many ranges as they lie in. All of it is about entries from ``begin`` on; what is asked of older ones makes it
+be read again from there.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.protocol.chunking import Open, Verdict, judged
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.columns_of_numbers import Columns
+from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.topics import Topic
+
+COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
+MOST_READ = 1 << 18
+"""Entries whose columns are read in one go."""
+
+WORTH_LETTING_GO = 10_000
+"""Messages, and stretches of chunks, that are forgotten together."""
+
+STILL_OPEN = (1 << 62) - 1
+"""Where a group ends that is open."""
+
+
+class Chunks(NamedTuple):
+    """Chunks in order of position: whose group each is of, by index into ``keys``, which ascend."""
+
+    positions: np.ndarray
+    keys: np.ndarray
+    groups: np.ndarray
+    chunk_ids: np.ndarray
+    num_chunks: np.ndarray
+    times: np.ndarray
+
+
+class OpenGroups(NamedTuple):
+    """Where each message begins, where its last chunk so far lies, and when its first one was published, in
+    microseconds."""
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    since: np.ndarray
+
+
+class ChunkGroups:
+    """The groups of the topic partition of *ledgers*, whose table is *table*. What lies before *first* was trimmed: it
+    is part of no message any more."""
+
+    def __init__(self, table: Path, ledgers: PartitionLedgers, first: int = 0):
+        self._table, self._ledgers, self._first = table, ledgers, first
+        self.begin = self.end = ledgers.end_position
+        self._changes = 0
+        self._forget()
+
+    def trim(self, first: int) -> None:
+        """What lies before that position is gone."""
+        self._first = first
+        self._forget()
+
+    def _forget(self) -> None:
+        self._is_read, self._changes = False, self._changes + 1
+        self._attempts = Columns(
+            first=np.int64, end=np.int64, since=np.int64, last=np.int64, next=np.int32, of=np.int32
+        )
+        """Each group as it was opened, by its chunk 0: where it ended, since when, its last chunk so far, the next one,
+        and how many there are."""
+        self._units = Columns(first=np.int64, last=np.int64)
+        self._parts = Columns(first=np.int64, last=np.int64)
+        self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        """The groups that are open, by hash of producer and uuid, and their indexes among the attempts."""
+
+    @property
+    def last_position(self) -> int:
+        """Behind it there are no chunks; -1 where there are none at all."""
+        return self._ledgers.last_chunk_position
+
+    # What is asked
+
+    @property
+    def changes(self) -> int:
+        """Counts up with each change of what is open."""
+        self.need(self._ledgers.end_position)
+        return self._changes
+
+    def units(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the complete messages whose last chunks lie at *first*..*last* begin and end, by their ends."""
+        self.need(first)
+        lasts = self._units["last"]
+        here = slice(np.searchsorted(lasts, first), np.searchsorted(lasts, last, "right"))
+        return self._units["first"][here], lasts[here]
+
+    def parts(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The stretches of *first*..*last* that are parts: chunks which complete no message."""
+        self.need(first)
+        firsts, lasts = self._parts["first"], self._parts["last"]
+        here = slice(np.searchsorted(lasts, first), np.searchsorted(firsts, last, "right"))
+        return list(zip(np.maximum(firsts[here], first).tolist(), np.minimum(lasts[here], last).tolist()))
+
+    def are_parts(self, positions: np.ndarray) -> np.ndarray:
+        """Which of *positions*, which ascend, are parts."""
+        if not len(positions) or positions[0] > self._ledgers.last_chunk_position:
+            return np.zeros(len(positions), bool)
+        self.need(int(positions[0]))
+        at = np.searchsorted(self._parts["last"], positions)
+        return np.append(self._parts["first"], STILL_OPEN)[at] <= positions
+
+    def open(self) -> OpenGroups:
+        """The messages that are not complete, by their first chunks."""
+        self.need(self._ledgers.end_position)
+        is_open = self._attempts["end"] == STILL_OPEN
+        return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
+
+    def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where groups begin, at *last* or before it, and end, complete or not, at *first* or behind it: by their first
+        chunks. One that is open ends at :data:`STILL_OPEN`."""
+        self.need(first)
+        firsts, ends = self._attempts["first"], self._attempts["end"]
+        until = np.searchsorted(firsts, last, "right")
+        here = np.flatnonzero(ends[:until] >= first)
+        return firsts[here], ends[here]
+
+    # What is read
+
+    def need(self, first: int) -> None:
+        """Know all there is from *first* on."""
+        if first < self.begin or not self._is_read:
+            self._read_from(first)
+        for run in self._ledgers.chunk_runs(self.end):
+            self.take(run)
+        self.end = self._ledgers.end_position
+
+    def chunks_from(self, run: Run) -> int:
+        """Of the run that comes next: where its oldest group begins that is open, or the run itself."""
+        opened = self.open().firsts
+        return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
+
+    def let_go(self, before: int) -> None:
+        """Nobody asks for what lies before that position any more. It is forgotten when it is much."""
+        if not self._is_read:
+            return
+        gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
+        if gone < max(WORTH_LETTING_GO, (len(self._units) + len(self._parts)) // 2):
+            return
+        self._units.keep(self._units["last"] >= before)
+        self._parts.keep(self._parts["last"] >= before)
+        is_kept = self._attempts["end"] >= before
+        self._of_key = (np.cumsum(is_kept) - 1)[self._of_key]
+        self._attempts.keep(is_kept)
+        self.begin = before
+
+    def _read_from(self, first: int) -> None:
+        self._forget()
+        self._is_read, self.begin = True, first
+        run = next(self._ledgers.chunk_runs(min(first, self._ledgers.last_chunk_position)), None)
+        if run is None:
+            self.end = self._ledgers.end_position
+            return
+        self.begin = min(first, run.first_position)
+        self.end = 0 if run.chunks_from is None else run.chunks_from
+
+    def take(self, run: Run) -> None:
+        """Read the chunks of the run from ``end`` on, which is the next that may have some."""
+        for first in range(max(run.first_position, self.end, self._first), run.last_position + 1, MOST_READ):
+            found = read_chunks(self._table, run.part(first, first + MOST_READ - 1))
+            if len(found.positions):
+                self._judge(found)
+        self.end = run.last_position + 1
+
+    def _judge(self, found: Chunks) -> None:
+        self._changes += 1
+        at = np.searchsorted(self._keys, found.keys)
+        is_known = np.append(self._keys, 0)[at] == found.keys
+        is_known &= at < len(self._keys)
+        before = np.where(is_known, np.append(self._of_key, -1)[at], -1)
+        known = before[is_known]
+        state = Open(*(np.zeros(len(found.keys), np.int64) for _ in range(2)), np.full(len(found.keys), -1))
+        state.next_chunks[is_known] = self._attempts["next"][known]
+        state.num_chunks[is_known] = self._attempts["of"][known]
+        verdicts, openers, left = judged(found.groups, found.chunk_ids, found.num_chunks, state)
+
+        rows, begun = np.arange(len(found.positions)), len(self._attempts)
+        is_opener = (verdicts <= Verdict.COMPLETES) & (openers == rows)
+        self._attempts.append(
+            first=found.positions[is_opener],
+            end=np.full(is_opener.sum(), STILL_OPEN),
+            since=found.times[is_opener],
+            last=found.positions[is_opener],
+            next=np.ones(is_opener.sum(), np.int32),
+            of=found.num_chunks[is_opener],
+        )
+        number = begun + np.cumsum(is_opener) - 1
+        attempt = np.where(openers >= 0, number[openers], before[found.groups])
+        taken = verdicts <= Verdict.COMPLETES
+        self._attempts["last"][attempt[taken]] = found.positions[taken]
+        self._attempts["next"][attempt[taken]] = found.chunk_ids[taken] + 1
+        self._end(found, verdicts, is_opener, attempt, before)
+        self._complete(found, verdicts == Verdict.COMPLETES, attempt)
+        now = np.where(left.openers >= 0, number[left.openers], before)
+        self._keep_open(found.keys, at, is_known, left.next_chunks > 0, now)
+
+    def _end(
+        self, found: Chunks, verdicts: np.ndarray, is_opener: np.ndarray, attempt: np.ndarray, before: np.ndarray
+    ) -> None:
+        """Say of groups where they were thrown away, or begun anew: the first of those is where they ended."""
+        order = np.lexsort((np.arange(len(verdicts)), found.groups))
+        groups, opens = found.groups[order], is_opener[order]
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        start = starts[np.searchsorted(starts, np.arange(len(order)), "right") - 1]
+        opened = np.append(-1, np.maximum.accumulate(np.where(opens, np.arange(len(order)), -1))[:-1])
+        of = np.where(opened >= start, attempt[order][opened], before[groups])
+        ends = opens | np.isin(verdicts[order], (Verdict.GAP, Verdict.DISAGREES, Verdict.MALFORMED))
+        ends &= of >= 0
+        self._attempts["end"][of[ends][::-1]] = found.positions[order][ends][::-1]
+
+    def _complete(self, found: Chunks, completes: np.ndarray, attempt: np.ndarray) -> None:
+        lasts = found.positions[completes]
+        self._attempts["end"][attempt[completes]] = lasts
+        self._units.append(first=self._attempts["first"][attempt[completes]], last=lasts)
+        for first, last in ranges_of(found.positions[~completes]):
+            if len(self._parts) and self._parts["last"][-1] == first - 1:
+                self._parts["last"][-1] = last
+            else:
+                self._parts.append(first=np.array([first]), last=np.array([last]))
+
+    def _keep_open(
+        self, keys: np.ndarray, at: np.ndarray, is_known: np.ndarray, is_open: np.ndarray, now: np.ndarray
+    ) -> None:
+        stays = is_known & is_open
+        self._of_key[at[stays]] = now[stays]
+        gone, new = at[is_known & ~is_open], ~is_known & is_open
+        if new.any():
+            self._of_key = np.insert(self._of_key, at[new], now[new])
+            self._keys = np.insert(self._keys, at[new], keys[new])
+            gone = gone + np.searchsorted(at[new], gone, "right")
+        if len(gone):
+            self._of_key, self._keys = np.delete(self._of_key, gone), np.delete(self._keys, gone)
+
+
+def chunks_of(layout: Layout, topic: Topic, partition: int, runs: Iterable[Run]) -> ChunkGroups:
+    """The groups of a topic partition, as far as it is numbered now, for whoever asks about *runs* of it: if none of
+    these may have chunks, nothing is looked up."""
+    known = ledgers_of_topic(layout, topic.topic_id) if any(run.may_have_chunks for run in runs) else {}
+    return ChunkGroups(topic.path, known.get(partition) or PartitionLedgers())
+
+
+def read_chunks(table: Path, run: Run) -> Chunks:
+    """The chunks of *run*."""
+    uuids = read_slice(table, [run], COLUMNS[:1])["uuid"]
+    places = np.flatnonzero(uuids.is_valid().to_numpy())
+    nothing = np.zeros(0, np.int64)
+    if not len(places):
+        return Chunks(nothing, np.zeros(0, np.uint64), nothing, nothing, nothing, nothing)
+    rows = read_slice(
+        table, [run.part(run.first_position + int(places[0]), run.first_position + int(places[-1]))], COLUMNS
+    )
+    rows = rows.filter(rows["uuid"].is_valid())
+    keys, groups = _keys_of(rows["producer_name"], rows["uuid"])
+    return Chunks(
+        rows["position"].to_numpy(),
+        keys,
+        groups,
+        rows["chunk_id"].fill_null(-1).to_numpy().astype(np.int64),
+        rows["num_chunks_from_msg"].fill_null(-1).to_numpy().astype(np.int64),
+        rows["publish_time"].cast(pa.int64()).fill_null(0).to_numpy(),
+    )
+
+
+def _keys_of(producers: pa.ChunkedArray, uuids: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """A hash for each group, ascending, and of each chunk the index of its own."""
+    coded = [column.combine_chunks().dictionary_encode() for column in (producers, uuids)]
+    names, ids = (each.dictionary.to_pylist() for each in coded)
+    of_name, of_id = (each.indices.fill_null(-1).to_numpy().astype(np.int64) for each in coded)
+    pairs, groups = np.unique((of_name + 1) * len(ids) + of_id, return_inverse=True)
+    names = [None, *names]
+    hashes = np.array([_key(names[pair // len(ids)], ids[pair % len(ids)]) for pair in pairs.tolist()], np.uint64)
+    keys, of_pair = np.unique(hashes, return_inverse=True)
+    return keys, of_pair[groups]
+
+
+def _key(producer: str | None, uuid: str) -> int:
+    named = f"{len(producer)}:{producer}{uuid}" if producer is not None else uuid
+    return int.from_bytes(hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -1,0 +1,96 @@
+"""Chunked messages put together: which entries their chunks are, and their payloads as one.
+
+Whoever knows where a message begins and ends (storage.chunk_groups, or what the broker says of a delivery) asks here
+for the rest. Which of the chunks between make it up is read without their payloads; the payloads are then read from
+these entries alone, a row group at a time, so that memory holds the message and one row group.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.errors import UnreadableMessage
+from pulsar_spark.protocol.chunking import parts_of
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.storage.chunk_groups import read_chunks
+from pulsar_spark.storage.entries import EntryReader
+
+_PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
+
+SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
+"""The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
+
+
+class ChunkedMessages(NamedTuple):
+    """Those of one topic partition, whose table is *table*."""
+
+    table: Path
+    entries: EntryReader
+    spans_of: SpansOf
+
+    def parts(self, units: Mapping[int, int]) -> dict[int, np.ndarray]:
+        """The positions of the chunks of complete messages, in their order; each message is named by where it ends, and
+        said where it begins. None of one whose chunks are not all there any more."""
+        spans = Positions((first, last) for last, first in units.items())
+        found = [
+            read_chunks(self.table, run.part(parts[0][0], parts[-1][1]))
+            for run, parts in self.spans_of(list(spans))
+            if run.may_have_chunks
+        ]
+        positions, chunk_ids, num_chunks = (
+            np.concatenate([getattr(each, name) for each in found] or [np.zeros(0, np.int64)])
+            for name in ("positions", "chunk_ids", "num_chunks")
+        )
+        keys = np.concatenate([each.keys[each.groups] for each in found] or [np.zeros(0, np.uint64)])
+        in_order = np.argsort(keys, kind="stable")  # of each group by position, because that is how they were read
+        positions, chunk_ids, num_chunks = positions[in_order], chunk_ids[in_order], num_chunks[in_order]
+        keys, places = keys[in_order], np.argsort(positions)
+        made_of = {}
+        for last, first in units.items():
+            at = np.searchsorted(positions, last, sorter=places)
+            row = places[at] if at < len(places) else -1
+            if row < 0 or positions[row] != last:
+                made_of[last] = np.zeros(0, np.int64)
+                continue
+            begin = np.searchsorted(keys, keys[row])
+            begin += np.searchsorted(positions[begin : row + 1], first)
+            here = slice(begin, row + 1)
+            made_of[last] = positions[here][parts_of(chunk_ids[here], num_chunks[here])]
+        return made_of
+
+    def are_there(self, parts: np.ndarray) -> bool:
+        """Are the chunks at these positions not deleted? :class:`MessagesLost` where some are lost."""
+        return sum(rows.num_rows for rows in self._read(parts, ())) == len(parts)
+
+    def rows(self, parts: np.ndarray) -> pa.Table:
+        """The rows of the chunks at these positions, as EntryReader.read gives them; :class:`MessagesLost` where some
+        are lost."""
+        return pa.concat_tables(self._read(parts, None))
+
+    def joined(self, parts: np.ndarray) -> bytes | None:
+        """The payload of the chunks at these positions; None where some are deleted. :class:`MessagesLost` where some
+        are lost, :class:`UnreadableMessage` where they are not as large together as they say."""
+        payload, found = io.BytesIO(), 0
+        for rows in self._read(parts, (_PAYLOAD, _SIZE)):
+            for piece, size in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist()):
+                payload.write(piece.as_buffer() or b"")
+                found += 1
+                _check_size(payload.tell(), size, is_whole=found == len(parts))
+        return payload.getvalue() if found == len(parts) else None
+
+    def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        for run, spans in self.spans_of(ranges_of(parts)):
+            yield from self.entries.rows_of(self.table, run, spans, columns)
+
+
+def _check_size(size: int, said: int | None, *, is_whole: bool) -> None:
+    if said is not None and (size > said or (is_whole and size != said)):
+        raise UnreadableMessage(
+            f"its chunks have {size} bytes{'' if is_whole else ' and more'} together, and one of them says that the "
+            f"message has {said}: total_chunk_msg_size is wrong; acknowledge it to be rid of it"
+        )

@@ -1,0 +1,76 @@
+"""The rows of rounds, read from the table ``cursor_ledger``: of one round, or of all behind another, in order.
+
+A round is found by its version; where OPTIMIZE has moved its rows and its file is gone, by its number.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.data_files import conform, read_file
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.table_specs import CURSOR_LEDGER
+
+_FEW_ROWS = 10_000
+
+
+def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -> pa.Table:
+    """All rows of one round, or those of *kinds*, for which the millions of ranges of a large snapshot are passed
+    over."""
+    return rows_of(path, TableLog(path).commit(version), kinds)
+
+
+def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
+    """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
+    vacuum added to the log before it."""
+    for commit in TableLog(path).commits(max(round_number - 1, after)):
+        if any(file.max_values.get("round") == round_number for file in commit.added):
+            return commit.version
+    raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
+
+
+def rows_of(path: Path, commit: Commit, kinds: Collection[str] | None, columns: list[str] | None = None) -> pa.Table:
+    tables = [_read_file(path, file, kinds, columns) for file in commit.added]
+    return pa.concat_tables(tables) if tables else CURSOR_LEDGER.schema.empty_table()
+
+
+def _read_file(path: Path, file: AddedFile, kinds: Collection[str] | None, columns: list[str] | None) -> pa.Table:
+    """The rows (of *kinds*, in *columns*) that were committed in *file*; found by their round where OPTIMIZE has moved
+    them and the file is gone."""
+    of_kinds = None if kinds is None else pc.field("kind").isin(pa.array(sorted(kinds), pa.string()))
+    try:
+        if of_kinds is None or file.rows <= _FEW_ROWS:  # a filter while reading costs a small file three times as much
+            rows = read_file(path, file, CURSOR_LEDGER.schema, columns)
+            return rows if of_kinds is None else rows.filter(of_kinds)
+        rows = pq.read_table(f"{path}/{file.path}", schema=CURSOR_LEDGER.schema, partitioning=None, filters=of_kinds)
+    except FileNotFoundError:
+        of_round = pc.field("round") == file.min_values["round"]
+        rows = dataset_of(path).to_table(filter=of_round if of_kinds is None else of_round & of_kinds)
+        rows = conform(rows, CURSOR_LEDGER.schema)
+    return rows if columns is None else rows.select(columns)
+
+
+def since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+    """Version and rows of the rounds from the newest snapshot on."""
+    log, rounds = TableLog(path), []
+    for version in range(log.latest(), 0, -1):
+        if not log.has(version):
+            raise CorruptState(
+                f"{str(path)!r}: round {version} is gone and no snapshot comes after it: restore the table's log"
+            )
+        rounds.append((version, read(log.commit(version))))
+        if pc.any(rounds[-1][1]["is_snapshot"]).as_py():
+            break
+    yield from reversed(rounds)
+
+
+def since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
+    """Version and rows of the rounds behind *version*."""
+    for commit in TableLog(path).commits(version):
+        yield commit.version, read(commit)

@@ -1,0 +1,43 @@
+"""The tables, as data: one :class:`TableSpec` per table, from which tables are created, rows are written and
+documentation is made.
+
+Arrow is the common ground of both sides: ``deltalake`` writes Arrow without a JVM, Spark reads the same table. Column
+names are Pulsar's wire names in snake case; instants end in ``_time`` and are UTC; durations end in ``_ms``.
+"""
+
+from pulsar_spark.table_specs.cursor_ledger import CURSOR_LEDGER
+from pulsar_spark.table_specs.ledgers import DELAY_INDEX, LEDGERS
+from pulsar_spark.table_specs.messages import KEY_FLAGS, MESSAGES, REPROCESSING
+from pulsar_spark.table_specs.requests import REQUESTS, VALID_UNTIL
+from pulsar_spark.table_specs.spec import (
+    ENCRYPTION_KEYS,
+    HASH_RANGES,
+    LAYOUT_VERSION,
+    PROPERTIES,
+    TIME,
+    Column,
+    TableSpec,
+)
+
+TABLES = (MESSAGES, REQUESTS, CURSOR_LEDGER, LEDGERS, DELAY_INDEX, REPROCESSING)
+BROKER_TABLES = (REQUESTS, CURSOR_LEDGER, LEDGERS)
+
+__all__ = [
+    "BROKER_TABLES",
+    "CURSOR_LEDGER",
+    "Column",
+    "DELAY_INDEX",
+    "ENCRYPTION_KEYS",
+    "HASH_RANGES",
+    "KEY_FLAGS",
+    "LAYOUT_VERSION",
+    "LEDGERS",
+    "MESSAGES",
+    "PROPERTIES",
+    "REPROCESSING",
+    "REQUESTS",
+    "TABLES",
+    "TIME",
+    "TableSpec",
+    "VALID_UNTIL",
+]

@@ -1,0 +1,236 @@
+"""What a broker says after each round: the columns of all kinds of rows."""
+
+import pyarrow as pa
+
+from pulsar_spark.table_specs.spec import HASH_RANGES, PROPERTIES, TIME, Column, TableSpec
+
+CURSOR_LEDGER = TableSpec(
+    "cursor_ledger",
+    "a fact of a subscription after a round",
+    tuple(
+        Column(*c)
+        for c in (
+            ("round", pa.int64(), "number of the round: the table's fence, one commit each"),
+            (
+                "kind",
+                pa.string(),
+                "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
+                "reply, set_aside",
+            ),
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created again starts clean"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            (
+                "page",
+                pa.int64(),
+                "page, range: first position of the page; a page's rows replace all older rows of the page",
+            ),
+            (
+                "first",
+                pa.int64(),
+                "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
+                "promotion: first number; set_aside: row of the request within its commit, null = the whole commit",
+            ),
+            (
+                "last",
+                pa.int64(),
+                "page, range, letter, waiting_letter: last position, inclusive; of the last page null; promotion: last "
+                "number; set_aside: the last version of several that are gone",
+            ),
+            (
+                "status",
+                pa.string(),
+                "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
+                "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
+                "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
+                "subscription",
+            ),
+            ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
+            (
+                "delivery_round",
+                pa.int64(),
+                "pending: the round that delivered the entries; waiting_letter: the one behind which it was "
+                "tried first, which names it with join_order",
+            ),
+            (
+                "redelivery_count",
+                pa.int32(),
+                "pending, replay, letter: how often the entries were given back by a negative acknowledgement or a "
+                "timeout",
+            ),
+            (
+                "due_time",
+                TIME,
+                "pending: when the entries are given back unless acknowledged; replay: not to be delivered before; "
+                "cursor: when a consumer that became active begins to receive; "
+                "round: the broker's own clock, by which pending entries, cursors and "
+                "leases fall due (null in rows of older releases, where it is the machine's); "
+                "waiting_letter: when it is tried again, null: behind this round",
+            ),
+            (
+                "ack_set",
+                pa.list_(pa.int64()),
+                "pending, replay: batch indexes of each entry still unacknowledged; letter: those with a letter; "
+                "null = all",
+            ),
+            ("batch_size", pa.int32(), "pending, replay: messages in each entry of the range"),
+            ("mark_delete_position", pa.int64(), "cursor: everything up to here is acknowledged; -1 = nothing"),
+            (
+                "read_position",
+                pa.int64(),
+                "cursor: first position never delivered; consumer: the first position behind everything that was "
+                "handed out as it joined a KeyShared subscription, while it is one of those recently joined (classic "
+                "implementation only), else null",
+            ),
+            (
+                "subscription_type",
+                pa.string(),
+                "cursor: Exclusive, Failover, Shared or KeyShared while consumers are connected, else null",
+            ),
+            (
+                "is_removed",
+                pa.bool_(),
+                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
+            ),
+            ("consumer_name", pa.string(), "consumer: its name"),
+            ("client_id", pa.string(), "consumer: the client it belongs to"),
+            ("priority_level", pa.int32(), "consumer: 0 is served first"),
+            (
+                "permits",
+                pa.int64(),
+                "consumer: messages it may still be sent; negative after a batch larger than its permits",
+            ),
+            (
+                "is_active",
+                pa.bool_(),
+                "consumer: receives on an Exclusive or Failover subscription; null on the others",
+            ),
+            ("is_blocked", pa.bool_(), "consumer, cursor: held back by the limit of unacknowledged messages"),
+            ("lease_time", TIME, "consumer: gone if nothing is heard of its client until then"),
+            (
+                "join_order",
+                pa.int64(),
+                "consumer: counts up over the subscription's life; waiting_letter: its number among those tried "
+                "first behind one round",
+            ),
+            (
+                "msg_out_counter",
+                pa.int64(),
+                "cursor, consumer: messages delivered; waiting_letter: how often it was tried; "
+                "letterless: messages that were deleted or trimmed before their letter was written",
+            ),
+            (
+                "msg_redeliver_counter",
+                pa.int64(),
+                "cursor, consumer: messages among them that had been delivered before",
+            ),
+            ("ledger_id", pa.int64(), "topic: the last version of its messages table that is numbered"),
+            ("end_position", pa.int64(), "topic: the position the next entry of the partition gets"),
+            (
+                "request_id",
+                pa.string(),
+                "reply: the request it answers; letter: the request that asked for it, null for entries "
+                "given back too often; set_aside: the request's id",
+            ),
+            (
+                "error",
+                pa.string(),
+                "reply: name of the refusal; null = done; set_aside: name of the exception; waiting_letter: "
+                "name of what kept it from being written",
+            ),
+            (
+                "text",
+                pa.string(),
+                "reply: the refusal in words, or the result as JSON; set_aside: what the exception said; "
+                "waiting_letter: what kept it, in words",
+            ),
+            (
+                "round_time",
+                TIME,
+                "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
+                "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
+                "waiting_letter: since when it waits",
+            ),
+            (
+                "requests_version",
+                pa.int64(),
+                "round: the last version of the requests table that is consumed; set_aside: the "
+                "version that holds the request",
+            ),
+            ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),
+            ("broker_id", pa.string(), "round: the broker that committed it"),
+            ("is_snapshot", pa.bool_(), "round: holds every latest row, so that readers may start here"),
+            (
+                "properties",
+                PROPERTIES,
+                "cursor, consumer, policy: settings as asked for; cursor: the Key_Shared policies that hold while its "
+                "consumers are connected; page of a lane: size and start of the axis of its hashes; letter: the dead "
+                "letter policy, or what the request says",
+            ),
+            (
+                "lane",
+                pa.string(),
+                "page, range: the number of the lane, a set of sticky-key hashes, whose entries are meant; due = "
+                "virtual positions are meant, the numbers of entries that came due; null = all entries",
+                2,
+            ),
+            (
+                "main_mark_delete_position",
+                pa.int64(),
+                "cursor with a due lane, or of a topic with chunks: everything up to here is acknowledged, or of the "
+                "due lane, or a part of a chunked message; null = mark_delete_position",
+                2,
+            ),
+            (
+                "due_mark_delete",
+                pa.int64(),
+                "cursor with a due lane: up to this number all entries that came due are acknowledged",
+                2,
+            ),
+            ("due_floor", pa.int64(), "cursor with a due lane: entries below this position are not of it", 2),
+            (
+                "due_since",
+                TIME,
+                "cursor with a due lane: entries due at or before this are not of it; promotion: the entries with the "
+                "numbers first to last are due after this, and at due_time at the latest",
+                2,
+            ),
+            ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
+            (
+                "positions",
+                pa.binary(),
+                "range of the due lane, in the round that delivers it: the positions of its entries, in the order they "
+                "came due, packed (protocol.delays); else null",
+                2,
+            ),
+            (
+                "chunks",
+                pa.binary(),
+                "range, in the round that delivers it: positions of the first and the last chunk of each chunked "
+                "message whose last chunk is in it, one pair behind the other, by last, packed (protocol.delays); "
+                "else null; cursor: where chunked messages begin that are not complete and count as acknowledged, as "
+                "first and last position of stretches in which no other one begins, packed likewise; consumer: "
+                "likewise those kept back from it",
+                2,
+            ),
+            (
+                "hash_ranges",
+                HASH_RANGES,
+                "consumer: what it owns on a KeyShared subscription, both ends inclusive, in order: hashes (31 bits) "
+                "on the ring of consistent hashing, where several may share a range, else slots (hash modulo 65536; "
+                "on the ring of 4.0 from 1 on, modulo 65535), modulus and remainder null; null where nobody has come "
+                "or gone: those of its row before; page of a lane: the hashes "
+                "of the lane, of which only those whose remainder by the modulus is the remainder",
+                2,
+            ),
+            ("key_shared_mode", pa.string(), "cursor: AUTO_SPLIT or STICKY on a KeyShared subscription, else null", 2),
+            (
+                "allow_out_of_order_delivery",
+                pa.bool_(),
+                "cursor: a KeyShared subscription may deliver the entries of a key out of order; null = it may not",
+                2,
+            ),
+        )
+    ),
+)

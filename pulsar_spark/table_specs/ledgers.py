@@ -1,0 +1,99 @@
+"""Where the entries of topics lie, and which of them wait for their deliver time."""
+
+import pyarrow as pa
+
+from pulsar_spark.table_specs.spec import TIME, Column, TableSpec
+
+LEDGERS = TableSpec(
+    "ledgers",
+    "a run of entries of equal batch size in one file of a publish commit",
+    tuple(
+        Column(*c)
+        for c in (
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("topic_id", pa.string(), "Delta's id of the topic's table"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("ledger_id", pa.int64(), "version of the publish commit in the topic's Delta log"),
+            ("publish_id", pa.string(), "the commit's publish id"),
+            (
+                "first_entry_id",
+                pa.int64(),
+                "entry id of the run's first entry; of a note on foreign rows how many they are",
+            ),
+            (
+                "first_position",
+                pa.int64(),
+                "its position: dense and in commit order within the partition; -1 in a note, which is no run: "
+                "without a path it says that "
+                "the commit removed or rewrote rows, with one that the file holds rows which are no publish",
+            ),
+            ("entries", pa.int64(), "entries in the run"),
+            ("batch_size", pa.int32(), "messages in each entry of the run"),
+            ("min_publish_time", TIME, "earliest publish time in the file"),
+            ("max_publish_time", TIME, "latest publish time in the file"),
+            ("bytes", pa.int64(), "size of the file; shared by the runs of one file"),
+            ("has_delayed", pa.bool_(), "some entry of the file has a deliver-at time"),
+            ("has_chunks", pa.bool_(), "some entry of the file is a chunk"),
+            (
+                "has_keys",
+                pa.bool_(),
+                "some entry of the file may have a key: false only where the log says that none has",
+            ),
+            ("path", pa.string(), "the file, relative to the topic's table; a hint, as OPTIMIZE may have replaced it"),
+            (
+                "delayed_after",
+                pa.int64(),
+                "entries with a deliver-at time behind this instant (microseconds since 1970) wait in the delay index, "
+                "the others do not wait; null = none of them does, or numbered by an earlier release",
+                2,
+            ),
+            (
+                "chunks_from",
+                pa.int64(),
+                "to know what the chunks of the run make up, read those from this position on; null = it has none, or "
+                "was numbered by an earlier release",
+                2,
+            ),
+            (
+                "has_encoded",
+                pa.bool_(),
+                "some payload of the file is compressed or encrypted; null = none, or numbered by an earlier release",
+                2,
+            ),
+        )
+    ),
+)
+
+DELAY_INDEX = TableSpec(
+    "delay_index",
+    "an entry that waits for its deliver time, or a note on a bucket of them",
+    tuple(
+        Column(*c)
+        for c in (
+            ("bucket", pa.int64(), "number of the bucket; -1 in notes on topic partitions", 2),
+            ("kind", pa.string(), "entry, segment or indexed", 2),
+            ("topic_id", pa.string(), "Delta's id of the topic's table", 2),
+            ("partition", pa.int32(), "partition, -1 where the topic has none", 2),
+            ("due_time", TIME, "entry: its deliver time; segment: that of the partition's first entry in it", 2),
+            ("last_due_time", TIME, "segment: the deliver time of the partition's last entry in it", 2),
+            ("position", pa.int64(), "entry: its position; indexed: the first position of a stretch", 2),
+            ("last_position", pa.int64(), "indexed: the last position of the stretch, inclusive", 2),
+            (
+                "sticky_key_hash",
+                pa.int32(),
+                "entry: the hash of its sticky key, that of the first message of a batch; null = it has no key",
+                2,
+            ),
+            ("entries", pa.int64(), "segment: entries of the topic partition in it", 2),
+            ("path", pa.string(), "segment: the file of the bucket, by its name in the bucket's folder", 2),
+            ("segment", pa.int32(), "segment: the row group of the file", 2),
+            (
+                "since_bucket",
+                pa.int64(),
+                "indexed: buckets with a lower number no longer count for the topic partition; without a topic: the "
+                "number of a bucket that the table has",
+                2,
+            ),
+        )
+    ),
+)

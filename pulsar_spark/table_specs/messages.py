@@ -1,0 +1,94 @@
+"""Tables of messages: a topic, and the job that sends dead letters back."""
+
+import pyarrow as pa
+
+from pulsar_spark.table_specs.spec import ENCRYPTION_KEYS, PROPERTIES, TIME, Column, TableSpec
+
+KEY_FLAGS = ("partition_key_b64_encoded", "ordering_key_b64_encoded")
+"""Columns of messages that say whether a key is base64 of bytes."""
+
+MESSAGES = TableSpec(
+    "messages",
+    "a message",
+    tuple(
+        Column(*c)
+        for c in (
+            (
+                "publish_id",
+                pa.string(),
+                "UUIDv7 of the publish commit: constant in it, ordered by time; a retried publish keeps it",
+            ),
+            ("entry_id", pa.int64(), "write task << 33 plus a number dense within task and partition"),
+            ("batch_index", pa.int32(), "place in the entry's batch; null outside a batch"),
+            ("batch_size", pa.int32(), "messages in the entry: 1 outside a batch"),
+            ("partition", pa.int32(), "partition of the topic; -1 where the topic has none"),
+            ("partition_key", pa.string(), "key for routing, Key_Shared and compaction"),
+            ("ordering_key", pa.string(), "key for Key_Shared that goes before the partition key"),
+            ("payload", pa.binary(), "the bytes; null is Pulsar's null value"),
+            ("properties", PROPERTIES, "the application's own names and values"),
+            ("event_time", TIME, "the application's time; null where it gave none"),
+            ("publish_time", TIME, "the producer's clock at publishing"),
+            ("deliver_at_time", TIME, "not to be delivered before; null = at once"),
+            ("producer_name", pa.string(), "name of the producer, unique among those connected"),
+            ("sequence_id", pa.int64(), "the producer's own number of the message"),
+            ("uuid", pa.string(), "joins the chunks of one message; null for a message in one piece"),
+            ("chunk_id", pa.int32(), "0..num_chunks_from_msg - 1"),
+            ("num_chunks_from_msg", pa.int32(), "chunks of the message"),
+            ("total_chunk_msg_size", pa.int64(), "bytes of the whole message"),
+            ("schema_version", pa.int32(), "version of the topic's schema the payload was written with"),
+            (
+                "sticky_key_hash",
+                pa.int32(),
+                "Murmur3 of the sticky key of the entry's first message, sign bit cleared: 31 bits, where the producer "
+                "computed it (its slot is the hash modulo 65536; selectors before 4.0 use the whole hash); null: "
+                "whoever needs it computes it",
+                2,
+            ),
+            ("partition_key_b64_encoded", pa.bool_(), "partition_key is base64 of bytes; null = it is text", 2),
+            ("ordering_key_b64_encoded", pa.bool_(), "ordering_key is base64 of bytes; null = it is text", 2),
+            ("compression", pa.string(), "LZ4, ZLIB, ZSTD or SNAPPY, of the whole message; null = not compressed", 2),
+            ("uncompressed_size", pa.int64(), "bytes of the message before compression; null = not compressed", 2),
+            ("encryption_keys", ENCRYPTION_KEYS, "the data key, encrypted for each reader; null = not encrypted", 2),
+            ("encryption_algo", pa.string(), "what the data key was encrypted with, as the client names it", 2),
+            ("encryption_param", pa.binary(), "initialization vector of the encrypted payload", 2),
+        )
+    ),
+)
+
+REPROCESSING = TableSpec(
+    "reprocessing",
+    "a step of a job that sends dead letters back",
+    tuple(
+        Column(*c)
+        for c in (
+            (
+                "kind",
+                pa.string(),
+                "job: what the job selected, once; claim: a letter the job is to send; chunk: a commit of messages "
+                "is done; "
+                "sent: a letter of it that was sent",
+            ),
+            ("job_id", pa.string(), "the job, by the name its user gave it"),
+            ("topic", pa.string(), "full name of the dead letter topic"),
+            ("topic_id", pa.string(), "Delta's id of the dead letter topic's table"),
+            ("job_time", TIME, "when the step was recorded"),
+            ("table_version", pa.int64(), "job: the version of the dead letter topic's table that the job reads"),
+            ("text", pa.string(), "job: its settings and the letters it left, counted by cause, as JSON"),
+            ("subscription", pa.string(), "claim, sent: subscription the letter died on"),
+            ("destination", pa.string(), "claim, chunk, sent: full name of the topic the letter goes to"),
+            ("chunk", pa.int64(), "claim, chunk, sent: number of the commit within job and destination"),
+            (
+                "number",
+                pa.int64(),
+                "claim, sent: number of the letter within job and destination; the sequence id of the message sent",
+            ),
+            ("message_id", pa.string(), "claim, sent: id of the letter, as printed"),
+            ("partition", pa.int32(), "claim, sent: partition of the letter"),
+            ("position", pa.int64(), "claim, sent: position of the letter"),
+            ("cause", pa.string(), "claim, sent: why the letter was written"),
+            ("replays", pa.int32(), "claim, sent: how often the message will have been sent back with this time"),
+            ("publish_id", pa.string(), "chunk, sent: publish id of the commit"),
+            ("letters", pa.int64(), "chunk: letters that were sent; the others the job's function dropped"),
+        )
+    ),
+)

@@ -1,0 +1,48 @@
+"""What clients ask of a broker."""
+
+import pyarrow as pa
+
+from pulsar_spark.table_specs.spec import PROPERTIES, TIME, Column, TableSpec
+
+VALID_UNTIL = "valid_until_ms"
+"""Property of a request: until when it holds, in milliseconds since 1970 by the clock of who asks."""
+
+REQUESTS = TableSpec(
+    "requests",
+    "something a client asks of the broker",
+    tuple(
+        Column(*c)
+        for c in (
+            ("request_id", pa.string(), "names the request; its reply carries it"),
+            (
+                "kind",
+                pa.string(),
+                "subscribe, flow, ack, cumulative_ack, negative_ack, reconsume_later, redeliver_all, seek, "
+                "unsubscribe, keep_alive, close, "
+                "create_subscription, skip, clear_backlog, expire, reschedule, policy, unload, retry_set_aside, "
+                "drop_set_aside, retry_waiting_letters, drop_waiting_letters, rebuild_delay_index",
+            ),
+            ("client_id", pa.string(), "the client process; any request of it renews the leases of all its consumers"),
+            ("consumer_id", pa.string(), "one consumer of the client, on all partitions of its topics"),
+            ("topic", pa.string(), "full name of the topic, without a partition"),
+            ("partition", pa.int32(), "partition, -1 where the topic has none"),
+            ("subscription", pa.string(), "name of the subscription"),
+            ("first", pa.int64(), "first position asked about"),
+            ("last", pa.int64(), "last position asked about, inclusive"),
+            (
+                "ack_set",
+                pa.list_(pa.int64()),
+                "batch indexes still unacknowledged, 64 a word, low bit first; null = the whole entry",
+            ),
+            ("permits", pa.int64(), "messages the consumer can take on top of those asked for before (flow)"),
+            ("delay_ms", pa.int64(), "how long to wait before giving back (negative_ack)"),
+            ("request_time", TIME, "the client's clock"),
+            (
+                "properties",
+                PROPERTIES,
+                "what only one kind of request needs; valid_until_ms, where somebody waits for "
+                "the answer: refused with Timeout from then on",
+            ),
+        )
+    ),
+)

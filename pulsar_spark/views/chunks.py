@@ -1,0 +1,161 @@
+"""Chunked messages that are not complete: what of them is there, what is missing, and since when.
+
+Derived from the topic's rows by the rule of ``protocol.chunking`` when somebody asks, stored nowhere; without payloads.
+Two kinds are told: a message that was begun, by its chunk 0, and has not all its chunks, whether it is *open* (what is
+missing may still come) or was given up, because something else came than its next chunk; and strays, chunks of one
+producer and uuid that came when none of their messages was open. A chunk that its message had already is neither.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pulsar_spark.errors import TopicNotFound
+from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
+from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.storage.chunk_groups import Chunks, read_chunks
+from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
+from pulsar_spark.storage.topic_files import trimmed_ledgers
+from pulsar_spark.storage.topics import Topic, read_topic
+from pulsar_spark.views.view_specs import CHUNKS
+
+_BEGUN_ANEW = "the message was begun anew by another chunk 0"
+_CLOSING = (Verdict.GAP, Verdict.DISAGREES, Verdict.MALFORMED)
+_NAMES = ("producer_name", "uuid", "num_chunks_from_msg", "total_chunk_msg_size", "publish_time")
+_BATCH = 10_000
+"""Rows that are made at a time."""
+
+
+class Incomplete(NamedTuple):
+    """Chunks that are not complete: their rows among those read, in order, and why."""
+
+    rows: np.ndarray
+    is_open: bool
+    reason: str
+
+
+def read_incomplete(topic: Topic, partition: int, ledgers: PartitionLedgers) -> Iterator[list[dict]]:
+    """What is not complete in a topic partition, as rows of the view, some at a time, in the order in which it
+    began."""
+    trimmed = trimmed_ledgers(topic.path, [partition])[partition]
+    runs = (run for run in ledgers.chunk_runs(0) if run.ledger_id > trimmed)
+    chunks = _together([read_chunks(topic.path, run) for run in runs])
+    found = judged(chunks.groups, chunks.chunk_ids, chunks.num_chunks, none_open(len(chunks.keys)))
+    incomplete = sorted([*_begun(chunks, found), *_strays(chunks, found)], key=lambda each: each.rows[0])
+    for at in range(0, len(incomplete), _BATCH):
+        yield _rows_of(topic, partition, ledgers, chunks, incomplete[at : at + _BATCH])
+
+
+def _together(read: list[Chunks]) -> Chunks:
+    """Chunks of runs in order, as of one."""
+    if not read:
+        nothing = np.zeros(0, np.int64)
+        return Chunks(nothing, np.zeros(0, np.uint64), *[nothing] * 4)
+    keys, groups = np.unique(np.concatenate([each.keys[each.groups] for each in read]), return_inverse=True)
+    columns = (np.concatenate([getattr(each, name) for each in read]) for name in Chunks._fields[3:])
+    return Chunks(np.concatenate([each.positions for each in read]), keys, groups, *columns)
+
+
+def _begun(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
+    """Messages that were begun and are not complete."""
+    completed = set(found.openers[found.verdicts == Verdict.COMPLETES].tolist())
+    still_open = set(found.left.openers.tolist())
+    taken = np.flatnonzero(found.verdicts <= Verdict.COMPLETES)
+    by_opener = taken[np.argsort(found.openers[taken], kind="stable")]
+    borders = np.flatnonzero(np.diff(found.openers[by_opener])) + 1
+    ends = _Ends(chunks, found)
+    for rows in np.split(by_opener, borders) if len(by_opener) else ():
+        opener = int(rows[0])
+        if opener in still_open:
+            yield Incomplete(rows, True, REASONS[Verdict.TAKEN])
+        elif opener not in completed:
+            yield Incomplete(rows, False, ends.reason(int(rows[-1])))
+
+
+class _Ends:
+    """Why messages that were begun were given up."""
+
+    def __init__(self, chunks: Chunks, found: Judged):
+        is_end = np.isin(found.verdicts, _CLOSING) | (found.openers == np.arange(len(found.openers)))
+        ends = np.flatnonzero(is_end)
+        self._ends = ends[np.argsort(chunks.groups[ends], kind="stable")]
+        self._places = chunks.groups[self._ends] * len(chunks.groups) + self._ends
+        self._groups, self._verdicts = chunks.groups, found.verdicts
+
+    def reason(self, row: int) -> str:
+        """Of the message whose last chunk is at this row."""
+        at = np.searchsorted(self._places, self._groups[row] * len(self._groups) + row, "right")
+        verdict = Verdict(int(self._verdicts[self._ends[at]]))
+        return REASONS[verdict] if verdict in _CLOSING else _BEGUN_ANEW
+
+
+def _strays(chunks: Chunks, found: Judged) -> Iterator[Incomplete]:
+    """Chunks of no message that was begun, those of a group together."""
+    strays = np.flatnonzero(np.isin(found.verdicts, (Verdict.NO_FIRST, *_CLOSING)))
+    by_group = strays[np.argsort(chunks.groups[strays], kind="stable")]
+    borders = np.flatnonzero(np.diff(chunks.groups[by_group])) + 1
+    for rows in np.split(by_group, borders) if len(by_group) else ():
+        yield Incomplete(rows, False, REASONS[Verdict(int(found.verdicts[rows[0]]))])
+
+
+def _rows_of(
+    topic: Topic, partition: int, ledgers: PartitionLedgers, chunks: Chunks, incomplete: list[Incomplete]
+) -> list[dict]:
+    positions = np.unique([chunks.positions[each.rows[0]] for each in incomplete])
+    runs = [run.part(*part) for run, parts in ledgers.spans_of(ranges_of(positions)) for part in parts]
+    named = {row["position"]: row for row in read_slice(topic.path, runs, _NAMES).to_pylist()}
+    rows = []
+    for each in incomplete:
+        first = int(chunks.positions[each.rows[0]])
+        of, there = int(chunks.num_chunks[each.rows[0]]), np.unique(chunks.chunk_ids[each.rows])
+        rows.append(
+            {
+                "topic": str(topic.name),
+                "partition": partition,
+                "producer_name": named[first]["producer_name"],
+                "uuid": named[first]["uuid"],
+                "num_chunks_from_msg": named[first]["num_chunks_from_msg"],
+                "total_chunk_msg_size": named[first]["total_chunk_msg_size"],
+                "chunks": len(each.rows),
+                "missing": _missing(there, of),
+                "first": first,
+                "last": int(chunks.positions[each.rows[-1]]),
+                "since": named[first]["publish_time"],
+                "is_open": each.is_open,
+                "reason": each.reason,
+            }
+        )
+    return rows
+
+
+def _missing(there: np.ndarray, of: int) -> list[dict]:
+    """The chunk ids that are missing of 0 to *of* - 1, as ranges, because *of* may lie.
+
+    >>> _missing(np.array([0, 1, 4]), 7)
+    [{'first': 2, 'last': 3}, {'first': 5, 'last': 6}]
+    """
+    known = np.concatenate(([-1], there[(there >= 0) & (there < of)], [max(of, 0)]))
+    gaps = np.flatnonzero(np.diff(known) > 1)
+    return [{"first": int(known[at]) + 1, "last": int(known[at + 1]) - 1} for at in gaps]
+
+
+def all_incomplete(root: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of the view ``chunks`` from rows (topic, topic_id, partition) of the topic partitions of *root*, as it is
+    when a task of Spark reads it; of a topic that is gone, or was made again, none."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        layout = Layout(root)
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            with contextlib.suppress(TopicNotFound):
+                topic = read_topic(layout, row["topic"])
+                if topic.topic_id == row["topic_id"]:
+                    ledgers = ledgers_of_topic(layout, topic.topic_id).get(row["partition"], PartitionLedgers())
+                    for rows in read_incomplete(topic, row["partition"], ledgers):
+                        yield from CHUNKS.rows(rows).to_batches()
+
+    return read

@@ -1,0 +1,167 @@
+"""``python -m tests.benchmarks.chunk_process <what> <folder> <bytes of a message> <messages> <runs>``: one measurement
+of chunked messages in a process of its own, so that its peak of memory is nobody else's. Prints JSON.
+
+``rates`` are bytes a second, those of the product and of the plain way in turns; ``memory`` is how much the process
+(of Spark: its JVM) grew at most while the product did it, as multiples of one message.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import pulsar_spark as pulsar
+from pulsar_spark.frames import publish
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.session import spark_session
+from pulsar_spark.storage.topics import create_topic, read_topic
+from pulsar_spark.transforms.chunks import reassemble_chunks
+from tests.benchmarks.bench import in_turns, seconds
+
+TIMEOUT_SECONDS = 600
+JVM_MEMORY = {"spark.driver.memory": "8g"}
+
+
+class Measured:
+    """*messages* of *size* bytes each, in *folder*."""
+
+    def __init__(self, folder: Path, size: int, messages: int, runs: int):
+        self.folder, self.size, self.messages, self.runs = folder, size, messages, runs
+        self.topics = 0
+
+    def new_topic(self) -> str:
+        self.topics += 1
+        create_topic(Layout(self.folder / "root"), name := f"t{self.topics}")
+        return name
+
+    def result(self, ours: Callable[[], object], plain: Callable[[], object], process: int | None = None) -> dict:
+        """Both in turns; the peak is that of one more run."""
+        moved = self.size * self.messages
+        rates = in_turns(self.runs, lambda: moved / seconds(ours), lambda: moved / seconds(plain))
+        process = process or os.getpid()
+        before = _memory(process, "VmRSS")
+        Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak begins anew
+        ours()
+        grown = _memory(process, "VmHWM") - before
+        return {"rates": rates, "memory": grown / self.size}
+
+    # The client
+
+    def send(self) -> dict:
+        client = pulsar.Client(f"delta:{self.folder / 'root'}", operation_timeout_seconds=TIMEOUT_SECONDS)
+
+        def ours() -> None:
+            producer = client.create_producer(self.new_topic(), chunking_enabled=True)
+            for _ in range(self.messages):
+                producer.send(secrets.token_bytes(self.size))
+
+        def plain() -> None:
+            path = self.folder / "plain"
+            shutil.rmtree(path, ignore_errors=True)
+            for _ in range(self.messages):
+                rows = pa.table({"payload": pa.array([secrets.token_bytes(self.size)], pa.large_binary())})
+                write_deltalake(path, rows, mode="append")
+
+        return self.result(ours, plain)
+
+    def read(self) -> dict:
+        """With a reader, which needs no broker."""
+        client = pulsar.Client(f"delta:{self.folder / 'root'}", operation_timeout_seconds=TIMEOUT_SECONDS)
+        topic, path = self.new_topic(), self.folder / "plain"
+        producer = client.create_producer(topic, chunking_enabled=True)
+        for _ in range(self.messages):
+            payload = secrets.token_bytes(self.size)
+            producer.send(payload)
+            write_deltalake(path, pa.table({"payload": pa.array([payload], pa.large_binary())}), mode="append")
+        del payload
+
+        def ours() -> None:
+            reader = client.create_reader(topic, pulsar.MessageId.earliest)
+            found = sum(zlib.crc32(reader.read_next(1000 * TIMEOUT_SECONDS).data()) > 0 for _ in range(self.messages))
+            self._check(found)
+
+        def plain() -> None:
+            found = 0
+            for file in DeltaTable(path).file_uris():
+                (payload,) = pq.read_table(file)["payload"].to_pylist()
+                found += zlib.crc32(payload) > 0
+            self._check(found)
+
+        return self.result(ours, plain)
+
+    # Frames
+
+    def split(self) -> dict:
+        spark = spark_session("chunks", settings=JVM_MEMORY)
+        source = self._source(spark)
+
+        def ours() -> None:
+            publish(source, self.folder / "root", self.new_topic(), chunking=True)
+
+        def plain() -> None:
+            path = self.folder / "plain"
+            shutil.rmtree(path, ignore_errors=True)
+            source.write.format("delta").save(str(path))
+
+        return self.result(ours, plain, _jvm())
+
+    def reassemble(self) -> dict:
+        spark = spark_session("chunks", settings=JVM_MEMORY)
+        source, topic, path = self._source(spark), self.new_topic(), self.folder / "plain"
+        publish(source, self.folder / "root", topic, chunking=True)
+        source.write.format("delta").mode("overwrite").save(str(path))
+        table = read_topic(Layout(self.folder / "root"), topic).path
+
+        def ours() -> None:
+            rows = spark.read.format("delta").load(str(table))
+            self._check(_checksums(reassemble_chunks(rows.withColumn("position", F.col("entry_id")))))
+
+        return self.result(ours, lambda: self._check(_checksums(spark.read.format("delta").load(str(path)))), _jvm())
+
+    def _source(self, spark) -> DataFrame:
+        """The messages in Parquet files that hold nothing else; what is read is the same for both."""
+        folder = self.folder / "source"
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(self.messages):
+            row = pa.table({"payload": pa.array([secrets.token_bytes(self.size)], pa.large_binary())})
+            pq.write_table(row, folder / f"{number}.parquet", compression="none", use_dictionary=False)
+        return spark.read.schema("payload binary").parquet(str(folder))
+
+    def _check(self, found: int) -> None:
+        if found != self.messages:
+            raise AssertionError(f"{found} messages of {self.messages}")
+
+
+def _checksums(frame: DataFrame) -> int:
+    """Reads every byte of every payload."""
+    return frame.select(F.crc32("payload").alias("checksum")).filter("checksum > 0").count()
+
+
+def _memory(process: int, what: str) -> int:
+    (line,) = (line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith(what))
+    return 1024 * int(line.split()[1])
+
+
+def _jvm() -> int:
+    """The process that Spark started."""
+    (process,) = (
+        int(status.parent.name)
+        for status in Path("/proc").glob("[0-9]*/status")
+        if f"PPid:\t{os.getpid()}\n" in (text := status.read_text()) and "Name:\tjava\n" in text
+    )
+    return process
+
+
+if __name__ == "__main__":
+    what, folder, *numbers = sys.argv[1:]
+    print(json.dumps(getattr(Measured(Path(folder), *map(int, numbers)), what)()))

@@ -1,0 +1,112 @@
+"""Chunked messages: splitting and reassembling against plainly writing and reading the same bytes, by the client and by
+Spark, what memory that takes; and what a topic's small messages pay for chunked ones between them.
+
+A process of its own for each (:mod:`tests.benchmarks.chunk_process`). What is plain is a Delta append of the same
+payloads in one piece, and a read of it; every byte that is read is looked at.
+"""
+
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.demo.broker_process import BrokerProcess
+from pulsar_spark.frames import publish
+from pulsar_spark.frames.consumer import MAX_MESSAGES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.topics import Topic, create_topic
+from tests.benchmarks.backlog import Run
+from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns
+from tests.benchmarks.figures import COUNT, PER_SECOND, Budget, Figure
+
+FAMILY = "chunks"
+MB = 10**6
+SIZES = {"6 MB": (6 * MB, 16), "64 MB": (64 * MB, 3), "1 GiB": (1 << 30, 1)}
+"""Bytes of a message, and how many are sent in a run."""
+
+WAYS = {
+    "send": "client: send, in chunks",
+    "read": "client: read and put together",
+    "split": "Spark: publish, in chunks",
+    "reassemble": "Spark: read and put together",
+}
+HALF, THREE_TIMES = Budget(0.5, is_most=False, is_ratio=True), Budget(3)
+EVERY, CHUNKS = 1_000, 3
+NEARLY_AS_QUICK = Budget(1 / 1.3, is_most=False, is_ratio=True)
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    for size in ("6 MB", "64 MB") if bench.is_quick else SIZES:
+        for way in WAYS:
+            yield from _of_size(bench, way, size)
+    yield from _between_small_ones(bench, bench.few(10**5, 10**6))
+
+
+def _of_size(bench: Bench, way: str, size: str) -> Iterator[Figure]:
+    message, messages = SIZES[size]
+    bench.say(f"{WAYS[way]}: {messages} x {size}")
+    folder = bench.new_folder(f"chunks-{way}")
+    arguments = [way, str(folder), str(message), str(messages), str(bench.few(2, 5))]
+    command = [sys.executable, "-m", "tests.benchmarks.chunk_process", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    ours, plain = ([rate / MB for rate in rates] for rates in measured["rates"])
+    bench.new_folder(folder.name)
+    other = "Delta append of the same bytes" if way in ("send", "split") else "read of the same bytes"
+    yield Figure(FAMILY, f"{WAYS[way]}, messages of {size}: MB a second", COUNT, ours, other, plain, HALF)
+    what = f"{WAYS[way]}: memory it takes at most, in messages of {size}"
+    yield Figure(FAMILY, what, COUNT, [measured["memory"]], budget=THREE_TIMES)
+
+
+def _between_small_ones(bench: Bench, size: int) -> Iterator[Figure]:
+    """A topic of small messages, every so many of which is in chunks, each as small as the others; and one without."""
+    root = bench.new_folder("chunks-between") / "root"
+    with BrokerProcess(root, bench.folder / "chunks.log"):
+        admin = Admin(f"delta:{root}")
+        admin.set_max_unacked_per_consumer("public/default", 0)
+        admin.set_max_unacked_per_subscription("public/default", 0)
+        bench.say(f"publishing {size:,} messages, one in {EVERY:,} in chunks")
+        chunked, small = (_published(bench, root, size, is_chunked) for is_chunked in (True, False))
+        for kind in ("Exclusive", "Shared"):
+            bench.say(f"consuming {size:,} messages, one in {EVERY:,} in chunks, {kind}")
+            ours, plain = in_turns(
+                bench.few(2, 5),
+                lambda: size / _consumed(bench, root, chunked, kind, _bytes(size, True)),
+                lambda: size / _consumed(bench, root, small, kind, _bytes(size, False)),
+            )
+            what = f"consume {size:,} x {PAYLOAD_BYTES} B, one in {EVERY:,} in {CHUNKS} chunks, {kind}"
+            yield Figure(FAMILY, what, PER_SECOND, ours, "the same without chunks", plain, NEARLY_AS_QUICK)
+
+
+def _consumed(bench: Bench, root: Path, topic: Topic, kind: str, expected: int) -> float:
+    run = Run(bench.spark, root, topic, secrets.token_hex(4), kind, MAX_MESSAGES)
+    if run.bytes != expected:
+        raise AssertionError(f"{run.bytes} bytes consumed instead of {expected}")
+    return run.seconds
+
+
+def _published(bench: Bench, root: Path, size: int, is_chunked: bool) -> Topic:
+    topic = create_topic(Layout(root), "chunked" if is_chunked else "small")
+    messages = bench.messages(0, size).select("payload")
+    if not is_chunked:
+        publish(messages, root, str(topic.name))
+        return topic
+    number = F.monotonically_increasing_id() % EVERY
+    long = F.when(number == 0, F.concat(*[F.col("payload")] * CHUNKS)).otherwise(F.col("payload"))
+    publish(
+        messages.select(long.alias("payload")),
+        root,
+        str(topic.name),
+        chunking=True,
+        chunk_max_message_size=PAYLOAD_BYTES,
+    )
+    return topic
+
+
+def _bytes(size: int, is_chunked: bool) -> int:
+    return PAYLOAD_BYTES * (size + (CHUNKS - 1) * (size // EVERY) * is_chunked)

@@ -1,0 +1,31 @@
+"""Histories of chunked messages: what is promised of them, asked of every round.
+
+As of delayed messages, the promises are worked out from what was published and delivered alone: nothing is delivered
+but whole messages, each with just its own chunks, and in the end all that are complete were delivered or done.
+"""
+
+from tests.differential.delay_duel import DelayedDuel
+from tests.model_chunks import Chunk
+from tests.model_cursor import Delivery
+
+
+class ChunkedDuel(DelayedDuel):
+    def _compare(self, found: dict, expected: dict, where: str) -> None:
+        for delivery in found["deliveries"]:
+            wrong = _not_whole(delivery, self.model.chunks[delivery[:2]].entries)
+            assert not wrong, f"{where}: {delivery} {wrong}"
+        super()._compare(found, expected, where)
+
+
+def _not_whole(delivery: Delivery, entries: list[Chunk | None]) -> str | None:
+    """Why what was delivered is no message as its producer sent it."""
+    last = entries[delivery.position]
+    if last is None:
+        return None if delivery.chunks is None else "has chunks of others"
+    if delivery.chunks is None or delivery.chunks[-1] != delivery.position:
+        return "is not the last of its chunks"
+    of_message = [entries[position] for position in delivery.chunks]
+    if sorted(delivery.chunks) != list(delivery.chunks) or None in of_message:
+        return "has chunks out of order"
+    sent = [last._replace(chunk_id=chunk_id) for chunk_id in range(last.num_chunks)]
+    return None if of_message == sent else f"is put together of {of_message}"

@@ -1,0 +1,96 @@
+"""Chunked messages of a delivery, before Spark reads them: which chunks they are, and which cannot be put together."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import MessagesLost, UnreadableMessage
+from pulsar_spark.frames import chunk_deliveries
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, find_parts, find_unusable
+from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.frames.remaining import remaining
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.slices import PositionRange
+from pulsar_spark.storage.topics import create_topic, read_topic
+from tests.arriving import arrive
+from tests.plain_broker import PlainBroker
+
+ENTRIES = ("A:0:2", "B:0:3", "plain", "A:0:2", "B:1:3", "B:1:3", "A:1:2", "B:2:3")
+A, B = ChunkedMessage(0, 3, 6), ChunkedMessage(0, 1, 7)
+
+
+class Served:
+    """A topic of two partitions, the first of which has :data:`ENTRIES`, that say how large they are."""
+
+    def __init__(self, broker: PlainBroker, sizes: tuple[int, int] = (10, 15)):
+        create_topic(broker.layout, "t", 2)
+        for entry in ENTRIES:
+            arrive(broker, "t", entry, partition=0, total_chunk_msg_size=sizes["B" in entry])
+        self.topic, self.ledgers = read_topic(broker.layout, "t"), LedgerIndex(broker.layout)
+        self.delivery = Delivery(
+            "t",
+            self.topic.topic_id,
+            "s",
+            "c",
+            1,
+            (PositionRange(0, 2, 2), PositionRange(0, 6, 7, redelivery_count=1)),
+            chunked=((0, 3, 6), (0, 1, 7)),
+        )
+
+    def file_of(self, position: int) -> Path:
+        (run,) = self.ledgers.runs(self.topic.topic_id, 0, position, position)
+        return self.topic.path / run.path
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with PlainBroker(tmp_path / "root") as broker:
+        yield broker
+
+
+def test_the_chunks_of_what_was_delivered_are_those_the_rule_takes(broker):
+    served = Served(broker)
+    plain, chunked = apart(served.delivery)
+    assert plain.ranges == (PositionRange(0, 2, 2),) and plain.chunked == ()
+    assert chunked == [A._replace(redelivery_count=1), B._replace(redelivery_count=1)]
+    (parts,) = find_parts(served.topic, served.ledgers, chunked)
+    places = list(zip(parts.positions.tolist(), parts.lasts.tolist()))
+    assert (parts.partition, places) == (0, [(3, 6), (6, 6), (1, 7), (4, 7), (7, 7)])
+    assert find_unusable(served.topic, served.ledgers, chunked) == ([], {})
+    assert remaining(served.topic, served.ledgers, served.delivery).ranges == served.delivery.ranges
+
+
+def test_a_message_is_apart_only_while_it_is_in_the_delivery(broker):
+    served = Served(broker)
+    plain, chunked = apart(served.delivery._replace(ranges=(PositionRange(0, 7, 7), PositionRange(1, 6, 6))))
+    assert (plain.ranges, chunked) == ((PositionRange(1, 6, 6),), [B])
+
+
+def test_one_of_which_a_chunk_was_deleted_is_deleted(broker):
+    served = Served(broker)
+    DeltaTable(str(served.topic.path)).delete("uuid = 'A' AND chunk_id = 0")
+    assert find_unusable(served.topic, served.ledgers, [A, B]) == ([(0, 6)], {})
+    found = remaining(served.topic, served.ledgers, served.delivery)
+    assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (7, 7)]
+    assert (found.deleted, found.deleted_messages, found.lost, found.error) == ([(0, 6, 6)], 1, [], None)
+
+
+def test_one_of_which_a_chunk_is_lost_is_an_error(broker):
+    served = Served(broker)
+    served.file_of(4).unlink()
+    found = remaining(served.topic, served.ledgers, served.delivery)
+    assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (6, 6)]
+    assert (found.deleted, found.lost) == ([], [(0, 7, 7)]) and isinstance(found.error, MessagesLost)
+
+
+def test_one_whose_chunks_do_not_add_up_is_an_error(broker, monkeypatch):
+    """Or that is too large for a row of Spark."""
+    served = Served(broker, sizes=(11, 15))
+    unusable = find_unusable(served.topic, served.ledgers, [A, B])
+    assert [*unusable.errors] == [(0, 6)] and unusable.deleted == []
+    text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and say"
+    assert isinstance(unusable.errors[0, 6], UnreadableMessage) and text in str(unusable.errors[0, 6])
+    monkeypatch.setattr(chunk_deliveries, "MOST_BYTES", 14)
+    unusable = find_unusable(served.topic, served.ledgers, [A, B])
+    assert [*unusable.errors] == [(0, 6), (0, 7)] and "15 bytes are more than a row" in str(unusable.errors[0, 7])

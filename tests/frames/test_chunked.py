@@ -1,0 +1,237 @@
+"""Chunked messages as DataFrames: published in chunks, delivered, read and sent back as one row each."""
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from pulsar_spark.admin import Admin
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, UnreadableMessage
+from pulsar_spark.frames import consume, dead_letters, publish, read_messages, reprocess_dead_letters
+from pulsar_spark.protocol.chunking import metadata_bytes
+from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
+from pulsar_spark.storage.topics import create_topic, read_topic
+from tests.arriving import arrive
+from tests.plain_broker import PlainBroker
+
+WAIT = 60
+SIZES = (0, 999, 1000, 1001, 2500, 10_000, None)
+"""Of payloads, of which the last three above 1000 bytes are split."""
+
+
+@pytest.fixture
+def served(tmp_path):
+    with PlainBroker(tmp_path / "root") as broker:
+        yield broker
+
+
+def big_and_small(spark, partitions=1):
+    """A message of each size, of key k0, k1..."""
+    rows = [(number, size) for number, size in enumerate(SIZES)]
+    return (
+        spark.createDataFrame(rows, "number int, size int")
+        .repartition(partitions, "number")
+        .sortWithinPartitions("number")
+        .selectExpr("repeat(chr(97 + number), size) AS payload", "concat('k', number) AS key")
+    )
+
+
+EXPECTED = {
+    f"k{number}": size and chr(97 + number) * size or ("" if size == 0 else None) for number, size in enumerate(SIZES)
+}
+
+
+def stored(layout, topic):
+    """The rows of a topic in the order of their entries."""
+    rows = dataset_of(read_topic(layout, topic).path).to_table()
+    return rows.sort_by([(name, "ascending") for name in ("publish_id", "partition", "entry_id")]).to_pylist()
+
+
+def payloads(frame):
+    found = frame.select("partition_key", F.col("payload").cast("string")).collect()
+    assert len(found) == len({row[0] for row in found})
+    return {row[0]: row[1] for row in found}
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_a_publish_splits_what_is_too_large(spark, tmp_path, partitions):
+    """Chunks of a message follow each other in one file with dense entry ids; all say the same but for their part."""
+    layout = Layout(tmp_path / "root")
+    create_topic(layout, "t", partitions)
+    frame = big_and_small(spark, 2).withColumn("properties", F.expr("map('of', key)"))
+    done = publish(frame, layout.root, "t", chunking=True, chunk_max_message_size=1000)
+    rows = stored(layout, "t")
+    assert done.messages == len(SIZES) and len(rows) == 4 + 2 + 3 + 10
+    chunks = [row for row in rows if row["uuid"] is not None]
+    for key, size in (("k3", 1001), ("k4", 2500), ("k5", 10_000)):
+        mine = [row for row in chunks if row["partition_key"] == key]
+        count = -(-size // 1000)
+        assert [row["chunk_id"] for row in mine] == list(range(count))
+        first = mine[0]["entry_id"]
+        assert [row["entry_id"] for row in mine] == list(range(first, first + count))
+        (producer, sequence_id) = {(row["producer_name"], row["sequence_id"]) for row in mine}.pop()
+        assert producer == f"publish-{done.publish_id}"
+        same = {
+            (row["partition"], row["uuid"], row["num_chunks_from_msg"], row["total_chunk_msg_size"]) for row in mine
+        }
+        assert same == {(mine[0]["partition"], f"{producer}-{sequence_id}", count, size)}
+        assert all(dict(row["properties"]) == {"of": key} for row in mine)
+        assert b"".join(row["payload"] for row in mine).decode() == EXPECTED[key]
+    assert len({row["uuid"] for row in chunks}) == 3
+    small = {row["partition_key"]: row for row in rows if row["uuid"] is None}
+    assert {key: row["payload"] and row["payload"].decode() for key, row in small.items()} == {
+        key: EXPECTED[key] or (None if EXPECTED[key] is None else b"") for key in ("k0", "k1", "k2", "k6")
+    }
+    assert all(row["chunk_id"] is row["producer_name"] is row["sequence_id"] is None for row in small.values())
+    assert payloads(read_messages(spark, layout.root, "t")) == EXPECTED
+
+
+def test_a_uuid_is_made_of_what_the_rows_say(spark, tmp_path):
+    root = tmp_path / "root"
+    frame = spark.sql("SELECT repeat('x', 30) AS payload, 17 AS sequence_id UNION ALL SELECT 'y', 18").coalesce(1)
+    publish(frame, root, "t", chunking=True, chunk_max_message_size=20, producer_name="sensor")
+    rows = stored(Layout(root), "t")
+    assert [(row["producer_name"], row["sequence_id"], row["uuid"]) for row in rows] == [
+        ("sensor", 17, "sensor-17"),
+        ("sensor", 17, "sensor-17"),
+        ("sensor", 18, None),
+    ]
+
+
+def test_what_is_too_large_is_refused_without_chunking(spark, tmp_path):
+    """And with it, where nothing is left for a payload; a policy says what is too large."""
+    root = tmp_path / "root"
+    frame = spark.sql("SELECT repeat('x', 2000) AS payload, map('name', repeat('v', 500)) AS properties")
+    publish(frame, root, "t")
+    with pytest.raises(MessageTooBig, match="2000 bytes, above the maximum of 1000: publish with chunking=True"):
+        publish(frame, root, "t", max_message_size=1000)
+    with pytest.raises(InvalidMessage, match="the metadata alone takes [0-9]+ of the 600 bytes"):
+        publish(frame, root, "t", max_message_size=600, chunking=True)
+    with pytest.raises(InvalidConfiguration, match="chunk_max_message_size 10 says nothing"):
+        publish(frame, root, "t", chunk_max_message_size=10)
+    with pytest.raises(InvalidConfiguration, match="max_message_size 0"):
+        publish(frame, root, "t", max_message_size=0, chunking=True)
+    assert len(stored(Layout(root), "t")) == 1
+    with PlainBroker(root):
+        Admin(f"delta:{root}").set_policy("public/default", "max_message_size", 1500)
+        with pytest.raises(MessageTooBig, match="above the maximum of 1500"):
+            publish(frame, root, "t")
+        publish(frame, root, "t", chunking=True)
+    chunks = stored(Layout(root), "t")[1:]
+    texts = (chunks[0]["producer_name"].encode(), f"{chunks[0]['producer_name']}-{2**63}".encode())
+    room = 1500 - metadata_bytes(texts, [(b"name", b"v" * 500)])
+    assert [len(row["payload"]) for row in chunks] == [room, room, 2000 - 2 * room]
+
+
+def test_row_groups_of_large_payloads_are_small(spark, tmp_path):
+    """Small messages before large ones do not make the writer wait with its next look."""
+    root = tmp_path / "root"
+    sizes = F.when(F.col("id") < 20_000, 20).otherwise(1_000_000)
+    frame = spark.range(0, 20_100, 1, 1).withColumn("size", sizes.cast("int"))
+    publish(frame.selectExpr("repeat('x', size) AS payload"), root, "t", chunking=True, chunk_max_message_size=400_000)
+    (path,) = read_topic(Layout(root), "t").path.glob("*.parquet")
+    footer = pq.read_metadata(path)
+    sizes = [footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)]
+    assert max(sizes) < 2 * ROW_GROUP_BYTES and len(sizes) < 8 and footer.num_rows == 20_300
+
+
+class Collected:
+    """A function that keeps what it is given, and fails the first time if it is to."""
+
+    def __init__(self, fails=False):
+        self.found, self.counts, self.fails = [], [], fails
+
+    def __call__(self, messages, delivery):
+        self.counts.append(delivery.messages)
+        self.found.append(
+            [(row.position, row.payload and bytes(row.payload), row.redelivery_count) for row in messages.collect()]
+        )
+        if self.fails:
+            self.fails = False
+            raise ValueError("once")
+
+    def rows(self):
+        return sorted(row for found in self.found for row in found)
+
+
+def run_to_end(spark, served, function, subscription_type="Exclusive", **options):
+    with consume(
+        spark,
+        served.layout.root,
+        "t",
+        subscription_type,
+        function,
+        subscription_type=subscription_type,
+        available_now=True,
+        **options,
+    ) as consumption:
+        assert consumption.await_termination(WAIT)
+    return consumption
+
+
+@pytest.mark.parametrize("subscription_type", ["Exclusive", "Shared", "KeyShared"])
+def test_a_delivery_has_a_row_a_message(spark, served, subscription_type):
+    """Interleaved, with a resend and an incomplete one; the function fails at first, and gets all of them again."""
+    create_topic(served.layout, "t")
+    arrive(served, "t", "A:0:2", "B:0:2", "plain", "C:0:3", "A:0:2", "B:1:2", "A:1:2", "C:2:3", total_chunk_msg_size=10)
+    expected = [(2, b"plain", 0), (5, b"B:0:2B:1:2", 0), (6, b"A:0:2A:1:2", 0)]
+    collected = Collected(fails=True)
+    with pytest.raises(ValueError, match="once"):
+        run_to_end(spark, served, collected, subscription_type)
+    assert collected.rows() == expected and collected.counts == [3]
+    collected = Collected()
+    run_to_end(spark, served, collected, subscription_type)
+    assert collected.rows() == [(position, payload, 1) for position, payload, _ in expected]
+    arrive(served, "t", "C:0:2", "C:1:2", total_chunk_msg_size=10)
+    collected = Collected()
+    run_to_end(spark, served, collected, subscription_type)
+    assert collected.rows() == [(9, b"C:0:2C:1:2", 0)]
+    assert payloads(read_messages(spark, served.layout.root, "t").withColumn("partition_key", F.col("position"))) == {
+        2: "plain",
+        5: "B:0:2B:1:2",
+        6: "A:0:2A:1:2",
+        9: "C:0:2C:1:2",
+    }
+
+
+def test_one_that_does_not_add_up_is_an_error_and_the_rest_flows(spark, served):
+    """It stays unacknowledged; one of which a chunk was deleted is gone, like any deleted message."""
+    create_topic(served.layout, "t")
+    arrive(served, "t", "A:0:2", "A:1:2", total_chunk_msg_size=11)
+    arrive(served, "t", "B:0:2", "B:1:2", "C:0:2", "C:1:2", total_chunk_msg_size=10)
+    path = read_topic(served.layout, "t").path
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE uuid = 'B' AND chunk_id = 0")
+    collected = Collected()
+    with pytest.raises(UnreadableMessage, match="10 bytes together, and say that the message has 11"):
+        run_to_end(spark, served, collected)
+    assert collected.rows() == [(5, b"C:0:2C:1:2", 0)]
+    assert served.statuses("t", "Exclusive")[1] != "acknowledged"
+    assert served.statuses("t", "Exclusive")[3] == "acknowledged"
+
+
+def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served):
+    """One letter each; the message sent back goes in chunks again where it is too large, and once."""
+    root, name = served.layout.root, "t-s-DLQ"
+    create_topic(served.layout, "t")
+    create_topic(served.layout, name)
+    told = [("REAL_TOPIC", "persistent://public/default/t"), ("REAL_SUBSCRIPTION", "s"), ("colour", "red")]
+    of_letter = {"properties": told, "total_chunk_msg_size": 10, "partition_key": "k"}
+    arrive(served, name, "A:0:2", "plain", "B:0:3", "A:1:2", **of_letter)
+    letters = dead_letters(spark, root, name)
+    found = letters.select("position", F.col("payload").cast("string"), "partition_key", "subscription").collect()
+    assert sorted(map(tuple, found)) == [(1, "plain", "k", "s"), (3, "A:0:2A:1:2", "k", "s")]
+    publish(spark.sql("SELECT 'x' AS payload"), root, "repaired")
+    Admin(f"delta:{root}").set_policy("public/default", "max_message_size", 400)
+
+    def longer(letters):
+        return letters.withColumn("payload", F.expr("repeat(payload, if(position = 3, 50, 1))").cast("binary"))
+
+    for _ in range(2):
+        done = reprocess_dead_letters(spark, root, name, job_id="again", to="topic:repaired", fix=longer)
+        assert (done.matched, done.sent) == (2, 2)
+    chunks = [row for row in stored(served.layout, "repaired") if row["uuid"] is not None]
+    assert len(chunks) == -(-500 // len(chunks[0]["payload"])) > 2
+    expected = {"plain": "red", "A:0:2A:1:2" * 50: "red"}
+    sent = read_messages(spark, root, "repaired").filter("properties IS NOT NULL")
+    assert {row.payload.decode(): row.properties["colour"] for row in sent.collect()} == expected

@@ -1,0 +1,115 @@
+"""Chunks as frames: which of them make up messages, by windows as by the pure rule; joining and splitting payloads."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import functions as F
+
+from pulsar_spark.protocol.chunking import Verdict, judged, none_open
+from pulsar_spark.transforms.chunks import parts_of_messages, reassemble_chunks, split_messages
+
+CHUNKS = (
+    "partition int, position long, producer_name string, uuid string, chunk_id int, num_chunks_from_msg int, "
+    "payload binary, partition_key string"
+)
+
+
+def chunk(position, uuid, chunk_id, of, payload=b"", producer="p", partition=-1):
+    return (partition, position, producer, uuid, chunk_id, of, payload, f"key of {position}")
+
+
+def test_a_message_is_the_bytes_of_its_chunks_in_order_and_the_rest_of_the_last_one(spark):
+    """Interleaved, with a resend (1.10), a repeated chunk (1.12), two producers of one uuid, a message of one chunk,
+    one that is incomplete, and a stray."""
+    chunks = spark.createDataFrame(
+        [
+            chunk(0, "a", 0, 2, b"old"),
+            chunk(1, "b", 0, 2, b"b0"),
+            chunk(2, "a", 0, 2, b"a0"),
+            chunk(3, "a", 1, 2, b"x1", producer="q"),
+            chunk(4, "a", 0, 2, b"q0", producer="q"),
+            chunk(5, "a", 0, 2, b"a0"),
+            chunk(6, "b", 0, 2, b"b0 again", partition=1),
+            chunk(7, "a", 1, 2, b"a1"),
+            chunk(8, "one", 0, 1, b"whole"),
+            chunk(9, "b", 1, 2, b""),
+            chunk(10, "a", 1, 2, b"a1"),
+            chunk(11, "open", 0, 3, b"o0"),
+            chunk(12, "a", 1, 2, b"q1", producer="q"),
+            chunk(13, "open", 2, 3, b"o2"),
+        ],
+        CHUNKS,
+    )
+    expected = spark.createDataFrame(
+        [
+            chunk(7, "a", 1, 2, b"a0a1"),
+            chunk(8, "one", 0, 1, b"whole"),
+            chunk(9, "b", 1, 2, b"b0"),
+            chunk(12, "a", 1, 2, b"q0q1", producer="q"),
+        ],
+        CHUNKS,
+    )
+    assert_df_equality(reassemble_chunks(chunks), expected, ignore_row_order=True, ignore_nullable=True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_take_the_chunks_that_the_rule_takes(spark, seed):
+    """Random arrivals, with counts and ids that lie and nulls among them."""
+    random = np.random.default_rng(seed)
+    groups, size = 40, 3000
+    group = random.integers(0, groups, size)
+    chunk_ids, of = random.integers(-1, 4, size), random.choice([-1, 1, 2, 3, 3, 3, 3, 4], size)
+    walk = random.random(size) < 0.7  # most are what would come next, so that messages become complete
+    seen = np.zeros(groups, int)
+    for at in np.flatnonzero(walk):
+        chunk_ids[at], of[at], seen[group[at]] = seen[group[at]] % 3, 3, seen[group[at]] + 1
+    found = judged(group, chunk_ids, of, none_open(groups))
+    lasts = {int(found.openers[at]): at for at in np.flatnonzero(found.verdicts == Verdict.COMPLETES)}
+    taken = np.flatnonzero(found.verdicts <= Verdict.COMPLETES)
+    parts = {
+        (at, int(found.openers[at]), int(lasts[found.openers[at]]))
+        for at in taken.tolist()
+        if found.openers[at] in lasts
+    }
+    rows = pa.table(
+        {
+            "partition": pa.array(np.zeros(size), pa.int32()),
+            "position": np.arange(size),
+            "producer_name": pa.array([None if each % 7 == 0 else f"p{each % 2}" for each in group.tolist()]),
+            "uuid": pa.array([f"u{each}" for each in group.tolist()]),
+            "chunk_id": pa.array(chunk_ids, pa.int32(), mask=chunk_ids < 0),
+            "num_chunks_from_msg": pa.array(of, pa.int32(), mask=of < 0),
+        }
+    )
+    windows = parts_of_messages(spark.createDataFrame(rows)).select("position", "first", "last").collect()
+    assert {tuple(row) for row in windows} == parts and len(windows) == len(parts) and lasts
+
+
+def test_a_payload_above_the_size_is_split_and_any_other_is_not(spark):
+    messages = spark.createDataFrame(
+        [(0, b"0123456789"), (1, b"0123456789a"), (2, b""), (3, None), (4, b"0123456789" * 2 + b"b")],
+        "number int, payload binary",
+    ).coalesce(1)
+    rows = split_messages(messages, F.lit(10), F.lit("p"), F.col("number") + 7)
+    found = [tuple(row) for row in rows.drop("number").collect()]
+    small = (None,) * 6
+    assert rows.drop("number").columns == [
+        "payload",
+        "producer_name",
+        "sequence_id",
+        "uuid",
+        "chunk_id",
+        "num_chunks_from_msg",
+        "total_chunk_msg_size",
+    ]
+    assert [(bytes(row[0]) if row[0] is not None else None, *row[1:]) for row in found] == [
+        (b"0123456789", *small),
+        (b"0123456789", "p", 8, "p-8", 0, 2, 11),
+        (b"a", "p", 8, "p-8", 1, 2, 11),
+        (b"", *small),
+        (None, *small),
+        (b"0123456789", "p", 11, "p-11", 0, 3, 21),
+        (b"0123456789", "p", 11, "p-11", 1, 3, 21),
+        (b"b", "p", 11, "p-11", 2, 3, 21),
+    ]
