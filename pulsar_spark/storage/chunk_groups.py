@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.chunking import Open, Verdict, judged
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
@@ -232,11 +232,11 @@ class ChunkGroups:
         lasts = found.positions[completes]
         self._attempts["end"][attempt[completes]] = lasts
         self._units.append(first=self._attempts["first"][attempt[completes]], last=lasts)
-        for first, last in ranges_of(found.positions[~completes]):
-            if len(self._parts) and self._parts["last"][-1] == first - 1:
-                self._parts["last"][-1] = last
-            else:
-                self._parts.append(first=np.array([first]), last=np.array([last]))
+        firsts, lasts = as_array(ranges_of(found.positions[~completes]))
+        if len(self._parts) and len(firsts) and self._parts["last"][-1] == firsts[0] - 1:
+            self._parts["last"][-1] = lasts[0]
+            firsts, lasts = firsts[1:], lasts[1:]
+        self._parts.append(first=firsts, last=lasts)
 
     def _keep_open(
         self, keys: np.ndarray, at: np.ndarray, is_known: np.ndarray, is_open: np.ndarray, now: np.ndarray
