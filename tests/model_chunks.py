@@ -157,6 +157,10 @@ class Units:
                 dropped |= set([at for at in kept if at not in dropped][:-most])
         return dropped
 
+    def begun_up_to(self, position: int) -> list[int]:
+        """Where the complete messages end that begin there or before: an evicting quota takes those, too."""
+        return [unit for unit, positions in self.chunks.messages.items() if positions[0] <= position]
+
     def expire(self, limits: Limits, published_ms: list[int], now_ms: int) -> None:
         """What is incomplete for too long is acknowledged, whatever the consumer asks for else (1.15)."""
         if limits.expire_ms > 0:
