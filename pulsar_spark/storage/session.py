@@ -17,7 +17,7 @@ Half of a start is spent on loading classes; a JVM that finds them kept in an ar
 (:func:`class_archive`).
 
 The heap is Spark's default of a gigabyte, which is enough for messages of 100 MiB; a row lies in it several times, so
-who publishes or reads larger ones as DataFrames gives ``spark.driver.memory`` six times the largest (see
+who publishes or reads larger ones as DataFrames gives ``spark.driver.memory`` eight times the largest (see
 transforms.chunks).
 
 Rounds are many and small, so their JVM keeps to the simple collector. It has both compilers: kept to the quick one it
