@@ -31,6 +31,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--app-id", help="with --app-version: names the run, so that repeating it publishes nothing")
     parser.add_argument("--app-version", type=int)
     parser.add_argument("--chunking", action="store_true", help="split payloads above the maximum message size")
+    parser.add_argument("--compression", help="compress payloads with LZ4, ZLIB, ZSTD or SNAPPY")
     add_logging_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -62,7 +63,13 @@ def main(arguments: list[str] | None = None) -> None:
     spark = spark_session("pulsar_spark publish")
     messages = as_messages(read_source(spark, given), given.key, given.event_time)
     done = publish(
-        messages, given.root, given.topic, chunking=given.chunking, app_id=given.app_id, app_version=given.app_version
+        messages,
+        given.root,
+        given.topic,
+        chunking=given.chunking,
+        compression=given.compression,
+        app_id=given.app_id,
+        app_version=given.app_version,
     )
     print(f"{done.messages} messages published to {given.topic}", flush=True)
 

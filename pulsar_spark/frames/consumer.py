@@ -20,7 +20,8 @@ from pulsar_spark.frames.call import Caller, ConsumeFunction
 from pulsar_spark.frames.consumption import Consumption
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.membership import DEFAULT_INITIAL_POSITION, SubscribeOptions, one_of
-from pulsar_spark.frames.payloads import Decoding, KeyReader
+from pulsar_spark.frames.payload_batches import KeyReader
+from pulsar_spark.frames.payloads import Decoding
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.session import check_delta
@@ -78,7 +79,7 @@ def consume(
     ``letters``): consume the retry letter topic, too, to see them again.
 
     Payloads are plain, whatever they are stored as: compressed, or encrypted for a private key that *crypto_key_reader*
-    has, a :class:`CryptoKeyReader` of files or a function that makes one (see ``payloads``). With
+    has, a :class:`CryptoKeyReader` of files or a function that makes one (see ``payload_batches``). With
     *crypto_failure_action* "FAIL" a message that cannot be decrypted is not handed over and stays unacknowledged, an
     error that names it; with "DISCARD" it is acknowledged; with "CONSUME" it comes as it is stored (ask for *columns*
     ``encryption_keys``, ``encryption_param``, ``compression`` and ``uncompressed_size``, too). One that cannot be

@@ -47,7 +47,8 @@ from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
 from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages, writer_options
 from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
-from pulsar_spark.frames.payloads import Encoding, KeyReader
+from pulsar_spark.frames.payload_batches import KeyReader
+from pulsar_spark.frames.payload_encoding import Encoding
 from pulsar_spark.frames.routing_columns import checked_scheme, routed
 from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.protocol.instants import deliver_millis
@@ -124,7 +125,7 @@ def publish(
 
     Payloads are compressed with *compression* (LZ4, ZLIB, ZSTD or SNAPPY), and encrypted for the public keys that
     *encryption_key* names and *crypto_key_reader* has: a :class:`CryptoKeyReader` of files, or a function that makes
-    one, because it is made where the rows are (see ``payloads``). Sizes are those of what is stored then.
+    one, because it is made where the rows are (see ``payload_batches``). Sizes are those of what is stored then.
 
     :class:`InvalidMessage` and :class:`MessageTooBig` for rows that cannot be published, :class:`CryptoError` where
     they cannot be encrypted and *crypto_failure_action* is not SEND: nothing is committed then.

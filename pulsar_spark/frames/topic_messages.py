@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
-from pulsar_spark.frames.payloads import Decoding, KeyReader
+from pulsar_spark.frames.payload_batches import KeyReader
+from pulsar_spark.frames.payloads import Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until

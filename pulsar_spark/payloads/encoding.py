@@ -34,6 +34,7 @@ class PayloadEncoder:
         self, compression: str | None = None, encryptor: Encryptor | None = None, *, sends_unencrypted: bool = False
     ):
         self._compression, self._encryptor, self._sends_unencrypted = compression, encryptor, sends_unencrypted
+        self._last_keys: tuple[tuple[EncryptionKey, ...] | None, list[dict]] = None, []
 
     def encode(self, payload: bytes) -> Stored:
         """What to store of a payload; :class:`CryptoError` where it cannot be encrypted and must be."""
@@ -50,11 +51,17 @@ class PayloadEncoder:
                 log.warning("a message is sent unencrypted, as crypto_failure_action SEND asks for: %s", failed)
             else:
                 payload = encrypted.payload
-                columns["encryption_keys"] = [
-                    {**key._asdict(), "metadata": list(key.metadata.items())} for key in encrypted.keys
-                ]
+                columns["encryption_keys"] = self._rows_of(encrypted.keys)
                 columns["encryption_param"] = encrypted.param
         return Stored(payload, columns or None)
+
+    def _rows_of(self, keys: tuple[EncryptionKey, ...]) -> list[dict]:
+        """What the column says of *keys*: one and the same object, while they are."""
+        last, rows = self._last_keys
+        if last is not keys:
+            rows = [{**key._asdict(), "metadata": list(key.metadata.items())} for key in keys]
+            self._last_keys = keys, rows
+        return rows
 
 
 class PayloadDecoder:

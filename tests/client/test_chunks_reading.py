@@ -150,3 +150,9 @@ def test_peek_and_by_id(client, broker, service_url):
     with pytest.raises(pulsar.InvalidMessage, match="position 2 .* is a chunk of a message that is not complete"):
         admin.get_message_by_id("t", ids[2].ledger_id(), 0)
     assert [message.data() for message in admin.get_messages_at("t", 1)] == [b"x"]
+    ids = publish(client, "t", "C:0:2:c0", "C:1:2:c1", size=9)
+    eventually(lambda: client._ledgers.last_ledger_id(topic_id, -1) == ids[-1].ledger_id())
+    wrong = admin.peek_messages("t", "s", 10)[3]
+    assert (wrong.message_id(), wrong.message_id().first_chunk_message_id()) == (ids[1], ids[0])
+    with pytest.raises(pulsar.UnreadableMessage, match="has 9"):
+        wrong.data()

@@ -1,0 +1,81 @@
+"""What publishing and reading payloads with Spark share: where keys come from in a task, and arrays of a limited size.
+
+**Keys go by reference.** A frame's plan is shown, logged and sent around, so no key is ever in it: who encrypts or
+decrypts gives a :class:`CryptoKeyReader` of files, of which the two paths are kept, or a function without arguments
+that makes a reader of his own. Both are used where the rows are, once in each task.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.frames.membership import one_of
+from pulsar_spark.frames.message_columns import REFUSED
+from pulsar_spark.payloads.keys import CryptoKeyReader
+
+KeyReader = CryptoKeyReader | Callable[[], CryptoKeyReader]
+_BATCH_BYTES = 64 << 20
+"""A column of so many bytes goes back to Spark at a time: what was small compressed may be large."""
+
+
+def key_reader_of(given: KeyReader | None) -> Callable[[], CryptoKeyReader] | None:
+    """What makes the reader of keys in a task; :class:`InvalidConfiguration` for a reader that would travel there with
+    the keys it may hold."""
+    if given is None:
+        return None
+    if type(given) is CryptoKeyReader:
+        return partial(CryptoKeyReader, given.public_key_path, given.private_key_path)
+    if isinstance(given, CryptoKeyReader) or not callable(given):
+        raise InvalidConfiguration(
+            f"crypto_key_reader is a {type(given).__name__}: give a CryptoKeyReader of two paths, or a function "
+            "without arguments that makes your own where the keys are used, so that none is in the plan"
+        )
+    return given
+
+
+def made(key_reader: Callable[[], CryptoKeyReader] | None) -> CryptoKeyReader | None:
+    """The reader of keys, in a task: what it made that is none fails the job."""
+    reader = None if key_reader is None else key_reader()
+    if reader is not None and not isinstance(reader, CryptoKeyReader):
+        wrong = f"crypto_key_reader made a {type(reader).__name__}: let it make a CryptoKeyReader"
+        raise InvalidConfiguration(f"{REFUSED}InvalidConfiguration: {wrong}")
+    return reader
+
+
+def failure_action(given: object, kind: type) -> object:
+    """A member of the enumeration *kind*, which is given or named."""
+    return kind[one_of("crypto_failure_action", given, tuple(kind.__members__))]
+
+
+def values_of(column: pa.Array) -> Sequence:
+    """The values as Python has them; quick where there are none."""
+    return [None] * len(column) if column.null_count == len(column) else column.to_pylist()
+
+
+def in_pieces(rows: Iterable[tuple], kind: pa.StructType) -> Iterator[pa.Array]:
+    """Rows, whose first value is the payload, as arrays of a limited size."""
+    rows = iter(rows)
+    while piece := list(_up_to(rows, _BATCH_BYTES)):
+        yield pa.StructArray.from_arrays(
+            [_array(values, field.type) for values, field in zip(zip(*piece), kind, strict=True)], fields=list(kind)
+        )
+
+
+def _up_to(rows: Iterator[tuple], most: int) -> Iterator[tuple]:
+    size = 0
+    for row in rows:
+        yield row
+        size += len(row[0] or b"")
+        if size > most:
+            return
+
+
+def _array(values: tuple, kind: pa.DataType) -> pa.Array:
+    """*values*, of which those of a nested type are mostly one and the same object."""
+    if not pa.types.is_nested(kind):
+        return pa.array(values, kind)
+    places = {id(value): value for value in values}
+    known = {key: at for at, key in enumerate(places)}
+    return pa.array(list(places.values()), kind).take(pa.array([known[id(value)] for value in values]))
