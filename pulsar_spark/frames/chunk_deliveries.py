@@ -4,7 +4,7 @@ The broker says of each where it begins and ends; which chunks between make it u
 payloads, and the payloads are joined by Spark (see transforms.chunks). Before that the driver looks whether they can
 be: a message of which a chunk was deleted is gone, and one whose chunks do not add up to what they say
 (``total_chunk_msg_size``), or are more than a row of Spark holds, is an error of its own. That costs one reading of
-those payloads, row group by row group, which is a fifth of what joining them takes.
+those payloads, row group by row group.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
