@@ -53,7 +53,8 @@ class BytesSchema(Schema):
         super().__init__(bytes)
 
     def encode(self, obj: bytes) -> bytes:
-        self._validate_object_type(obj)
+        if type(obj) is not bytes:
+            self._validate_object_type(obj)
         return obj
 
     def decode(self, data: bytes) -> bytes:

@@ -55,6 +55,17 @@ def _group(chunk: Chunk) -> tuple[str, str]:
     return chunk.producer_name, chunk.uuid
 
 
+def whole_messages(rows: list[dict]) -> list[dict]:
+    """The rows of a topic without partitions, one a message: the last one of those that are in chunks. No chunk may be
+    of none."""
+    in_order = sorted(rows, key=lambda row: (row["publish_id"], row["entry_id"], row["batch_index"] or 0))
+    chunks = Chunks([None if row["uuid"] is None else Chunk(*(row[name] for name in COLUMNS)) for row in in_order])
+    chunks.see()
+    whole = {position for positions in chunks.messages.values() for position in positions}
+    assert chunks.parts <= whole, f"chunks of no message: {[in_order[part] for part in sorted(chunks.parts - whole)]}"
+    return [row for position, row in enumerate(in_order) if position not in chunks.parts]
+
+
 def of_unacknowledged(chunks: Chunks, cursor: dict, held_at: dict[int, Range]) -> set[int]:
     """The chunks of messages that are not acknowledged by the cursor whose row this is, and whose ranges say *held_at*
     of positions behind its mark-delete: complete or not."""

@@ -270,7 +270,7 @@ class Model:
         """Is it above the quota?"""
         published_ms, dead_before = self.publish_ms[cursor.topic, cursor.partition], self.now_ms - 1000 * ttl
         if ttl and not self._is_spared(cursor, published_ms, dead_before):
-            newest = max((position for position, at in enumerate(published_ms) if at < dead_before), default=-1)
+            newest = _newest_before(published_ms, dead_before)
             cursor.meet_early(cursor.read_position, newest)
             for position in range(newest + 1):
                 cursor.pass_over(position)
@@ -280,6 +280,8 @@ class Model:
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
             self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
+            begun = cursor.units.begun_up_to(_newest_before(published_ms, too_old))
+            cursor.acks += [(unit, unit, None, False) for unit in begun]
         return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
 
     def _is_spared(self, cursor: Cursor, published_ms: list[int], before_ms: int) -> bool:
@@ -297,7 +299,7 @@ class Model:
     ) -> None:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
         (0.26)."""
-        newest = max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
+        newest = _newest_before(published_ms, before_ms)
         cursor.units.release_up_to(newest)
         cursor.acks += [
             (position, position, None, False)
@@ -588,6 +590,11 @@ class Model:
 
 def _namespace(topic: str) -> str:
     return topic.removeprefix("persistent://").rpartition("/")[0]
+
+
+def _newest_before(published_ms: list[int], before_ms: int) -> int:
+    """The last entry that was published before; -1 where none was."""
+    return max((position for position, at in enumerate(published_ms) if at < before_ms), default=-1)
 
 
 def as_ranges(positions: set[int]) -> list[tuple[int, int]]:

@@ -48,6 +48,10 @@ class Chunks:
         self.seen = len(self.entries)
         return [position for position in new if position in self.parts]
 
+    def ends_complete(self, first: int) -> bool:
+        """Did the message that was begun there become complete?"""
+        return self.messages.get(self.attempts[first], (None,))[0] == first
+
     def unit_of(self, part: int) -> int | None:
         """Where the complete message lies that the part is of."""
         return next((unit for unit, positions in self.messages.items() if part in positions), None)
@@ -145,13 +149,17 @@ class Units:
             for first, end in self.chunks.attempts.items()
             if first not in self.released
             and first not in self.withheld
-            and not (end in self.chunks.messages and is_settled(end))
+            and not (self.chunks.ends_complete(first) and is_settled(end))
         }
         for here in kept_from:
             if most > 0 and self.walked <= here < behind:
                 kept = [at for at, end in kept_from.items() if at <= here and (end is None or end > here)]
                 dropped |= set([at for at in kept if at not in dropped][:-most])
         return dropped
+
+    def begun_up_to(self, position: int) -> list[int]:
+        """Where the complete messages end that begin there or before: an evicting quota takes those, too."""
+        return [unit for unit, positions in self.chunks.messages.items() if positions[0] <= position]
 
     def expire(self, limits: Limits, published_ms: list[int], now_ms: int) -> None:
         """What is incomplete for too long is acknowledged, whatever the consumer asks for else (1.15)."""

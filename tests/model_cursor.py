@@ -162,7 +162,13 @@ class Cursor:
 
     def meet_early(self, first: int, last: int) -> None:
         """First..last are looked at before their time, and not read."""
-        self._meet(position for position in range(first, last + 1) if self._is_early(position))
+        asked = self._acknowledged_in_this_round()
+        self._meet(
+            position for position in range(first, last + 1) if self._is_early(position) and position not in asked
+        )
+
+    def _acknowledged_in_this_round(self) -> set[int]:
+        return {at for begin, end, left, _ in self.acks if not left for at in range(begin, end + 1)}
 
     def _wait_until(self, position: int, due_ms: int | None) -> None:
         """Deliver an entry that nobody got so far when that time has come."""
@@ -173,7 +179,7 @@ class Cursor:
     def still_waiting(self, first: int, last: int, now_ms: int) -> list[int]:
         """Which of first..last nobody got and nobody would have got at their place: also where no read has met them."""
         self.meet_early(max(first, self.read_position), last)
-        asked = {at for begin, end, left, _ in self.acks if not left for at in range(begin, end + 1)}
+        asked = self._acknowledged_in_this_round()
         waiting = {position for position, back in self.replay.items() if (back.due_ms or now_ms) > now_ms}
         waiting |= set(self.undelivered())
         if self.is_single_active():

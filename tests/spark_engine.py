@@ -281,10 +281,8 @@ class SparkEngine:
         return sorted(self._letter(None, row) for row in self._units(retry_letter_topic(topic, subscription)))
 
     def _units(self, topic: str) -> list[dict]:
-        """The rows of a topic, of chunked messages the last chunks."""
-        return [
-            row for row in self.rows(topic) if row["uuid"] is None or row["chunk_id"] == row["num_chunks_from_msg"] - 1
-        ]
+        """The rows of a topic, of chunked messages the last chunks; none may lack others."""
+        return chunk_rows.whole_messages(self.rows(topic))
 
     def rows(self, topic: str) -> list[dict]:
         """The rows of a topic's table, properties as dicts; none for a topic that does not exist."""

@@ -97,6 +97,8 @@ class Bundle(Topics):
         """Forget of chunks what no cursor asks for any more."""
         for state in self.topics.values():
             for partition, groups in state.chunk_groups.items():
+                if not groups.is_large:
+                    continue
                 here = (cursor for cursor in self.cursors_of(state.topic.topic_id) if cursor.key.partition == partition)
                 needed = min((cursor.visible_mark_delete + 1 for cursor in here), default=groups.last_position + 1)
                 groups.let_go(needed)

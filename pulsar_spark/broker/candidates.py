@@ -75,9 +75,10 @@ def takers_of(cursor: Cursor, now: int) -> list[Consumer]:
 def takes_part(bundle: Bundle, draft: RoundDraft, cursor: Cursor, takers: Collection[Consumer]) -> bool:
     """Is there anything to do for the cursor, whose entries *takers* may be given?"""
     asked = draft.cursors.get(cursor.key)
-    return (
-        (asked is not None and asked.has_work)
-        or any(due <= draft.now for due in cursor.returns_at())
+    if asked is not None and asked.has_work:
+        return True
+    return (cursor.due is None or cursor.due.promotion.is_ready) and (
+        any(due <= draft.now for due in cursor.returns_at())
         or (bool(takers) and _has_candidates(bundle, cursor, takers, draft.wall))
     )
 

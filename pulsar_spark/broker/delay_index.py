@@ -288,6 +288,6 @@ class DelayIndex:
         ready = min((each.earliest - 1 for each in self._pending(place)), default=until)
         if ready < until and after < until:
             raise DelayIndexNotReady(
-                f"delay index: {self.places.known[place]} is being indexed, and ready up to {ready} us; "
-                "it is tried again"
+                f"the delay index of topic {str(self.known[place].topic.name)!r}, partition "
+                f"{self.places.known[place].partition}, is made anew, and ready up to {ready} us; it is tried again"
             ) from OSError(errno.EAGAIN, "not indexed yet")

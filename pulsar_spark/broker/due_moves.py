@@ -20,7 +20,7 @@ from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
 from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
-from pulsar_spark.protocol.positions import Positions, as_array, expanded, ranges_of
+from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 log = logging.getLogger(__name__)
 
@@ -219,8 +219,10 @@ def _joined(ranges: list[Range]) -> list[Range]:
 
 
 def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
-    """Begin a due lane if any of the entries *first*..*last* that the cursor has not read waits."""
-    if len(_waiting_unread(bundle, asked.cursor, first, last, wall)):
+    """Begin a due lane if any of the entries *first*..*last* that the cursor has not read waits, and was not
+    acknowledged in this round."""
+    waiting = _waiting_unread(bundle, asked.cursor, first, last, wall)
+    if not inside(waiting, asked.acks).all():
         begin(bundle, asked, wall)
 
 

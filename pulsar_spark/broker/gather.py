@@ -61,9 +61,10 @@ class _Gathering:
             asked.dropped_pages += cursor.keep_exact()
             asked.is_rewritten = asked.is_changed = True
         takers = takers_of(cursor, self.draft.now)
-        if cursor.due and cursor.consumers and not honours_delays(self.bundle, cursor):
+        is_ready = cursor.due and cursor.due.promotion.is_ready
+        if is_ready and cursor.consumers and not honours_delays(self.bundle, cursor):
             stop_waiting(self.draft.of(cursor))
-        if cursor.due and takers:
+        if is_ready and cursor.due and takers:
             cursor.due.promotion.advance(self.draft.wall)
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)

@@ -112,6 +112,8 @@ def _delete_idle(bundle: Bundle, draft: RoundDraft, state: TopicState, minutes: 
 
 
 def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor, dead_before: int) -> None:
+    if cursor.due and not cursor.due.promotion.is_ready:
+        return  # the next check sees to it
     ledgers, instant = state.ledgers(cursor.key.partition), from_micros(dead_before)
     last = last_published_before(state.topic.path, ledgers, instant)
     if last <= cursor.visible_mark_delete:

@@ -101,5 +101,6 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
         if partition in topic.partition_indexes:
             first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))
             state.trimmed[partition] = first
-            state.chunks(partition).trim(first)
+            if partition in state.chunk_groups:
+                state.chunk_groups[partition].trim(first)
     return rows

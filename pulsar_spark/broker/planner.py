@@ -1,4 +1,4 @@
-"""Executing the plan of a round, small or large.
+"""Executing the plan of a round, small or large; of one that only acknowledges, the shorter plan (transforms.round).
 
 A **prepared plan** is built once and executed every round. Its leaf is a Parquet file that the round replaces; Spark
 opens the file again at each execution, because the plan holds only its path and its length, and the length never
@@ -18,6 +18,7 @@ take 0.21 s either way, and one plan of two partitions would have an exchange, w
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ from pulsar_spark.broker.work import ConsumerOutcome, Outcome, Work
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.storage.padded import replace_padded, to_parquet
 from pulsar_spark.storage.python_rows import uncollected
-from pulsar_spark.transforms.round import plan_round
+from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
 from pulsar_spark.transforms.round_inputs import SCHEMA, STATE
 
 LENGTHS = (1 << 16, 1 << 20, 1 << 24, 1 << 27)
@@ -48,6 +49,9 @@ HALVED_FROM = 100_000
 
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+Plan = Callable[[DataFrame], DataFrame]
+"""One of transforms.round: rows of a round's inputs in, rows of its result out."""
+
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +68,7 @@ class Planner:
 
     def run(self, work: Work) -> list[Outcome]:
         """What becomes of each cursor of *work*."""
+        plan = plan_acknowledgements if only_acknowledges(work.rows) else plan_round
         mode = self._interpreted
         if work.rows.num_rows >= COMPILED_FROM:
             if self._is_compiled.is_set():
@@ -71,23 +76,24 @@ class Planner:
             else:
                 self.compile_soon()
         if mode is self._compiled and work.rows.num_rows >= HALVED_FROM and len(work.cursors) > 1:
-            return self._run_halves(work)
-        return outcomes(mode.run(work.rows), len(work.cursors))
+            return self._run_halves(work, plan)
+        return outcomes(mode.run(work.rows, plan), len(work.cursors))
 
-    def _run_halves(self, work: Work) -> list[Outcome]:
+    def _run_halves(self, work: Work, plan: Plan) -> list[Outcome]:
         cut = _middle(work)
         halves = [work.only(range(cut)), work.only(range(cut, len(work.cursors)))]
         with ThreadPoolExecutor(len(halves)) as threads:
-            found = list(threads.map(_Mode.run, (self._compiled, self._beside), (half.rows for half in halves)))
+            modes = (self._compiled, self._beside)
+            found = list(threads.map(lambda mode, half: mode.run(half.rows, plan), modes, halves))
         return [outcome for half, result in zip(halves, found) for outcome in outcomes(result, len(half.cursors))]
 
     def warm_up(self) -> None:
-        """Build and run the smallest prepared plan, so that the first round need not."""
-        self._interpreted.run(SCHEMA.empty_table())
+        """Build and run the smallest prepared plans, so that the first rounds need not."""
+        self._interpreted.warm_up()
 
     def compile_soon(self, after_seconds: float = 0.0) -> None:
-        """Prepare the compiled plan in the background, unless that is under way. *after_seconds* leave the processor to
-        the first rounds of a broker that starts: two cores compile and serve at once half as quickly."""
+        """Prepare the compiled plans in the background, unless that is under way. *after_seconds* leave the processor
+        to the first rounds of a broker that starts: two cores compile and serve at once half as quickly."""
 
         def compile_later() -> None:
             if not self._is_ending.wait(after_seconds) and not self._is_compiled.is_set():
@@ -103,24 +109,24 @@ class Planner:
             self._is_compiling.release()
 
     def compile(self) -> None:
-        """Prepare the compiled plan."""
+        """Prepare the compiled plans."""
         if not self._is_compiling.acquire(blocking=False):
             return
         try:
-            self._compiled.run(SCHEMA.empty_table())
+            self._compiled.warm_up()
             self._is_compiled.set()
         except Exception:  # its folder went, Spark ends...: rounds are interpreted, and the next large one tries again
-            log.debug("the compiled plan could not be prepared", exc_info=True)
+            log.debug("the compiled plans could not be prepared", exc_info=True)
         finally:
             self._is_compiling.release()
 
 
 class _Mode:
-    """Prepared plans, by the length of their file, with one way to evaluate expressions."""
+    """Prepared plans, each by the length of its file, with one way to evaluate expressions."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: dict[str, str]):
         self._application, self._folder, self._settings = spark, folder, settings
-        self._prepared: dict[int, DataFrame] = {}
+        self._prepared: dict[tuple[Plan, int], DataFrame] = {}
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -130,20 +136,23 @@ class _Mode:
             session.conf.set(name, value)
         return session
 
-    def run(self, rows: pa.Table) -> pa.Table:
+    def warm_up(self) -> None:
+        """Build and run the smallest of each."""
+        for plan in (plan_round, plan_acknowledgements):
+            self.run(SCHEMA.empty_table(), plan)
+
+    def run(self, rows: pa.Table, plan: Plan) -> pa.Table:
         parquet = to_parquet(rows)
         length = next((length for length in LENGTHS if len(parquet) <= length), None)
         if length is None:
-            return plan_round(self._spark.createDataFrame(rows).coalesce(1)).toArrow()
+            return plan(self._spark.createDataFrame(rows).coalesce(1)).toArrow()
         path = self._folder / f"inputs-{length}.parquet"
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_padded(path, parquet, length)
-        if length not in self._prepared:
-            self._prepared[length] = self._plan(path)
-        return self._prepared[length].toArrow()
-
-    def _plan(self, path: Path) -> DataFrame:
-        return plan_round(self._spark.read.schema(from_arrow_schema(SCHEMA)).parquet(str(path)).coalesce(1))
+        if (plan, length) not in self._prepared:
+            leaf = self._spark.read.schema(from_arrow_schema(SCHEMA)).parquet(str(path))
+            self._prepared[plan, length] = plan(leaf.coalesce(1))
+        return self._prepared[plan, length].toArrow()
 
 
 def _of(spark: SparkSession) -> dict[str, str]:
@@ -166,16 +175,14 @@ def outcomes(result: pa.Table, cursors: int) -> list[Outcome]:
     for kind, columns in (("range", STATE), ("consumer", ConsumerOutcome._fields), ("cursor", Outcome._fields[1:4])):
         rows = result.filter(kinds == kind)
         values = [rows[name].to_pylist() for name in columns]
+        if kind == "range" and rows["ack_set"].null_count < rows.num_rows:
+            at = columns.index("ack_set")
+            values[at] = [None if words is None else tuple(words) for words in values[at]]
         for number, row in zip(rows["cursor"].to_pylist(), zip(*values)):
             if kind == "range":
-                found[number].ranges.append(_range_of(row))
+                found[number].ranges.append(Range(*row))
             elif kind == "consumer":
                 found[number].consumers.append(ConsumerOutcome(*row))
             else:
                 found[number] = found[number]._replace(**dict(zip(columns, row)))
     return found
-
-
-def _range_of(values: tuple) -> Range:
-    held = Range(*values)
-    return held if held.ack_set is None else held._replace(ack_set=tuple(held.ack_set))

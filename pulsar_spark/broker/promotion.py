@@ -62,6 +62,12 @@ class Promotion:
         return self.checkpoints[-1].last + 1 if self.checkpoints else 0
 
     @property
+    def is_ready(self) -> bool:
+        """Can all that is promoted be read? Not while a delay index that was lost is made anew: then the due lanes of
+        the topic partition wait, and no other cursor does, but for a round in which something is asked of them."""
+        return self._ready_until() >= self.until
+
+    @property
     def has_waiting(self) -> bool:
         """Does anything wait that is not promoted?"""
         return self._next_due() is not None

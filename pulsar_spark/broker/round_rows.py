@@ -60,7 +60,9 @@ def _ends_of(pages: list[PageRows]) -> dict[str, list]:
 
 
 def _rows_of_ranges(round_number: int, pages: list[PageRows]) -> pa.Table:
-    columns = dict(zip(Range._fields, zip(*chain.from_iterable(page.ranges for page in pages))))
+    ranges = list(chain.from_iterable(page.ranges for page in pages))
+    # A third of the time of zip(*ranges), of a million.
+    columns = {name: list(map(itemgetter(at), ranges)) for at, name in enumerate(Range._fields)}
     for name in ("positions", "chunks"):
         if any(getattr(page, name) for page in pages):
             columns[name] = [(getattr(page, name) or {}).get(held.first) for page in pages for held in page.ranges]
@@ -71,11 +73,9 @@ def _rows_of_pages(
     round_number: int, kind: str, pages: list[PageRows], columns: Mapping[str, Sequence], counts: list[int]
 ) -> pa.Table:
     """Rows of one kind: as many of each page as *counts* says, with *columns* and those of their page and round."""
-    of_pages = {
-        "topic": [page.topic for page in pages],
-        **dict(zip(CursorKey._fields, zip(*(page.key for page in pages)))),
-        "lane": [page.lane for page in pages],
-    }
+    places = groupby(zip(pages, counts), key=lambda each: (each[0].topic, *each[0].key, each[0].lane))
+    runs, of_runs = zip(*((place, sum(count for _, count in alike)) for place, alike in places))
+    of_places = dict(zip(("topic", *CursorKey._fields, "lane"), zip(*runs)))
     same, rows = {"round": round_number, "kind": kind}, sum(counts)
 
     def column(field: pa.Field) -> pa.Array | pa.ChunkedArray:
@@ -85,14 +85,14 @@ def _rows_of_pages(
             return _repeated(values[:1], [rows], field.type) if is_same else pa.array(values, field.type)
         if field.name == "page":
             return pa.array(np.repeat([page.page for page in pages], counts), field.type)
-        if field.name in of_pages:
-            return _repeated(of_pages[field.name], counts, field.type)
+        if field.name in of_places:
+            return _repeated(of_places[field.name], of_runs, field.type)
         return _repeated([same.get(field.name)], [rows], field.type)
 
     return pa.Table.from_arrays([column(field) for field in CURSOR_LEDGER.schema], schema=CURSOR_LEDGER.schema)
 
 
-def _repeated(values: Sequence, counts: list[int], kind: pa.DataType) -> pa.ChunkedArray:
+def _repeated(values: Sequence, counts: Sequence[int], kind: pa.DataType) -> pa.ChunkedArray:
     """Each value as often as its count says, in slices of one array per value: a million rows of the same take no
     memory."""
     slices = []

@@ -32,7 +32,7 @@ from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
 from pulsar_spark.broker.facts import cursor_row, policy_row, promotion_rows, round_row, set_aside_row, topic_rows
 from pulsar_spark.broker.gather import gather_work
-from pulsar_spark.broker.isolation import plan_isolated
+from pulsar_spark.broker.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.maintenance import maintain
 from pulsar_spark.broker.projections.behind_rounds import write_missing_projections, write_projections
@@ -137,7 +137,8 @@ class Rounds:
         )
         for state in moved:
             for cursor in bundle.cursors_of(state.topic.topic_id):
-                bundle.attach_chunks(cursor)
+                with isolated(of_cursor(cursor)):
+                    bundle.attach_chunks(cursor)
         take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *requests])

@@ -47,7 +47,7 @@ from pulsar_spark.broker.same_process import replace_former
 from pulsar_spark.broker.source import Moved, News
 from pulsar_spark.broker.stream import Stream
 from pulsar_spark.broker.tenure import Tenure, remove_what_others_left
-from pulsar_spark.errors import InvalidConfiguration, PulsarSparkError
+from pulsar_spark.errors import DelayIndexNotReady, InvalidConfiguration, PulsarSparkError
 from pulsar_spark.protocol.delays import MAX_NUM_BUCKETS
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
@@ -117,6 +117,7 @@ class Broker:
         self._requests_log = TableLog(self.layout.broker_table("requests"))
         self._journal = Journal()
         self._disk = Patience(self._stopping, waits, "its root cannot be read and written")
+        self._index = Patience(self._stopping, waits, "something is asked of what waits for its deliver time")
         self._has_more = False
         self._available_now = available_now
 
@@ -278,6 +279,10 @@ class Broker:
         try:
             self._run_round()
             self._disk.end()
+            self._index.end()
+        except DelayIndexNotReady as not_yet:
+            self._has_more = True
+            self._index.bear(not_yet)
         except MAY_PASS as fault:
             self._has_more = True
             are_inputs_there = self._planner.folder.exists()  # where somebody removed them they are written again

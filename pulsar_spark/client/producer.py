@@ -14,7 +14,7 @@ from pulsar_spark.client.arguments import public_call
 from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
-from pulsar_spark.client.payloads import stored
+from pulsar_spark.client.payloads import AS_IT_IS, stored
 from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
@@ -44,7 +44,8 @@ class Producer:
         self._topic_name = topic_name
         self._settings = settings
         self._name = settings.producer_name or f"spark-{uuid.uuid4().hex[:12]}"
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()  # taken for each message: a condition's own way to it is Python
+        self._condition = threading.Condition(self._lock)
         self._is_closed = False
         self._limit = settings.pending_limit(len(partitions))
         self._pending = 0
@@ -201,17 +202,18 @@ class Producer:
             return refused
         partition = self._routing.partition(message)
         try:
-            payload, columns = stored(message.payload, self._settings.encoder)
-            message = message._replace(payload=payload, columns=columns)
+            if self._settings.encoder is not AS_IT_IS:
+                payload, columns = stored(message.payload, self._settings.encoder)
+                message = message._replace(payload=payload, columns=columns)
             pieces = pieces_of(message, self._name, self._settings, self._quota.max_message_size)
         except (MessageTooBig, InvalidMessage, CryptoError) as error:
             return error
-        with self._condition:
+        with self._lock:
             error = self._await_places(len(pieces))
             if error is not None:
                 return error
             if message.sequence_id < 0:
-                message = message._replace(sequence_id=next(self._sequence_ids))
+                message = message.numbered(next(self._sequence_ids))
             if len(pieces) == 1:
                 self._pending += 1
                 self._sent += 1

@@ -5,10 +5,12 @@ each says the hash that Key_Shared goes by, so that no round has to read and has
 :class:`Outgoing`, because a fast producer makes tens of thousands of them a second.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.client.send_outcomes import ChunkedSend
@@ -32,6 +34,13 @@ class Outgoing(NamedTuple):
     done: Callable | None
     columns: dict[str, object] | None = None
 
+    def numbered(self, sequence_id: int) -> "Outgoing":
+        """The same message with that sequence id; a quarter of the time of ``_replace``."""
+        return self._make((*self[:_SEQUENCE_ID], sequence_id, *self[_SEQUENCE_ID + 1 :]))
+
+
+_SEQUENCE_ID = Outgoing._fields.index("sequence_id")
+
 
 class Entry(NamedTuple):
     """One message, one batch of messages or one chunk for one partition; ``whole`` is what the chunks of a message
@@ -51,30 +60,21 @@ _EVERY_COLUMN = frozenset(MESSAGES.schema_at(1).names)
 """Of the others, a file has those that something is said in: to write a column takes time, also when it is empty."""
 
 
-class Place(NamedTuple):
-    """Where the commit puts a message: what its id lacks is the commit's version."""
-
-    partition: int
-    entry_id: int
-    batch_index: int
+Place = tuple[int, int, int]
+"""Where the commit puts a message: partition, entry id and batch index, -1 outside a batch. What its id lacks is the
+commit's version."""
 
 
 def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> tuple[pa.Table, list[Place]]:
     """The rows of a publish commit with these entries, and for each row, in order, where its message lies."""
-    next_entry_id: dict[int, int] = defaultdict(int)
-    places: list[Place] = []
-    batch_sizes: list[int] = []
-    for partition, messages, _ in entries:
-        entry_id = next_entry_id[partition]
-        next_entry_id[partition] += 1
-        if len(messages) == 1:
-            places.append(Place(partition, entry_id, -1))
-        else:
-            places += [Place(partition, entry_id, index) for index in range(len(messages))]
-        batch_sizes += [len(messages)] * len(messages)
+    next_entry_id: dict[int, Iterator[int]] = defaultdict(itertools.count)
+    sizes = np.array([len(entry.messages) for entry in entries])
+    of_entries = [(partition, next(next_entry_id[partition])) for partition, _, _ in entries]
+    partitions, entry_ids = np.repeat(np.array(of_entries), sizes, axis=0).T
+    batch_sizes, rows = np.repeat(sizes, sizes), int(sizes.sum())
+    indexes = np.arange(rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    batch_indexes = np.where(batch_sizes == 1, -1, indexes)
     columns = dict(zip(Outgoing._fields, zip(*(message for entry in entries for message in entry.messages))))
-    partitions, entry_ids, batch_indexes = zip(*places)
-    rows = len(places)
 
     def column(name: str, values) -> pa.Array:
         return pa.array(values, MESSAGES.schema.field(name).type)
@@ -85,7 +85,7 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
     given = {
         "publish_id": pa.repeat(pa.scalar(publish_id), rows),
         "entry_id": column("entry_id", entry_ids),
-        "batch_index": column("batch_index", [index if index >= 0 else None for index in batch_indexes]),
+        "batch_index": pa.array(batch_indexes, MESSAGES.schema.field("batch_index").type, mask=batch_indexes < 0),
         "batch_size": column("batch_size", batch_sizes),
         "partition": column("partition", partitions),
         **{
@@ -100,11 +100,12 @@ def publish_rows(entries: list[Entry], publish_id: str, producer_name: str) -> t
     if any(columns["partition_key"]) or any(columns["ordering_key"]):
         given["sticky_key_hash"] = column("sticky_key_hash", _sticky_key_hashes(entries))
     said = columns["columns"]
-    for name in {name for further in said if further for name in further}:
+    for name in set().union(*filter(None, said)):
         given[name] = column(name, [further and further.get(name) for further in said])
     written = pa.schema([field for field in MESSAGES.schema if field.name in given or field.name in _EVERY_COLUMN])
     arrays = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in written]
-    return pa.Table.from_arrays(arrays, schema=written), places
+    places = zip(partitions.tolist(), entry_ids.tolist(), batch_indexes.tolist())
+    return pa.Table.from_arrays(arrays, schema=written), list(places)
 
 
 def _sticky_key_hashes(entries: list[Entry]) -> list[int]:

@@ -154,8 +154,8 @@ class Publisher(Worker):
         messages = [message for entry in entries for message in entry.messages]
         names = self._topic_names
         self._callbacks.extend(
-            (message.done, None, MessageId(place[0], version, place[1], place[2]).of_topic(names[place[0]]))
-            for message, place in zip(messages, places, strict=True)
+            (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
+            for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
         )
         self._settled(messages, True)
 

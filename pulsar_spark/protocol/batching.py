@@ -36,7 +36,11 @@ class BatchContainer(Generic[M]):
         larger by itself goes alone.
         """
         closed = self.close() if self._messages and self._bytes + size > self._max_bytes else []
-        self._batches.setdefault(key if self._is_key_based else None, []).append(message)
+        key = key if self._is_key_based else None
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._batches[key] = []
+        batch.append(message)
         self._messages += 1
         self._bytes += size
         if self.opened_at is None:

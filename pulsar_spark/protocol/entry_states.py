@@ -9,7 +9,8 @@ Besides its state an entry has a redelivery count, which a counted return raises
 changes (0.20), and, where it is a batch, the indexes that are unacknowledged, which acknowledgements narrow (0.23).
 Which entries an event meets is decided elsewhere: by the client's request, by permits and by limits. A cumulative
 acknowledgement, skip, clear backlog, time to live and trimming acknowledge each entry they cover; putting a message off
-writes a letter and acknowledges it (0.27, 4.23).
+writes a letter and acknowledges it (0.27, 4.23). Of a chunked message the entry is the one that completes it (1.11);
+other chunks are acknowledged by the read that passes them, whatever becomes of their message.
 
 Nothing here runs a round: the table is what the plan, its twin in plain Python and the reference broker agree on, and
 it is held against the last of them over random histories.
@@ -34,7 +35,7 @@ DELIVER, WAIT = "deliver", "wait"
 ACKNOWLEDGE, ACKNOWLEDGE_PART = "acknowledge", "acknowledge a part"
 NEGATIVE_ACKNOWLEDGE, REDELIVER, RELEASE = "negative acknowledge", "redeliver", "release"
 ORDER_LETTERS, SEEK = "order letters", "seek"
-RESCHEDULE = "reschedule"
+RESCHEDULE, WITHHOLD = "reschedule", "withhold"
 
 EVENTS = {
     SEEK: "the cursor is moved to a position",
@@ -48,6 +49,8 @@ EVENTS = {
     WAIT: "a read meets it before its deliver time, and it is no delayed entry: its time had come by a clock that was "
     "set back since, or an earlier release numbered it",
     RESCHEDULE: "it waits, and is given another deliver time",
+    WITHHOLD: "a consumer had too many chunked messages that were not complete, and dropped it: it is with that one, "
+    "and is not sent",
     DELIVER: "the round gives it to a consumer",
 }
 
@@ -80,6 +83,7 @@ TRANSITIONS = (
     Transition(UNREAD, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, UNREAD, "4.21"),
     Transition(UNREAD, WAIT, IS_SHARED, REPLAY, "2.6, 4.9, 0.21"),
     Transition(UNREAD, RESCHEDULE, ALWAYS, REPLAY, "0.33"),
+    Transition(UNREAD, WITHHOLD, ALWAYS, PENDING, "1.14"),
     Transition(UNREAD, DELIVER, IS_DUE, PENDING, "4.7"),
     Transition(PENDING, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),
     Transition(PENDING, SEEK, IS_NOT_BEFORE_TARGET, UNREAD, "3.26"),
@@ -98,6 +102,7 @@ TRANSITIONS = (
     Transition(REPLAY, ACKNOWLEDGE_PART, LEAVES_SOME, REPLAY, "3.20"),
     Transition(REPLAY, NEGATIVE_ACKNOWLEDGE, BY_OTHERS, REPLAY, "4.21"),
     Transition(REPLAY, RESCHEDULE, ALWAYS, REPLAY, "0.33"),
+    Transition(REPLAY, WITHHOLD, ALWAYS, PENDING, "1.14"),
     Transition(REPLAY, DELIVER, IS_DUE, PENDING, "2.18, 4.7, 0.21"),
     Transition(DEAD, ORDER_LETTERS, ALWAYS, ACKNOWLEDGED, "4.27, 0.27"),
     Transition(ACKNOWLEDGED, SEEK, IS_BEFORE_TARGET, ACKNOWLEDGED, "3.26"),

@@ -41,9 +41,16 @@ class MessageId:
     earliest: "MessageId"
     latest: "MessageId"
 
-    def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1):
+    def __init__(
+        self,
+        partition: int = -1,
+        ledger_id: int = -1,
+        entry_id: int = -1,
+        batch_index: int = -1,
+        topic_name: str | None = None,
+    ):
         self._place = (ledger_id, entry_id, batch_index, partition)
-        self._topic_name: str | None = None
+        self._topic_name = topic_name
         self._first_chunk: MessageId | None = None
 
     def ledger_id(self) -> int:

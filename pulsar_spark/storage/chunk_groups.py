@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pulsar_spark.protocol.chunking import Open, Verdict, judged
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import ranges_of
+from pulsar_spark.protocol.positions import as_array, ranges_of
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
@@ -29,7 +29,7 @@ MOST_READ = 1 << 18
 """Entries whose columns are read in one go."""
 
 WORTH_LETTING_GO = 10_000
-"""Messages, and stretches of chunks, that are forgotten together."""
+"""Messages, and stretches of chunks, from which on some are forgotten."""
 
 STILL_OPEN = (1 << 62) - 1
 """Where a group ends that is open."""
@@ -147,12 +147,15 @@ class ChunkGroups:
         opened = self.open().firsts
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
 
+    @property
+    def is_large(self) -> bool:
+        """Is it worth to let go of some?"""
+        return len(self._units) + len(self._parts) >= WORTH_LETTING_GO
+
     def let_go(self, before: int) -> None:
-        """Nobody asks for what lies before that position any more. It is forgotten when it is much."""
-        if not self._is_read:
-            return
+        """Nobody asks for what lies before that position any more. It is forgotten when it is most of what is kept."""
         gone = sum(int(np.searchsorted(of["last"], before)) for of in (self._units, self._parts))
-        if gone < max(WORTH_LETTING_GO, (len(self._units) + len(self._parts)) // 2):
+        if before <= self.begin or not self._is_read or gone < (len(self._units) + len(self._parts)) // 2:
             return
         self._units.keep(self._units["last"] >= before)
         self._parts.keep(self._parts["last"] >= before)
@@ -229,11 +232,11 @@ class ChunkGroups:
         lasts = found.positions[completes]
         self._attempts["end"][attempt[completes]] = lasts
         self._units.append(first=self._attempts["first"][attempt[completes]], last=lasts)
-        for first, last in ranges_of(found.positions[~completes]):
-            if len(self._parts) and self._parts["last"][-1] == first - 1:
-                self._parts["last"][-1] = last
-            else:
-                self._parts.append(first=np.array([first]), last=np.array([last]))
+        firsts, lasts = as_array(ranges_of(found.positions[~completes]))
+        if len(self._parts) and len(firsts) and self._parts["last"][-1] == firsts[0] - 1:
+            self._parts["last"][-1] = lasts[0]
+            firsts, lasts = firsts[1:], lasts[1:]
+        self._parts.append(first=firsts, last=lasts)
 
     def _keep_open(
         self, keys: np.ndarray, at: np.ndarray, is_known: np.ndarray, is_open: np.ndarray, now: np.ndarray

@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pulsar_spark.protocol.delays import DUE_BASE
-from pulsar_spark.transforms.acknowledge import ATTRIBUTES, LIMITS, TURNS
+from pulsar_spark.transforms.acknowledge import ATTRIBUTES, ENTRIES, LIMITS, TURNS
 from pulsar_spark.transforms.offer import IN_LINE
+from pulsar_spark.transforms.round_inputs import STATE
 
 UNTOUCHED, DEALT, FACTS = 0, 1, 2
 """Axes of the sweep: segments that are not on offer, at their positions; candidates and turns, line by line at counts
@@ -52,13 +53,40 @@ def deal_out(lined_up: DataFrame) -> DataFrame:
     )
 
 
+def deal_nothing(judged: DataFrame) -> DataFrame:
+    """The same where nothing is on offer: all stays as it is, and nobody was given a message."""
+    is_entry = F.col("axis") == ENTRIES
+    return judged.where(is_entry | _says_fact()).select(
+        "cursor",
+        F.when(~is_entry, _fact()).alias("fact"),
+        *(F.when(is_entry, F.col(name)).alias(name) for name in STATE),
+        *(F.lit(0).cast("bigint").alias(given) for given in ("delivered", "redelivered")),
+    )
+
+
+def _says_fact() -> Column:
+    return (F.col("axis") == LIMITS) | ((F.col("axis") == TURNS) & (F.col("turn.lap") == 0))
+
+
+def _fact() -> Column:
+    """What is to be said of a consumer, or of the cursor, whose row it is."""
+    is_turn = F.col("axis") == TURNS
+    return F.struct(
+        "turn.consumer_id",
+        "turn.permits",
+        "is_blocked",
+        F.when(is_turn, F.col("turn.limit")).otherwise(F.col("limits.limit")).alias("limit"),
+        F.when(is_turn, F.col("unacked_here")).otherwise(F.col("unacked")).alias("out"),
+    )
+
+
 def _points(lined_up: DataFrame) -> DataFrame:
     """Where stretches and turns begin and end; a segment that is not on offer, and a fact, is one point."""
     turn = F.struct(F.col("turn.consumer_id").alias("consumer_id"))
     nobody = F.struct(F.lit(None).cast("string").alias("consumer_id"))
     held = F.struct("first", "last", "before", "weight", *ATTRIBUTES, "limits.round", *MET)
     stretch, nothing = F.struct(held.alias("held")), F.struct(F.when(F.lit(False), held).alias("held"))
-    fact = F.struct("turn.consumer_id", "turn.permits", "is_blocked", _limit().alias("limit"), _unacked().alias("out"))
+    fact = _fact()
     nulls = {name: F.when(F.lit(False), each) for name, each in zip(_NAMES, (stretch, turn, fact))}
 
     def point(axis: int, at: Column, *, begins: bool, **says: Column) -> Column:
@@ -75,7 +103,7 @@ def _points(lined_up: DataFrame) -> DataFrame:
         point(DEALT, behind, begins=False, stretch=nothing),
     ]
     is_turn, takes_some = F.col("axis") == TURNS, F.col("from_entry") < F.col("to_entry")
-    says_fact = (F.col("axis") == LIMITS) | (is_turn & (F.col("turn.lap") == 0))
+    says_fact = _says_fact()
     told = point(FACTS, F.col("first"), begins=True, fact=fact)
     points = (
         F.when(says_fact & is_turn & takes_some, F.array(told, *takes))
@@ -91,14 +119,6 @@ def _points(lined_up: DataFrame) -> DataFrame:
 def _messages(entries: Column) -> Column:
     """Messages of so many of a range's entries, if it was given out; 0 for none."""
     return F.coalesce(F.greatest(entries, F.lit(0)) * F.col("weight"), F.lit(0))
-
-
-def _limit() -> Column:
-    return F.when(F.col("axis") == TURNS, F.col("turn.limit")).otherwise(F.col("limits.limit"))
-
-
-def _unacked() -> Column:
-    return F.when(F.col("axis") == TURNS, F.col("unacked_here")).otherwise(F.col("unacked"))
 
 
 def _sweep(points: DataFrame) -> DataFrame:

@@ -17,8 +17,6 @@ PersistentStickyKeyDispatcherMultipleConsumers.filterAndGroupEntriesForDispatchi
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from pulsar_spark.columns import unacked_messages
-
 IN_LINE = ("cursor", "line", "axis")
 """What lies end to end: the candidates of a line, and the turns of a line."""
 
@@ -28,8 +26,8 @@ that position decides alone."""
 
 
 def offer_candidates(segments: DataFrame) -> DataFrame:
-    """Lay the candidates of each line end to end. Adds to each segment: its rank, the weight of its entries (messages
-    not yet acknowledged), how many entries are on offer (0 for none), and how many are offered before it."""
+    """Lay the candidates of each line end to end. Adds to each segment: its rank, how many entries are on offer (0 for
+    none), and how many are offered before it."""
     is_single_active = F.col("limits.is_single_active")
     is_ripe = F.col("due_time").isNull() | (F.col("due_time") <= F.col("limits.wall")) | is_single_active
     came_due = F.col("due_time").isNotNull()
@@ -42,7 +40,6 @@ def offer_candidates(segments: DataFrame) -> DataFrame:
     offered = segments.select(
         "*",
         rank.alias("rank"),
-        unacked_messages(F.col("ack_set"), F.col("batch_size")).alias("weight"),
         F.when(rank < NOT_OFFERED, F.col("last") - F.col("first") + 1).otherwise(0).alias("offered"),
         F.when(F.col("status").isin("replay", "unread") & ~is_single_active, F.col("due_time")).alias("came_due"),
     )

@@ -24,8 +24,7 @@ def give_back(segments: DataFrame) -> DataFrame:
     dead; others may have a new due time, and unread ones keep theirs. Every row has its cursor's ``limits``."""
     judged = _judge(segments)
     is_dead, is_back, is_delayed = F.col("is_dead"), F.col("is_back"), F.col("is_delayed")
-    is_kept = F.col("status") != "acknowledged"
-    stays = (~is_back | is_dead) & is_kept
+    stays = ~is_back | is_dead
     return judged.select(
         *KEYS,
         "turn",
@@ -38,10 +37,10 @@ def give_back(segments: DataFrame) -> DataFrame:
         .alias("status"),
         F.when(stays, F.col("consumer_id")).alias("consumer_id"),
         F.when(stays, F.col("delivery_round")).alias("delivery_round"),
-        F.when(is_kept, F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
-        F.when(~is_back & is_kept, F.col("due_time")).alias("due_time"),
-        F.when(is_kept, F.col("ack_set")).alias("ack_set"),
-        F.when(is_kept, F.col("batch_size")).alias("batch_size"),
+        (F.col("redelivery_count") + F.col("is_counted").cast("int")).alias("redelivery_count"),
+        F.when(~is_back, F.col("due_time")).alias("due_time"),
+        "ack_set",
+        "batch_size",
         *OFFERED_AS,
     )
 

@@ -10,10 +10,9 @@ Exclusive and Failover the active consumer is the only one in line.
 On Key_Shared each consumer stands alone in a line beside the candidates of its own hashes, and permits count entries
 there: a batch counts as one in the width, so that permits may go below zero (2.38).
 
-Who has too much unacknowledged gets nothing: a consumer (4.4), or a subscription, which is then given no new entries,
-only what comes again (4.5); on Key_Shared that holds in each line. Both are blocked at the limit and unblocked at half
-of it. Source: Consumer.addAndGetUnAckedMsgs, PersistentDispatcherMultipleConsumers.addUnAckedMessages,
-Consumer.sendMessages, PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
+Who has too much unacknowledged (see blocked) gets nothing: a consumer (4.4), or a subscription, which is then given no
+new entries, only what comes again (4.5); on Key_Shared that holds in each line. Source: Consumer.sendMessages,
+PersistentStickyKeyDispatcherMultipleConsumers.trySendMessagesToConsumers.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -31,55 +30,22 @@ READ_BATCH = 100
 
 def line_up(candidates: DataFrame) -> DataFrame:
     """Give each turn its width and place. Adds to each turn from_entry (inclusive) and to_entry (exclusive) on the axis
-    of candidates, and to it and the limits whether the consumer, or the cursor, is blocked."""
-    return _place(_measure(_find_blocked(_sum_up(candidates))))
+    of candidates."""
+    return _place(_measure(_sum_up(candidates)))
 
 
 def _sum_up(candidates: DataFrame) -> DataFrame:
-    """What is on offer in each line, and what is out: of the whole cursor, and of each consumer.
-
-    It comes first because widths depend on all of it: on the largest entry that may be reached, on how many entries are
-    to be shared, and on how many messages everybody holds already.
-    """
-    whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
+    """What is on offer in each line: widths depend on the largest entry that may be reached, and on how many entries
+    are to be shared."""
     whole_line = Window.partitionBy("cursor", "line")
-    entries = F.col("last") - F.col("first") + 1
-    held = candidates.select(
-        "*",
-        F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
-        F.when(F.col("status") == "pending", entries * F.col("weight")).otherwise(0).alias("held"),
-    )
     is_in_reach = (F.col("offered") > 0) & (F.col("before") < F.col("limits.permits"))
     is_replay = F.col("rank") == REPLAY
-    return held.select(
+    return candidates.select(
         "*",
         F.coalesce(F.max(F.when(is_in_reach, F.col("weight"))).over(whole_line), F.lit(1)).alias("heaviest"),
         F.sum("offered").over(whole_line).alias("all_offered"),
         F.sum(F.when(is_replay, F.col("offered")).otherwise(0)).over(whole_line).alias("replay_offered"),
-        (F.sum("held").over(whole_cursor) + F.col("limits.unacked_elsewhere")).alias("unacked"),
-        (F.sum("held").over(at_consumer) + F.col("turn.unacked_elsewhere")).alias("unacked_here"),
     )
-
-
-def _find_blocked(summed: DataFrame) -> DataFrame:
-    """Who is blocked: before anything is dealt out, since that decides who is dealt to."""
-    consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
-    return summed.select(
-        "*",
-        F.when(F.col("axis") == TURNS, consumer)
-        .otherwise(_is_blocked("limits", F.col("unacked"), is_at_half=True))
-        .alias("is_blocked"),
-        _is_blocked("limits", F.col("unacked"), is_at_half=True).alias("is_reading_blocked"),
-    )
-
-
-def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
-    """Is the consumer or subscription blocked that has so much unacknowledged? *is_at_half*: it stays so at just half
-    of its limit (Pulsar compares the two otherwise)."""
-    limit = F.col(f"{whose}.limit")
-    half = F.floor(limit / 2)
-    stays = unacked >= half if is_at_half else unacked > half
-    return (limit > 0) & F.when(F.col(f"{whose}.is_blocked"), stays).otherwise(unacked >= limit)
 
 
 def _measure(found: DataFrame) -> DataFrame:

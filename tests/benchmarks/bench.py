@@ -69,6 +69,12 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def resident_memory() -> int:
+    """Bytes of this process that are in memory, without its JVM's."""
+    with open("/proc/self/statm") as status:
+        return int(status.read().split()[1]) * 4096
+
+
 def warm_up(action: Callable[[], float]) -> None:
     """Repeat *action* until ten of its runs are at the median no more than a tenth quicker than the ten before: the JVM
     has compiled what matters."""

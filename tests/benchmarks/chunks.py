@@ -21,13 +21,18 @@ from pulsar_spark.frames.consumer import MAX_MESSAGES
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import Topic, create_topic
 from tests.benchmarks.backlog import Run
-from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns
-from tests.benchmarks.figures import COUNT, PER_SECOND, Budget, Figure
+from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, resident_memory, seconds
+from tests.benchmarks.figures import BYTES, COUNT, PER_SECOND, SECONDS, Budget, Figure
+from tests.benchmarks.round_rig import RoundRig
+from tests.orphans import orphans
 
 FAMILY = "chunks"
 MB = 10**6
 SIZES = {"6 MB": (6 * MB, 16), "64 MB": (64 * MB, 3), "1 GiB": (1 << 30, 1)}
 """Bytes of a message, and how many are sent in a run."""
+
+LARGE = 1 << 30
+"""Of smaller ones a process's memory holds more than three at no harm: row groups take it 200 MB."""
 
 WAYS = {
     "send": "client: send, in chunks",
@@ -45,6 +50,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
         for way in WAYS:
             yield from _of_size(bench, way, size)
     yield from _between_small_ones(bench, bench.few(10**5, 10**6))
+    yield from _orphans(bench, bench.few(10**5, 10**6))
 
 
 def _of_size(bench: Bench, way: str, size: str) -> Iterator[Figure]:
@@ -59,8 +65,26 @@ def _of_size(bench: Bench, way: str, size: str) -> Iterator[Figure]:
     bench.new_folder(folder.name)
     other = "Delta append of the same bytes" if way in ("send", "split") else "read of the same bytes"
     yield Figure(FAMILY, f"{WAYS[way]}, messages of {size}: MB a second", COUNT, ours, other, plain, HALF)
-    what = f"{WAYS[way]}: memory it takes at most, in messages of {size}"
-    yield Figure(FAMILY, what, COUNT, [measured["memory"]], budget=THREE_TIMES)
+    what = f"{WAYS[way]}: memory that a message of {size} takes at most, in messages"
+    yield Figure(FAMILY, what, COUNT, [measured["memory"]], budget=THREE_TIMES if message >= LARGE else None)
+
+
+def _orphans(bench: Bench, count: int) -> Iterator[Figure]:
+    """Chunks of as many messages that are never complete: the round that numbers them, and what stays in memory."""
+    for chunk_id, what in ((0, "without a second one"), (1, "without a first one")):
+        bench.say(f"{count:,} chunks {what}")
+        rig = RoundRig(bench.planner, bench.new_folder("chunks-orphans"))
+        topic = rig.create_topic("t")
+        rig.subscribe([topic])
+        rig.append(topic, orphans(count, chunk_id))
+        before = resident_memory()
+        result = []
+        elapsed = seconds(lambda: result.append(rig.ask([])))
+        if result[0].delivered_messages != 1:
+            raise AssertionError(f"{result[0].delivered_messages} messages delivered instead of the one behind them")
+        yield Figure(FAMILY, f"round: number {count:,} chunks {what}", SECONDS, [elapsed])
+        grown = (resident_memory() - before) / count
+        yield Figure(FAMILY, f"memory of the process since, a chunk of {count:,} {what}", BYTES, [grown])
 
 
 def _between_small_ones(bench: Bench, size: int) -> Iterator[Figure]:

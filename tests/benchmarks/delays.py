@@ -24,7 +24,7 @@ from pulsar_spark.frames import consume, publish
 from pulsar_spark.storage.commits import now_micros
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.topics import create_topic
-from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, seconds
+from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, resident_memory, seconds
 from tests.benchmarks.figures import BYTES, PER_SECOND, SECONDS, Budget, Figure
 from tests.benchmarks.round_rig import RoundRig
 from tests.requests import On
@@ -92,7 +92,7 @@ class _Pending:
         index = self.rig.rounds.bundle.delay_index
         self.upkeep = DelayUpkeep(index, SparkBuild(bench.spark, index.table, index.places))
         index.is_attended = True
-        self.memory = _memory()
+        self.memory = resident_memory()
         bench.say(f"indexing {size:,} delayed messages")
         self.numbered = seconds(lambda: self.rig.ask([]))
         self.built = seconds(self.upkeep.work)
@@ -142,7 +142,7 @@ class _Pending:
         return elapsed
 
     def grown(self) -> float:
-        return _memory() - self.memory
+        return resident_memory() - self.memory
 
 
 def _delivered(on: On, messages: int, delivery_round: int) -> dict:
@@ -246,9 +246,3 @@ def _spark(bench: Bench, root: Path, messages: int) -> tuple[float, float]:
     drained = (now_micros() - due) / 1e6
     consumption.stop()
     return published, drained
-
-
-def _memory() -> int:
-    """Bytes of this process that are in memory, without its JVM's."""
-    with open("/proc/self/statm") as status:
-        return int(status.read().split()[1]) * 4096

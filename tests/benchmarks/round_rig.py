@@ -65,6 +65,10 @@ class RoundRig:
         self.ask([on.flow("c", PERMITS) for on in subscribed[:with_permits]])
         return subscribed
 
+    def append(self, topic: str, rows: pa.Table) -> None:
+        """A publish commit of these rows."""
+        self._tables[topic].append(rows)
+
     def publish(self, topic: str, messages: int, commits: int = 1) -> None:
         """*messages* in each of so many publish commits."""
         for _ in range(commits):

@@ -335,3 +335,12 @@ def test_what_nobody_needs_is_forgotten_and_read_again_where_it_is(engine, monke
     engine.round([ON._ask("seek", properties={"position": "4"})], START + 20)
     assert positions(engine.round([ON.flow("A", 4)], START + 21)) == [4, 5, 7, 8]
     assert sorted(sum(chunks_of_round(engine), [])) == [3, 5, 6, 8]
+
+
+@pytest.mark.parametrize("subscription_type", ["KeyShared", "Failover"])
+def test_a_read_on_any_type_evicts(engine, subscription_type):
+    engine.round(join(subscription_type, max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: "true"}), START)
+    publish(engine, "A:0:2 B:0:2 B:1:2 A:1:2 x")
+    assert positions(engine.round([], START + 1)) == [2, 4]
+    engine.round([ON.ack(2), ON.ack(4)], START + 2)
+    assert marks(engine) == (4, 4)

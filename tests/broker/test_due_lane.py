@@ -8,8 +8,11 @@ import shutil
 import pytest
 from deltalake import DeltaTable
 
-from pulsar_spark.broker import numbering, unread_runs
+from pulsar_spark.broker import delay_index, numbering, unread_runs
 from pulsar_spark.broker.candidates import next_due
+from pulsar_spark.broker.delay_upkeep import DelayUpkeep
+from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE, unpacked
 from pulsar_spark.storage import entries
@@ -315,6 +318,28 @@ def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     assert (delivery.position, delivery.ack_set) == (0, (0b101,))
     engine.round([ON.ack(0), ON.ack(1)], START + 1_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
+
+
+def test_others_go_on_while_the_index_of_a_topic_is_made_anew(engine, monkeypatch):
+    """Its due lanes wait, and a round that something is asked of them in."""
+    another = "persistent://public/default/u"
+    other = On(another)
+    engine.create_topic(another)
+    publish(engine, 1_000, 2_000, None)
+    engine.round(join(permits=2), START)
+    assert positions(engine.round([], START + 1_000)) == [0]
+    monkeypatch.setattr(delay_index, "AT_ONCE", 0)
+    index = delay_index.DelayIndex(engine.layout, is_attended=True)
+    monkeypatch.setattr("tests.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
+    engine.restart(START + 1_001)
+    engine.publish(another, -1, [1])
+    asked = [other.subscribe("C", lease_ms=HOUR), other.flow("C", 9), ON.flow("A", 9)]
+    found = engine.round(asked, START + 3_000)["deliveries"]
+    assert [(each.topic, each.position) for each in found] == [(another, 0)]
+    with pytest.raises(DelayIndexNotReady, match="persistent://public/default/t"):
+        engine.round([ON.ack(0)], START + 3_001)
+    DelayUpkeep(index).work()
+    assert positions(engine.round([ON.ack(0)], START + 3_001)) == [1]
 
 
 def delete(engine: SparkEngine, predicate: str, *, is_vacuumed: bool) -> None:

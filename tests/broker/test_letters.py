@@ -223,7 +223,6 @@ def test_a_retry_letter_is_the_message_with_the_properties_asked_for(engine):
         "deliver_at_time": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc),
         "producer_name": "t-s-A-RETRY",
         "sequence_id": None,
-        "uuid": "p-7",
         "chunk_id": 0,
         "num_chunks_from_msg": None,
         "total_chunk_msg_size": None,

@@ -1,15 +1,28 @@
 """Histories of chunked messages: what is promised of them, asked of every round.
 
 As of delayed messages, the promises are worked out from what was published and delivered alone: nothing is delivered
-but whole messages, each with just its own chunks, and in the end all that are complete were delivered or done.
+but whole messages, each with just its own chunks, and in the end all that are complete were delivered or done. What was
+begun and is not complete is told to whoever asks.
 """
 
+from pulsar_spark.views.chunks import read_incomplete
 from tests.differential.delay_duel import DelayedDuel
+from tests.differential.duel import same
+from tests.differential.strategies import Turn
 from tests.model_chunks import Chunk
 from tests.model_cursor import Delivery
 
 
 class ChunkedDuel(DelayedDuel):
+    def play(self, turns: list[Turn]) -> None:
+        super().play(turns)
+        for (topic, partition), chunks in self.model.chunks.items():
+            state = self.engine.rounds.bundle.topic(topic)
+            told = [row for rows in read_incomplete(state.topic, partition, state.ledgers(partition)) for row in rows]
+            found = {row["first"]: row["is_open"] for row in told if row["first"] in chunks.attempts}
+            begun = {first: end is None for first, end in chunks.attempts.items() if not chunks.ends_complete(first)}
+            same(f"what is incomplete in {topic} {partition}", found, begun)
+
     def _compare(self, found: dict, expected: dict, where: str) -> None:
         for delivery in found["deliveries"]:
             wrong = _not_whole(delivery, self.model.chunks[delivery[:2]].entries)

@@ -74,8 +74,8 @@ OPTIONS = ("", "", "", "", " max 1", " limit 0")
 def steps(draw, entries: st.SearchStrategy[str] = entries, publishes: int = 5, options: Sequence[str] = OPTIONS) -> str:
     """*entries* are what is published, so often in proportion."""
     place = draw(st.sampled_from(PLACES))
-    others = ["ask"] * 14 + ["subscribe"] * 4 + ["administer"] * 4 + ["index"]
-    what = draw(st.sampled_from(others + ["publish"] * publishes))
+    asked = ["ask"] * 14 + ["subscribe"] * 4
+    what = draw(st.sampled_from([*asked, *["publish"] * publishes, *["administer"] * 4, "index"]))
     if what == "publish":
         return f"{place.partition('/')[0]}: publish {draw(entries)}"
     if what == "administer":

@@ -21,6 +21,7 @@ STEPS = (
     "settle_delays",
     "apply_acks",
     "apply_returns",
+    "take_complete",
     "read",
     "dispatch",
 )
@@ -149,11 +150,27 @@ class _Entries:
 
     def after_read(self, unread: list[int], now_ms: int, **named) -> None:
         deliver_ms = self.cursor.delays.deliver_ms
+        self._follow_chunks()
         for position in _states(self.cursor):
             is_met = position in self.cursor.replay and self.states.get(position, states.UNREAD) == states.UNREAD
             if is_met:
                 assert deliver_ms[position] > now_ms and not self.cursor.is_single_active()
                 self.meet(position, states.WAIT, states.IS_SHARED)
+
+    def after_take_complete(self, answer: None) -> None:
+        self._follow_chunks()
+
+    def _follow_chunks(self) -> None:
+        """What is acknowledged or withheld before anybody got it, because of what it is or was a chunk of."""
+        chunks = self.cursor.units.chunks
+        for position, state in _states(self.cursor).items():
+            before = self.states.get(position, states.UNREAD)
+            if (chunks.entries[position] is None) or before not in (states.UNREAD, states.REPLAY):
+                continue
+            if state == states.ACKNOWLEDGED:
+                self.meet(position, states.ACKNOWLEDGE)
+            elif state == states.PENDING:
+                self.meet(position, states.WITHHOLD)
 
     def dispatch(self, batches: list[int], unread: list[int], *, now_ms: int, **named) -> None:
         cursor = self.cursor

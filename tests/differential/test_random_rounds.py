@@ -14,6 +14,7 @@ import pyarrow as pa
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
+from pulsar_spark.transforms.round import ACKNOWLEDGING
 from pulsar_spark.transforms.round_inputs import SCHEMA
 from tests.differential.twins import assert_spark_plans
 from tests.plain_planner import UNREAD, PlainPlanner
@@ -27,6 +28,12 @@ SHARED, KEY_SHARED, EXCLUSIVE = "Shared", "Key_Shared", "Exclusive"
 
 def test_spark_plans_random_rounds_as_its_twin_does(spark):
     planned = [planned_without_spark(Random(f"{SEED} {number}")) for number in range(CURSORS)]
+    assert_spark_plans(spark, planned)
+
+
+def test_spark_plans_random_rounds_that_only_acknowledge_as_its_twin_does(spark):
+    planned = [planned_without_spark(Random(f"{SEED} {number}"), is_still=True) for number in range(CURSORS)]
+    assert any(each.ranges for _, each in planned)
     assert_spark_plans(spark, planned)
 
 
@@ -44,9 +51,19 @@ def test_on_key_shared_nobody_is_given_an_entry_of_another_line_or_one_that_is_h
                 assert {offered_to[at] for at in range(each.first, each.last + 1)} == {each.consumer_id}
 
 
-def planned_without_spark(dice: Random, subscription_type: str | None = None) -> tuple[list[dict], Outcome]:
-    """The rows of a random cursor, and what the twin makes of them."""
+def planned_without_spark(
+    dice: Random, subscription_type: str | None = None, *, is_still: bool = False
+) -> tuple[list[dict], Outcome]:
+    """The rows of a random cursor, without what could come back or go out if it *is_still*, and what the twin makes of
+    them."""
     rows = rows_of_cursor(dice, subscription_type or dice.choice([SHARED, KEY_SHARED, KEY_SHARED, EXCLUSIVE]))
+    if is_still:
+        nobody = dict(left=[], redelivered=[], due_time=None)
+        rows = [
+            row | {name: value for name, value in nobody.items() if name in row}
+            for row in rows
+            if row["kind"] in ACKNOWLEDGING and row.get("status") in (None, PENDING, ACKNOWLEDGED)
+        ]
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     return rows, PlainPlanner().run(Work(table, [None], []))[0]
 

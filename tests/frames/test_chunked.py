@@ -225,7 +225,9 @@ def test_dead_letters_in_chunks_are_listed_and_sent_back_whole(spark, served):
     Admin(f"delta:{root}").set_policy("public/default", "max_message_size", 400)
 
     def longer(letters):
-        return letters.withColumn("payload", F.expr("repeat(payload, if(position = 3, 50, 1))").cast("binary"))
+        return letters.withColumn(
+            "payload", F.expr("repeat(cast(payload AS string), if(position = 3, 50, 1))").cast("binary")
+        )
 
     for _ in range(2):
         done = reprocess_dead_letters(spark, root, name, job_id="again", to="topic:repaired", fix=longer)

@@ -16,6 +16,9 @@ from tests.transforms.rows import (
     unread,
 )
 
+DONE = ("acknowledged", None, None, None, None, None)
+"""Nothing else is known of what is acknowledged."""
+
 
 def test_what_is_acknowledged_and_what_stays(spark):
     """
@@ -42,12 +45,12 @@ def test_what_is_acknowledged_and_what_stays(spark):
     expected = spark.createDataFrame(
         [
             entries(1, 0, 0, "pending", "a", 2, 5),
-            entries(1, 1, 2, "acknowledged", "a", 2, 5),
+            entries(1, 1, 2, *DONE),
             entries(1, 3, 4, "pending", "a", 2, 5),
-            entries(1, 5, 6, "acknowledged", batch_size=None),
-            entries(1, 8, 8, "acknowledged"),
+            entries(1, 5, 6, *DONE),
+            entries(1, 8, 8, *DONE),
             entries(1, 9, 9, "unread"),
-            entries(2, 0, 0, "acknowledged", count=1),
+            entries(2, 0, 0, *DONE),
             entries(2, 1, 2, "replay", count=1),
         ],
         ENTRIES,
@@ -57,7 +60,7 @@ def test_what_is_acknowledged_and_what_stays(spark):
 
 def test_a_batch_keeps_what_is_left_of_it(spark):
     """Pending it stays pending, unread it waits to be delivered, with nothing left it is acknowledged; an entry that
-    is acknowledged already stays so. The count stays (0.20)."""
+    is acknowledged already stays so. The count stays while anything is left (0.20)."""
     folded = fold_requests(
         inputs(
             spark,
@@ -75,12 +78,12 @@ def test_a_batch_keeps_what_is_left_of_it(spark):
         [
             entries(1, 0, 0, "pending", "a", 3, batch_size=4),
             entries(1, 1, 1, "pending", "a", 3, ack_set=[0b0101], batch_size=4),
-            entries(1, 2, 2, "acknowledged", "a", 3, ack_set=[], batch_size=4),
+            entries(1, 2, 2, *DONE),
             entries(1, 3, 3, "pending", "a", 3, batch_size=4),
             entries(1, 4, 4, "unread", batch_size=4),
             entries(1, 5, 5, "replay", ack_set=[0b1000], batch_size=4),
             entries(1, 6, 6, "unread", batch_size=4),
-            entries(1, 7, 7, "acknowledged", ack_set=[0b1000], batch_size=None),
+            entries(1, 7, 7, *DONE),
         ],
         ENTRIES,
     )

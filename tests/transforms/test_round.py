@@ -1,12 +1,14 @@
 """The whole plan, on cursors of one frame: who gets which stretch of the candidates, and what becomes of consumers."""
 
+import pyarrow as pa
+import pytest
 from chispa import assert_df_equality
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pulsar_spark.protocol.delays import virtual
-from pulsar_spark.transforms.round import plan_round
-from pulsar_spark.transforms.round_inputs import RESULT
-from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, unread
+from pulsar_spark.transforms.round import only_acknowledges, plan_acknowledgements, plan_round
+from pulsar_spark.transforms.round_inputs import RESULT, SCHEMA
+from tests.transforms.rows import NOW, ROUND, ack, held, inputs, left_of_batch, limits, pending, returned, unread
 
 
 def cursor(number: int, *, permits: int, most: int = 0, **columns) -> dict:
@@ -257,3 +259,66 @@ def test_on_key_shared_each_consumer_gets_what_is_in_its_line(spark):
         from_arrow_schema(RESULT),
     )
     assert_df_equality(planned, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+ACKNOWLEDGING = [
+    # 1: whole entries, of ranges in the middle and of what nobody holds
+    cursor(1, permits=70),
+    *turns(1, a=60, b=10),
+    pending(1, 0, 9),
+    pending(1, 10, 14, "b"),
+    held(1, 20, 29, "acknowledged", batch_size=None, redelivery_count=None),
+    ack(1, 3, 4),
+    ack(1, 8, 12),
+    ack(1, 18, 21),
+    # 2: parts of batches, one of them all that was left; a consumer that left is still counted
+    cursor(2, permits=0),
+    pending(2, 0, 5, "gone", batch_size=4, redelivery_count=2),
+    left_of_batch(2, 1, 0b0101),
+    left_of_batch(2, 2),
+    ack(2, 4, 4),
+    # 3: both limits are met no more, or still; one of the two consumers holds just what is elsewhere
+    cursor(3, permits=9, limit=8, is_blocked=True, unacked_elsewhere=3),
+    *(row | {"limit": 4, "is_blocked": True, "unacked_elsewhere": 1} for row in turns(3, a=9, b=0)),
+    pending(3, 0, 5),
+    ack(3, 0, 3),
+    # 4: a limit is reached though something was acknowledged
+    cursor(4, permits=9, limit=4),
+    *(row | {"limit": 4} for row in turns(4, a=9)),
+    pending(4, 0, 5),
+    ack(4, 0, 0),
+    # 5: Failover, and 6: Key_Shared
+    cursor(5, permits=9, is_single_active=True),
+    *turns(5, a=9),
+    pending(5, 0, 5),
+    ack(5, 2, 2),
+    cursor(6, permits=9),
+    *alone(6, a=5, b=4),
+    pending(6, 0, 5, line="a", is_held=True),
+    ack(6, 0, 1),
+]
+
+
+def test_a_round_that_only_acknowledges_is_planned_without_the_steps_that_have_nothing_to_do(spark):
+    planned = plan_round(inputs(spark, *ACKNOWLEDGING))
+    assert planned.where("kind = 'range'").count() == 24
+    shorter = plan_acknowledgements(inputs(spark, *ACKNOWLEDGING))
+    assert_df_equality(shorter, planned, ignore_row_order=True, ignore_nullable=True)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        unread(1, 30, 39),
+        returned(1, 0, 0, "a", NOW + 5),
+        held(1, 30, 31, "replay"),
+        pending(1, 30, 31, due_time=NOW + 5),
+        cursor(7, permits=0, left=["a"]),
+        cursor(7, permits=0, redelivered=["a"]),
+    ],
+    ids=lambda row: " ".join(str(row[name]) for name in ("kind", "status", "left", "redelivered") if row.get(name)),
+)
+def test_one_row_more_that_could_come_back_or_go_out_and_a_round_does_not_only_acknowledge(other):
+    assert only_acknowledges(pa.Table.from_pylist(ACKNOWLEDGING, schema=SCHEMA))
+    assert not only_acknowledges(pa.Table.from_pylist([*ACKNOWLEDGING, other], schema=SCHEMA))
+    assert only_acknowledges(SCHEMA.empty_table())

@@ -74,6 +74,20 @@ CASES = [
     """,
     ),
     Case(
+        "read again",
+        source="1.14, 1.20",
+        says="""
+        Who gets again what another one had counts anew what is incomplete on the way; what is one too many is out at it without being sent.""",
+        table="""
+        | s | publish                 | requests                               | delivered             | pending |
+        | 0 | A:0/2 B:0-1/2 A:1/2     | A subscribe Shared; A flow 9           | A 2[1,2] 3[0,3]       | A 2 3   |
+        | 1 |                         | A close                                |                       | none    |
+        | 2 |                         | B subscribe Shared pending 1; B flow 9 | B 2[1,2]              | B 2 3   |
+        | 3 |                         | B ack 2; B close                       |                       | none    |
+        | 4 |                         | C subscribe Shared; C flow 9           | C 3[0,3]              | C 3     |
+    """,
+    ),
+    Case(
         "no limit",
         source="1.9: <= 0",
         says="""
@@ -128,7 +142,7 @@ CASES = [
         0 is never, and without a consumer that says so nothing expires.""",
         table="""
         | s | publish | requests | delivered | mark-delete |
-        | 0 | A:0/2 | A subscribe Shared lease 99999 incomplete 0; A flow 9; other/A subscribe Shared lease 99999; other/A flow 9 | | -1 |
+        | 0 | A:0/2 | A subscribe Shared lease 20000 incomplete 0; A flow 9; other/A subscribe Shared lease 20000; other/A flow 9 | | -1 |
         | 9000 | A:1/2 | | A 1[0,1]; other/A 1[0,1] | -1 |
     """,
     ),

@@ -192,6 +192,20 @@ CASES = [
     """,
     ),
     Case(
+        "evicted by age",
+        source="3.30",
+        says="""
+        A quota that evicts goes by what is stored: with its first chunk a message goes, and what is incomplete as well.""",
+        table="""
+ | s | publish     | requests | delivered | mark-delete |
+ | 0 | A:0/2 B:0/2 | create Earliest; policy backlog_quota_seconds 2; policy backlog_quota_policy consumer_backlog_eviction; policy ttl_check_seconds 1 | | -1 |
+ | 1 | A:1/2 1     |                                 |     | -1 |
+ | 2 |             |                                 |     | -1 |
+ | 3 |             |                                 |     | 2  |
+ | 4 | B:1/2 1     | A subscribe Exclusive; A flow 9 | A 5 | 4  |
+    """,
+    ),
+    Case(
         "expired by request",
         source="3.29, pulsar-admin expire-messages",
         says="""

@@ -1,0 +1,51 @@
+"""Who has too much unacknowledged (design 4, step 7): a consumer (4.4), or a subscription (4.5).
+
+Both are blocked at their limit and unblocked at half of it. That is found before anything is offered, since it decides
+who is given what (see turns). Source: Consumer.addAndGetUnAckedMsgs,
+PersistentDispatcherMultipleConsumers.addUnAckedMessages.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from pulsar_spark.columns import unacked_messages
+from pulsar_spark.transforms.acknowledge import TURNS
+
+
+def find_blocked(segments: DataFrame) -> DataFrame:
+    """Say of each turn and of the limits whether the consumer, or the cursor, is blocked. Adds to each segment the
+    weight of its entries (messages not yet acknowledged), to turns and limits also the messages that are out."""
+    consumer = _is_blocked("turn", F.col("unacked_here"), is_at_half=False)
+    cursor = _is_blocked("limits", F.col("unacked"), is_at_half=True)
+    return _sum_up(segments).select(
+        "*",
+        F.when(F.col("axis") == TURNS, consumer).otherwise(cursor).alias("is_blocked"),
+        cursor.alias("is_reading_blocked"),
+    )
+
+
+def _sum_up(segments: DataFrame) -> DataFrame:
+    """What is out: of the whole cursor, and of each consumer."""
+    whole_cursor, at_consumer = Window.partitionBy("cursor"), Window.partitionBy("cursor", "holder")
+    weight = unacked_messages(F.col("ack_set"), F.col("batch_size"))
+    entries = F.col("last") - F.col("first") + 1
+    held = segments.select(
+        "*",
+        weight.alias("weight"),
+        F.coalesce("turn.consumer_id", "consumer_id").alias("holder"),
+        F.when(F.col("status") == "pending", entries * weight).otherwise(0).alias("held"),
+    )
+    return held.select(
+        "*",
+        (F.sum("held").over(whole_cursor) + F.col("limits.unacked_elsewhere")).alias("unacked"),
+        (F.sum("held").over(at_consumer) + F.col("turn.unacked_elsewhere")).alias("unacked_here"),
+    )
+
+
+def _is_blocked(whose: str, unacked: Column, *, is_at_half: bool) -> Column:
+    """Is the consumer or subscription blocked that has so much unacknowledged? *is_at_half*: it stays so at just half
+    of its limit (Pulsar compares the two otherwise)."""
+    limit = F.col(f"{whose}.limit")
+    half = F.floor(limit / 2)
+    stays = unacked >= half if is_at_half else unacked > half
+    return (limit > 0) & F.when(F.col(f"{whose}.is_blocked"), stays).otherwise(unacked >= limit)

@@ -1,0 +1,31 @@
+"""Very many chunks whose messages are never complete, as rows of a topic."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pulsar_spark.protocol.numbering import publish_id
+from pulsar_spark.table_specs import MESSAGES
+
+
+def orphans(count: int, chunk_id: int) -> pa.Table:
+    """A chunk each of *count* messages of two, and a message in one piece behind them: a publish commit."""
+    rows = count + 1
+    is_chunk = pa.array(np.arange(rows) < count)
+    columns = {
+        "publish_id": pa.repeat(publish_id(0, chunk_id), rows),
+        "entry_id": pa.array(range(rows)),
+        "batch_size": pa.repeat(pa.scalar(1, pa.int32()), rows),
+        "partition": pa.repeat(pa.scalar(-1, pa.int32()), rows),
+        "payload": pa.repeat(pa.scalar(b"x"), rows),
+        "publish_time": pa.repeat(pa.scalar(0, MESSAGES.schema.field("publish_time").type), rows),
+        "producer_name": pa.repeat("p", rows),
+        "uuid": pc.if_else(is_chunk, pa.array([f"p-{number}" for number in range(rows)]), None),
+        **{
+            name: pc.if_else(is_chunk, pa.scalar(value, MESSAGES.schema.field(name).type), None)
+            for name, value in (("chunk_id", chunk_id), ("num_chunks_from_msg", 2), ("total_chunk_msg_size", 2))
+        },
+    }
+    return pa.Table.from_arrays(
+        [columns.get(field.name, pa.nulls(rows, field.type)) for field in MESSAGES.schema], schema=MESSAGES.schema
+    )
