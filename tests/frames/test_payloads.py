@@ -280,7 +280,7 @@ def test_dead_letters_are_sent_back_as_they_are_stored_or_as_a_fix_makes_them(sp
     letters = client.subscribe("t-s-DLQ", "look", crypto_key_reader=reader, **shared)
     assert sorted(letters.receive(5000).data() for _ in range(2)) == [b"secret", b"small"]
     client.close()
-    jobs = {"fixed": ("encryption_keys is null", shouted), "as it is": ("encryption_keys is not null", None)}
+    jobs = {"fixed": ("encryption_keys is null", shouted), "as-it-is": ("encryption_keys is not null", None)}
     for job_id, (where, fix) in jobs.items():
         reprocess_dead_letters(spark, root, "t", subscription="s", job_id=job_id, where=where, fix=fix, to="topic:back")
     back = read_messages(spark, root, "back", crypto_key_reader=reader)
