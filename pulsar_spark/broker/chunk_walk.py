@@ -17,7 +17,7 @@ from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early, evictions
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
-from pulsar_spark.protocol.positions import Positions, inside
+from pulsar_spark.protocol.positions import Positions, as_array, inside
 from pulsar_spark.storage.chunk_groups import STILL_OPEN
 
 
@@ -109,16 +109,15 @@ class ChunkWalk:
 
     def evicted(self, last: int) -> np.ndarray:
         """The ends of messages that are evicted if the read goes on to *last*."""
-        return np.array([each.evicted.end for each in self._evictions(last)], np.int64)
+        firsts, ends = _columns(self._evictions(last))
+        return ends[self._are_complete(firsts, ends)]
 
     def pass_by(self, last: int) -> None:
         """The read goes on to *last*, and ends there."""
         found, chunked, asked = self._evictions(last), self._chunked, self._asked
         if found:
-            complete = [each.evicted.end for each in found if each.evicted.end != STILL_OPEN]
-            left = np.array([each.evicted.first for each in found if each.evicted.end == STILL_OPEN], np.int64)
-            units = np.array(complete, np.int64)
-            units = np.sort(units[np.isin(units, self._ends_of_messages(units))])
+            firsts, ends = _columns(found)
+            left, units = firsts[ends == STILL_OPEN], np.sort(ends[self._are_complete(firsts, ends)])
             consumer_id = chunked.limiter.consumer_id
             if self._limits.auto_acks:
                 acknowledge(asked, units)
@@ -131,8 +130,14 @@ class ChunkWalk:
                 asked.is_changed = True
         chunked.walked = max(chunked.walked, last + 1)
 
-    def _ends_of_messages(self, ends: np.ndarray) -> np.ndarray:
-        return self._chunked.groups.units(int(ends.min()), int(ends.max()))[1] if len(ends) else ends
+    def _are_complete(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Which groups are messages: what ends another, by beginning anew, may be one of its own."""
+        is_over = ends != STILL_OPEN
+        if not is_over.any():
+            return is_over
+        begins, lasts = self._chunked.groups.units(int(ends[is_over].min()), int(ends[is_over].max()))
+        at = np.searchsorted(lasts, ends)
+        return (np.append(lasts, -1)[at] == ends) & (np.append(begins, -1)[at] == firsts)
 
     def _evictions(self, last: int) -> list[Eviction]:
         if not self._limits.most or last < self._chunked.walked:
@@ -160,11 +165,15 @@ class ChunkWalk:
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
             is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
-        is_message = np.isin(ends, self._ends_of_messages(ends[ends != STILL_OPEN]))
         known = [
             (held.first, held.last)
             for held in cursor.ranges_between(0, DUE_BASE)
             if held.status in (ACKNOWLEDGED, PENDING)
         ]
         is_known = (ends <= cursor.mark_delete) | inside(ends, [*known, *self._asked.acks])
-        return is_settled | (is_message & is_known)
+        return is_settled | (self._are_complete(firsts, ends) & is_known)
+
+
+def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:
+    """Where the messages begin and end that are evicted."""
+    return as_array((each.evicted.first, each.evicted.end) for each in found)

@@ -337,6 +337,12 @@ def test_what_nobody_needs_is_forgotten_and_read_again_where_it_is(engine, monke
     assert sorted(sum(chunks_of_round(engine), [])) == [3, 5, 6, 8]
 
 
+def test_a_message_that_begins_an_evicted_one_anew_is_another(engine):
+    engine.round(join(max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: "true"}), START)
+    publish(engine, "A:0:2 B:0:2 A:0:1 x")
+    assert positions(engine.round([], START + 1)) == [2, 3]
+
+
 @pytest.mark.parametrize("subscription_type", ["KeyShared", "Failover"])
 def test_a_read_on_any_type_evicts(engine, subscription_type):
     engine.round(join(subscription_type, max_pending_chunked_message=1, **{AUTO_ACK_OLDEST: "true"}), START)
