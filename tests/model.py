@@ -496,7 +496,7 @@ class Model:
 
     def _skip(self, request: dict, properties: dict) -> None:
         """The next n entries that are not acknowledged, be it as a whole and earlier in this round, and all before them
-        (3.27)."""
+        (3.27); everything where there are not so many."""
         cursor = self._cursor(request)
         asked = {
             position for first, last, left, _ in cursor.acks if left is None for position in range(first, last + 1)
@@ -506,8 +506,9 @@ class Model:
             for position in range(self._end(cursor))
             if not cursor.is_done(position) and not cursor.units.is_part(position) and position not in asked
         ]
-        skipped = backlog[: int(properties["messages"])]
-        cursor.done_up_to(max(skipped, default=cursor.mark_delete))
+        most = int(properties["messages"])
+        last = [cursor.mark_delete, *backlog][most] if most <= len(backlog) else self._end(cursor) - 1
+        cursor.done_up_to(last)
 
     def _clear_backlog(self, request: dict, properties: dict) -> None:
         cursor = self._cursor(request)

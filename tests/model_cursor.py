@@ -466,7 +466,13 @@ class Cursor:
     def _drop_oldest(self, behind: int) -> bool:
         """A read goes on to *behind*. Does it drop any message that is incomplete somewhere before?"""
         limiting, units = self.limiting, self.units
-        dropped = units.oldest(behind, limiting.limits.most, lambda unit: self.is_done(unit) or unit in self.pending)
+        dropped = units.oldest(
+            behind,
+            limiting.limits.most,
+            lambda unit: (
+                self.is_done(unit) or unit in self.pending or (self.is_own_delayed(unit) and self._is_known(unit))
+            ),
+        )
         if limiting.limits.is_acknowledged:
             units.released |= dropped
         else:
