@@ -14,6 +14,7 @@ from pulsar_spark.protocol.redelivery import MultiplierRedeliveryBackoff
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import read_ledgers, runs_of
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import create_topic, prepare_root, read_topic
@@ -109,7 +110,7 @@ def permits(layout: Layout) -> list[int]:
 
 def letters(layout: Layout) -> Counter:
     path = layout.topic(read_topic(layout, TOPIC).name).with_name("t-s-_44_4c_51")
-    if not path.exists():
+    if TableLog(path).latest() < 0:
         return Counter()
     return Counter(
         dict(properties)["ORIGIN_MESSAGE_ID"] if "ORIGIN_MESSAGE_ID" in dict(properties) else str(properties)

@@ -8,18 +8,12 @@ from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from pulsar_spark.broker.round_rows import rows_of_round
-from pulsar_spark.errors import (
-    InvalidConfiguration,
-    InvalidMessage,
-    InvalidTopicName,
-    OperationNotSupported,
-    Timeout,
-    TopicNotFound,
-)
+from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, InvalidTopicName, Timeout, TopicNotFound
 from pulsar_spark.frames import reprocess_run
 from pulsar_spark.frames.dead_letters import count_by_cause, dead_letters, sent_letters
 from pulsar_spark.frames.reprocess import reprocess_dead_letters
 from pulsar_spark.frames.reprocess_chunk import SENT_COLUMNS
+from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.reprocessing import Reprocessing
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
@@ -90,6 +84,7 @@ def test_a_letter_says_what_it_is_and_who_sent_it_back(spark, root, write, again
                 None,
                 None,
                 str(number),
+                *[None] * len(ENCODING_COLUMNS),
                 "j" if number == 0 else None,
             )
             for number, (ledger, entry) in enumerate([(1, 0), (1, 1), (2, 0)])
@@ -396,9 +391,9 @@ def test_an_origin_that_is_gone_is_not_made_again(layout, write, again):
         again()
 
 
-def test_pieces_of_chunked_messages_are_refused(layout, write, again):
+def test_a_chunk_without_the_others_is_no_letter(spark, layout, root, write):
     write(1)
     chunk = {"publish_id": "f" * 32, "entry_id": 0, "batch_size": 1, "partition": -1, "uuid": "u"}
+    chunk |= {"chunk_id": 0, "num_chunks_from_msg": 2, "total_chunk_msg_size": 2, "payload": b"x"}
     AppendTable(read_topic(layout, LETTERS).path).append(MESSAGES.rows([chunk]))
-    with pytest.raises(OperationNotSupported, match="chunked"):
-        again()
+    assert [row["payload"] for row in dead_letters(spark, root, LETTERS).collect()] == [b"0"]
