@@ -170,7 +170,7 @@ shares.show()
 # MAGIC %md
 # MAGIC ## Who owned what, round by round
 # MAGIC The broker's table keeps a row of every consumer for each round that changed something about it, until rounds
-# MAGIC are trimmed: what a row says holds until the consumer's next one.
+# MAGIC are trimmed. It says the hash ranges where they changed: they hold until the consumer's next row that says some.
 
 # COMMAND ----------
 
@@ -182,7 +182,7 @@ owned = spark.sql("""
         SELECT topic, consumer_name, is_removed, hash_ranges, round AS first_round,
             lead(round, 1, (SELECT max(round) + 1 FROM facts)) OVER (PARTITION BY topic, consumer_id ORDER BY round)
                 AS last_round
-        FROM facts WHERE kind = 'consumer'
+        FROM facts WHERE kind = 'consumer' AND (hash_ranges IS NOT NULL OR is_removed)
     ) LATERAL VIEW explode(hash_ranges) AS range
     WHERE is_removed IS NOT TRUE ORDER BY first_round, range.start""").toPandas()
 

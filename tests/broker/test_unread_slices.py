@@ -36,7 +36,7 @@ def test_neighbours_that_agree_are_one_across_publishes(engine):
     assert unread(engine, "x", 0, 8) == [(0, 5, 1, None), (6, 8, 3, None)], "Exclusive knows no deliver times"
 
 
-def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_for_nothing(layout):
+def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_all_the_same(layout):
     topic, epoch = create_topic(layout, "t"), datetime(1970, 1, 1, tzinfo=timezone.utc)
     rows = [
         dict(
@@ -46,7 +46,7 @@ def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_for_noth
             batch_size=3,
             partition=-1,
             publish_time=epoch,
-            deliver_at_time=None if due is None or index else epoch + timedelta(microseconds=due),
+            deliver_at_time=None if due is None or index else epoch + timedelta(milliseconds=due),
         )
         for entry, due in enumerate([None, 5, 5, 7, 8, 8, None])
         for index in range(3)
@@ -56,8 +56,8 @@ def test_the_first_message_of_a_batch_decides_and_what_is_deleted_waits_for_noth
     DeltaTable(str(topic.path)).delete("entry_id = 5")
     found = due_stretches(topic.path, run.part(1, 6))
     assert [(*row.values(),) for row in found.to_pylist()] == [
-        (1, 2, 3, 5),
-        (3, 3, 3, 7),
-        (4, 4, 3, 8),
-        (5, 6, 3, None),
+        (1, 2, 3, 5_000),
+        (3, 3, 3, 7_000),
+        (4, 5, 3, 8_000),
+        (6, 6, 3, None),
     ]
