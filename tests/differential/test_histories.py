@@ -108,7 +108,7 @@ def test_rounds_do_what_the_reference_broker_does(close_borders, kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "chunks"])
 def test_spark_does_what_the_reference_broker_does(spark, close_borders, kind):
-    """Chunks are decided beside the plan, and rows of it like any others: what Spark makes of them is compared below."""
+    """Chunks are decided beside the plan and are rows of it like others: what Spark makes of them is compared below."""
     duels(spark, kind, 5 if kind == "types" else 2)
 
 
