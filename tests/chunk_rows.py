@@ -4,7 +4,7 @@ memory."""
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import unpacked
+from pulsar_spark.protocol.delays import unpacked_pairs
 from pulsar_spark.storage.entries import read_slice
 from tests.model_chunks import Chunk, Chunks
 
@@ -74,7 +74,7 @@ def of_unacknowledged(chunks: Chunks, cursor: dict, held_at: dict[int, Range]) -
         for unit, positions in chunks.messages.items()
         if unit > cursor["mark_delete_position"] and (unit not in held_at or held_at[unit].status != ACKNOWLEDGED)
     ]
-    released = unpacked(cursor["chunks"] or b"").reshape(-1, 2).tolist()
+    released = unpacked_pairs(cursor["chunks"])
     unacknowledged += [
         positions
         for positions in chunks.open.values()

@@ -19,7 +19,7 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import unpacked
+from pulsar_spark.protocol.delays import unpacked, unpacked_pairs
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
@@ -190,7 +190,7 @@ class SparkEngine:
         for row in rows.filter(pc.is_valid(rows["chunks"])).to_pylist():
             key = CursorKey(row["topic_id"], row["partition"], row["subscription"])
             state = self.rounds.bundle.topic(topics[key.topic_id])
-            for first, last in unpacked(row["chunks"]).reshape(-1, 2).tolist():
+            for first, last in unpacked_pairs(row["chunks"]):
                 found[key, last] = chunk_rows.chunk_set(state, key.partition, first, last)
         return found
 

@@ -21,7 +21,7 @@ import numpy as np
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.chunking import mark_delete_below
-from pulsar_spark.protocol.delays import packed
+from pulsar_spark.protocol.delays import packed_pairs
 from pulsar_spark.protocol.positions import Positions, inside
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 
@@ -155,7 +155,7 @@ class Chunked:
     def packed_between(self, first: int, last: int) -> bytes | None:
         """Of the messages that end at *first*..*last* the positions where each begins and ends, packed; None where
         there are none."""
-        return _packed(*self.groups.units(first, last))
+        return packed_pairs(*self.groups.units(first, last))
 
     def packed_at(self, positions: np.ndarray) -> bytes | None:
         """Likewise of those that end at *positions*."""
@@ -163,11 +163,7 @@ class Chunked:
             return None
         firsts, lasts = self.groups.units(int(positions.min()), int(positions.max()))
         is_there = np.isin(lasts, positions)
-        return _packed(firsts[is_there], lasts[is_there])
-
-
-def _packed(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
-    return packed(np.stack((firsts, lasts), axis=1).ravel()) if len(lasts) else None
+        return packed_pairs(firsts[is_there], lasts[is_there])
 
 
 def _stretches(firsts: np.ndarray, which: np.ndarray) -> Positions:

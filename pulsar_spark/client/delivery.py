@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pulsar_spark.protocol.delays import unpacked
+from pulsar_spark.protocol.delays import unpacked_pairs
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import ranges_of
@@ -58,8 +58,7 @@ class Delivery:
             self.last - self.first + 1,
         ):  # a range begins at one of its entries
             self.positions = range(self.first, self.first + self.entries)
-        chunks = [] if row["chunks"] is None else unpacked(row["chunks"]).tolist()
-        self.first_chunks: dict[int, int] = dict(zip(chunks[1::2], chunks[::2]))
+        self.first_chunks: dict[int, int] = {last: first for first, last in unpacked_pairs(row["chunks"])}
         self.batch_size = row["batch_size"] or 1
         self.redelivery_count = row["redelivery_count"] or 0
         self.bits = (

@@ -18,7 +18,7 @@ from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import unpacked
+from pulsar_spark.protocol.delays import unpacked_pairs
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
@@ -258,8 +258,7 @@ class _PartitionMembership:
             held = LaneRange(held, row["lane_hashes"], row["entries"], row["round"])
         elif row["positions"] is not None:
             held = DueRange(held, row["positions"])
-        pairs = [] if row["chunks"] is None else unpacked(row["chunks"]).reshape(-1, 2).tolist()
-        chunked = [(self._partition, first, last) for first, last in pairs]
+        chunked = [(self._partition, first, last) for first, last in unpacked_pairs(row["chunks"])]
         self._membership.arrived(row["round"], held, requests_version, chunked)
 
     def on_failure(self, error: PulsarSparkError) -> None:

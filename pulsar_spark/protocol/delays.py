@@ -15,7 +15,7 @@ import numpy as np
 
 from pulsar_spark.errors import InvalidMessage, shown
 from pulsar_spark.protocol.message_id import MAX_LONG
-from pulsar_spark.protocol.positions import Positions
+from pulsar_spark.protocol.positions import Positions, as_array
 
 DUE_BASE = 1 << 60
 """The virtual position of number 0."""
@@ -82,7 +82,7 @@ def is_virtual(position: int) -> bool:
 
 def lane_name(position: int) -> str | None:
     """The name of the lane that a virtual position is of, as rows say it; None of any other position."""
-    return DUE_LANE if position >= DUE_BASE else None
+    return DUE_LANE if is_virtual(position) else None
 
 
 def whole_ms(times: np.ndarray) -> np.ndarray:
@@ -237,18 +237,32 @@ def unpacked(data: bytes) -> np.ndarray:
     return np.cumsum(differences)
 
 
+def packed_pairs(firsts: np.ndarray, lasts: np.ndarray) -> bytes | None:
+    """Where chunked messages begin and end, which may lie between each other, likewise; None of none.
+
+    >>> unpacked_pairs(packed_pairs(np.array([3, 4]), np.array([9, 6]))), unpacked_pairs(None)
+    ([(3, 9), (4, 6)], [])
+    """
+    return packed(np.stack((firsts, lasts), axis=1).ravel()) if len(lasts) else None
+
+
+def unpacked_pairs(data: bytes | None) -> list[tuple[int, int]]:
+    """The pairs of such bytes, in their order; none of None."""
+    return list(map(tuple, unpacked(data).reshape(-1, 2).tolist())) if data else []
+
+
 def packed_stretches(stretches: Positions | None) -> bytes | None:
     """Stretches of positions, likewise; None of none.
 
     >>> list(unpacked_stretches(packed_stretches(Positions([(3, 9), (20, 20)]))))
     [(3, 9), (20, 20)]
     """
-    return packed(np.array([*stretches], np.int64).ravel()) if stretches else None
+    return packed_pairs(*as_array(stretches)) if stretches else None
 
 
 def unpacked_stretches(data: bytes | None) -> Positions:
     """The stretches of such bytes; none of None."""
-    return Positions(map(tuple, unpacked(data).reshape(-1, 2).tolist()) if data else ())
+    return Positions(unpacked_pairs(data))
 
 
 def named(positions: np.ndarray) -> str:
