@@ -22,7 +22,7 @@ from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.positions import as_array, expanded
 
 
 class Affected(NamedTuple):
@@ -50,7 +50,7 @@ def affected_ranges(
     given_back = [
         i for i, page in enumerate(pages) if page.has_returns(now) or (returning and returning & page.unacked.keys())
     ]
-    spans = np.array([*_spans(asked, unread)], np.int64).reshape(-1, 2).T
+    spans = as_array(_spans(asked, unread))
     touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
     ranges, begins = [], {}
     for index in sorted(touched):

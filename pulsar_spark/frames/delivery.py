@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pulsar_spark.errors import InvalidMessage
 from pulsar_spark.frames.lane_deliveries import LaneRange
 from pulsar_spark.protocol import ack_set as ack_sets
-from pulsar_spark.protocol.positions import Positions, ranges_of
+from pulsar_spark.protocol.positions import Positions, as_array, ranges_of
 from pulsar_spark.storage.slices import PositionRange
 
 ACKNOWLEDGE, NEGATIVE_ACKNOWLEDGE, RECONSUME_LATER = OUTCOMES = (
@@ -231,7 +231,7 @@ class _Touched(NamedTuple):
 
 def _touched(ranges: Sequence[PositionRange], holes: Iterable[tuple[int, int]]) -> _Touched:
     there = Positions(sorted(holes))
-    firsts, lasts = np.array(list(there), np.int64).reshape(-1, 2).T
+    firsts, lasts = as_array(there)
     before = np.searchsorted(lasts, [held.first for held in ranges])
     return _Touched(there, (before < np.searchsorted(firsts, [held.last for held in ranges], "right")).tolist())
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.positions import expanded, ranges_of
+from pulsar_spark.protocol.positions import as_array, expanded, ranges_of
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.lost import find_missing
@@ -92,7 +92,7 @@ def _exact(topic: Topic, ledgers: LedgerIndex, sent: LaneRange) -> list[Position
             missing = find_missing(topic.path, run)
             if missing is not None:
                 stretches = missing.entries if missing.is_lost else missing.whole
-                gone = np.array(stretches, np.int64).reshape(-1, 2).T + run.to_position
+                gone = as_array(stretches) + run.to_position
                 is_mine[expanded(*gone) - held.first] = True
     positions = held.first + np.flatnonzero(is_mine)
     return [held._replace(first=first, last=last) for first, last in ranges_of(positions)]

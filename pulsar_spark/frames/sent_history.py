@@ -14,7 +14,7 @@ from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.lane_deliveries import exact
 from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.protocol.lanes import LaneHashes
-from pulsar_spark.protocol.positions import expanded
+from pulsar_spark.protocol.positions import as_array, expanded
 from pulsar_spark.storage.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger import lane_hashes
 from pulsar_spark.storage.due_rows import by_position
@@ -109,7 +109,7 @@ class History:
         *delivery*, as ranges that mean all of their entries."""
         sent = self._sent[partition]
         sent = sent.where(sent.consumer_ids != delivery.consumer_id)
-        firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
+        firsts, lasts = as_array(spans)
         of_lanes = sent.lanes != None  # noqa: E711 - element by element
         found = _inside(sent.where(~of_lanes), firsts, lasts)
         of_lanes = sent.where(of_lanes)

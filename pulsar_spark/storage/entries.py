@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
+from pulsar_spark.protocol.positions import as_array
 from pulsar_spark.storage.message_files import ENTRY_COLUMNS, Damaged, EntryIds, RowGroups, Rows, in_order, taken
 from pulsar_spark.storage.missing import Missing, Present, is_trimmed, lost_error, missing_of
 from pulsar_spark.storage.topic_files import READ_ERRORS, files_of, partition_of, raise_unless_damage, read_where
@@ -168,7 +169,7 @@ def _entries_of(table, run: Run, columns: Sequence[str], as_published: bool) -> 
 def _wanted(run: Run, spans: Iterable[tuple[int, int]] | None) -> EntryIds:
     if spans is None:
         return EntryIds.between(run.first_entry_id, run.last_entry_id)
-    firsts, lasts = np.array(list(spans), np.int64).reshape(-1, 2).T - run.to_position
+    firsts, lasts = as_array(spans) - run.to_position
     return EntryIds(firsts, lasts).cut(run.first_entry_id, run.last_entry_id)
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import clusters, expanded
+from pulsar_spark.protocol.positions import as_array, clusters, expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of, sticky_key_hash
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.file_statistics import file_statistics
@@ -54,7 +54,7 @@ def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
 def hashes_of(index: LedgerIndex, table, topic_id: str, partition: int, spans: Sequence[tuple[int, int]]) -> np.ndarray:
     """The hash of each entry of *spans* (first, last; in order, none overlaps the next) of a topic partition: what lies
     near each other is read in one stretch."""
-    firsts, lasts = np.array(spans, np.int64).reshape(-1, 2).T
+    firsts, lasts = as_array(spans)
     hashes = [np.empty(0, np.int32)]
     for start, end in clusters(firsts, lasts):
         first, last = int(firsts[start]), int(lasts[end - 1])

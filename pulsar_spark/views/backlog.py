@@ -12,7 +12,7 @@ import numpy as np
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, REPLAY, Range
 from pulsar_spark.protocol.delays import APART_BASE, DUE_BASE
-from pulsar_spark.protocol.positions import expanded, inside
+from pulsar_spark.protocol.positions import as_array, expanded, inside
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -43,7 +43,7 @@ def _parts_ahead(latest: LatestRows, key: CursorKey, chunks: ChunkGroups, end: i
     """How many entries at the read position and behind it are parts of chunked messages that the cursor has not come to
     pass over."""
     parts = chunks.parts(latest.cursors[key]["read_position"], end - 1)
-    firsts, lasts = np.array(parts, np.int64).reshape(-1, 2).T
+    firsts, lasts = as_array(parts)
     done = ((held.first, held.last) for held in latest.ranges(key) if held.status == ACKNOWLEDGED)
     passed = [each for each in done if each[0] < DUE_BASE]
     return len(firsts) and int(np.count_nonzero(~inside(expanded(firsts, lasts), passed)))
