@@ -85,7 +85,7 @@ class _Pending:
         self.rig = RoundRig(bench.planner, bench.new_folder(name), lambda: self.now)
         self.topic = self.rig.create_topic("t")
         self.subscribed = self.rig.subscribe([self.topic], subscriptions)
-        self.begin = self.now + HOUR
+        self.begin = (self.now + HOUR) // 1000 * 1000  # deliver times are whole milliseconds
         bench.say(f"publishing {size:,} delayed messages")
         for first in range(0, size, COMMIT):
             publish(self._messages(bench, first, min(first + COMMIT, size)), self.rig.layout.root, self.topic)
