@@ -130,11 +130,16 @@ def check_delta(spark: SparkSession) -> None:
 def is_running(spark: SparkSession) -> bool:
     """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
     context of its own always can."""
-    context = getattr(spark, "_sc", None)
+    context = spark._sc if has_context(spark) else None
     try:
         return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
     except (Py4JError, OSError):
         return False
+
+
+def has_context(spark: SparkSession) -> bool:
+    """Whether the session is one of this process's own JVM, which can keep frames; those of others may refuse to."""
+    return getattr(spark, "_sc", None) is not None
 
 
 def delta_artifact() -> str:
