@@ -120,25 +120,46 @@ def _sync_folders_of(table: Path, adds: list[dict]) -> None:
 
 def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
-    counting = [name for name in _COUNTING if name in rows.schema.names]
+    write_parts(table, path, rows.schema, _small_enough(rows))
+    return _add(table, path, values, statistics(rows))
+
+
+def write_parts(table: Path, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    """Write a file of *schema* in the table's folder, each of *parts* as a row group or, of many rows, several."""
+    counting = [name for name in _COUNTING if name in schema.names]
     # Opened here, because a writer that fails on a full disk leaves open what it opened itself.
     with (
         pa.OSFile(str(table / path), "wb") as sink,
         pq.ParquetWriter(
             sink,
-            rows.schema,
+            schema,
             compression="snappy",
             store_schema=False,
             write_page_checksum=True,
-            use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
+            use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
             column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
         ) as writer,
     ):
-        for part in _small_enough(rows):
+        for part in parts:
             writer.write_table(part, row_group_size=_ROW_GROUP_ROWS)
     if is_durable(table):
         sync_file(table / path)
-    return _add(table, path, values, statistics(rows))
+
+
+def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of *tables* in their order, in parts each of which has at most :data:`ROW_GROUP_BYTES` of payload, or is
+    one row, and none much less where there are more."""
+    waiting: list[pa.Table] = []
+    for rows in tables:
+        waiting.append(rows)
+        if sum(each.num_rows for each in waiting) >= _ROW_GROUP_ROWS:
+            yield from _small_enough(pa.concat_tables(waiting))
+            waiting = []
+        elif sum(each[_SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
+            *whole, rest = _small_enough(pa.concat_tables(waiting))
+            yield from whole
+            waiting = [rest]
+    yield from _small_enough(pa.concat_tables(waiting)) if waiting else ()
 
 
 def _small_enough(rows: pa.Table) -> Iterator[pa.Table]:
