@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.file_statistics import file_statistics, statistics
@@ -47,6 +48,23 @@ class StagedFile(NamedTuple):
     @property
     def rows(self) -> int:
         return self.statistics["numRecords"]
+
+
+def spark_writer_options(largest: int | None = None) -> dict[str, str]:
+    """Options of Spark's Parquet writer that keep row groups of payloads up to *largest* bytes (None: the maximum
+    message size) to a size that a reader can hold.
+
+    It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
+    whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
+    gigabyte and more. It counts pages that are done as they are compressed, so a page is as large as a row group: what
+    compresses well is no larger for its readers then."""
+    most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
+    return {
+        "parquet.block.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size.row.check.min": "1",
+        "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
+    }
 
 
 def staging_folder(table: str | os.PathLike) -> Path:

@@ -2,6 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
@@ -126,15 +127,27 @@ def test_what_is_too_large_is_refused_without_chunking(spark, tmp_path):
 
 
 def test_row_groups_of_large_payloads_are_small(spark, tmp_path):
-    """Small messages before large ones do not make the writer wait with its next look."""
+    """Small messages before large ones do not make the writer wait with its next look; nor does OPTIMIZE join them to
+    larger ones."""
     root = tmp_path / "root"
     sizes = F.when(F.col("id") < 20_000, 20).otherwise(1_000_000)
     frame = spark.range(0, 20_100, 1, 1).withColumn("size", sizes.cast("int"))
-    publish(frame.selectExpr("repeat('x', size) AS payload"), root, "t", chunking=True, chunk_max_message_size=400_000)
-    (path,) = read_topic(Layout(root), "t").path.glob("*.parquet")
-    footer = pq.read_metadata(path)
+    payloads = frame.selectExpr("repeat('x', size) AS payload")
+    publish(payloads, root, "t", chunking=True, chunk_max_message_size=400_000)
+    path = read_topic(Layout(root), "t").path
+    assert row_groups(path, 20_300) < 8
+    publish(payloads, root, "t", chunking=True, chunk_max_message_size=400_000)
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    assert row_groups(path, 2 * 20_300) < 16
+
+
+def row_groups(path, rows) -> int:
+    """Of the one file of a table with so many rows, none of which is large."""
+    (file,) = DeltaTable(str(path)).file_uris()
+    footer = pq.read_metadata(file)
     sizes = [footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)]
-    assert max(sizes) < 2 * ROW_GROUP_BYTES and len(sizes) < 8 and footer.num_rows == 20_300
+    assert max(sizes) < 2 * ROW_GROUP_BYTES and footer.num_rows == rows
+    return len(sizes)
 
 
 class Collected:
