@@ -199,7 +199,7 @@ def test_a_delivery_is_decoded_once_for_all_that_is_done_with_it(spark, root, br
 
     options = dict(crypto_key_reader=counting, columns=["payload"])
     assert handled(spark, root, Several(), **options) == (["x"], None)
-    assert decoded.read_text() == "x" and not spark.sparkContext._jsc.getPersistentRDDs()
+    assert decoded.read_text() == "x" and spark._jsparkSession.sharedState().cacheManager().isEmpty()
     monkeypatch.setattr(call, "_KEPT_BYTES", 0)
     assert handled(spark, root, Several(), "large", **options) == (["x"], None)
     assert decoded.read_text() == "x" * (1 + 4)
