@@ -108,7 +108,8 @@ def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, by
     """What of a batch is decompressed together, by its place."""
     if "ZSTD" not in values["compression"]:
         return {}
-    rows = zip(values["compression"], values["encryption_keys"], pc.binary_length(payloads).to_pylist())
+    sizes = pc.fill_null(pc.binary_length(payloads), SMALL_BYTES + 1).to_pylist()
+    rows = zip(values["compression"], values["encryption_keys"], sizes)
     small = [at for at, (name, keys, size) in enumerate(rows) if name == "ZSTD" and not keys and size <= SMALL_BYTES]
     stored = payloads.take(pa.array(small, pa.int64())).to_pylist()
     return dict(zip(small, uncompress_at_once(stored, [values["uncompressed_size"][at] for at in small])))
