@@ -1,10 +1,11 @@
 """Reading payloads plain, batch by batch in Python workers (layer ``payloads``), which see of rows that are stored as
 they are nothing but that."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf
@@ -13,6 +14,7 @@ from pulsar_spark.client.enums import ConsumerCryptoFailureAction
 from pulsar_spark.errors import InvalidConfiguration, UnreadableMessage
 from pulsar_spark.frames.message_columns import REFUSED, spark_type
 from pulsar_spark.frames.payload_batches import KeyReader, failure_action, in_pieces, key_reader_of, made, values_of
+from pulsar_spark.payloads.compression import SMALL_BYTES, uncompress_at_once
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, is_encoded
 from pulsar_spark.payloads.keys import CryptoKeyReader
 
@@ -84,7 +86,11 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
     payloads, *columns = batch
     values = {name: values_of(column) for name, column in zip(ENCODING_COLUMNS, columns)}
     is_said: set[str] = set()
+    known = _at_once(payloads, values)
     for at, payload in enumerate(payloads):
+        if (plain := known.get(at)) is not None:
+            yield plain, None
+            continue
         row = {name: column[at] for name, column in values.items()}
         stored = payload.as_py()
         if stored is None or not is_encoded(row.get):
@@ -96,6 +102,17 @@ def _plain_rows(decoder: PayloadDecoder, batch: Sequence[pa.Array]) -> Iterator[
             name = type(failed).__name__
             yield None, f"{name}: {failed}" if name not in is_said else name
             is_said.add(name)
+
+
+def _at_once(payloads: pa.Array, values: Mapping[str, Sequence]) -> dict[int, bytes | None]:
+    """What of a batch is decompressed together, by its place."""
+    if "ZSTD" not in values["compression"]:
+        return {}
+    sizes = pc.fill_null(pc.binary_length(payloads), SMALL_BYTES + 1).to_pylist()
+    rows = zip(values["compression"], values["encryption_keys"], sizes)
+    small = [at for at, (name, keys, size) in enumerate(rows) if name == "ZSTD" and not keys and size <= SMALL_BYTES]
+    stored = payloads.take(pa.array(small, pa.int64())).to_pylist()
+    return dict(zip(small, uncompress_at_once(stored, [values["uncompressed_size"][at] for at in small])))
 
 
 def _is_plain(batch: Sequence[pa.Array]) -> Iterator[bool]:

@@ -7,10 +7,14 @@ size. What comes out must have the size that the message says, to the byte.
 **Bombs.** Pulsar believes the size that a message says (uncompressPayloadIfNeeded looks at the compressed one only).
 Here it may be 64 MiB, or a hundred times the stored bytes where that is more, and nothing is decompressed beyond it.
 A producer sends as it is what would compress better than that, so that no honest message is refused.
+
+**Many at once.** To make a decoder of ZSTD takes 15 microseconds, five times what it then needs for a small message;
+frames one behind the other are decoded by one (:func:`uncompress_at_once`), each of which says its size. Of the other
+compressions it is 0.3 to 3 microseconds a message.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,6 +26,11 @@ EXPANSION = 100
 """A message may be so large decompressed, or so many times its stored bytes."""
 
 _ZSTD_LEVEL = 3
+SMALL_BYTES = 64 << 10
+"""A message up to which it matters what it takes to make a decoder."""
+_FRAMES_AT_ONCE = 1_000
+_REPEATED = 1
+"""Type of a block of ZSTD that is one byte, many times."""
 _NOT_READABLE = "the compressed bytes are damaged, or were compressed with something else"
 
 
@@ -81,6 +90,45 @@ def uncompress(stored: bytes, compression: str, uncompressed_size: int | None) -
             + _NOT_READABLE
         )
     return payload
+
+
+def uncompress_at_once(stored: Sequence[bytes], sizes: Sequence[int | None]) -> list[bytes | None]:
+    """The payloads of messages compressed with ZSTD, which have *sizes*; None of each that has to be decompressed by
+    itself: one that is large, no single frame of its size, or beside a damaged one."""
+    found: list[bytes | None] = [None] * len(stored)
+    small = [
+        at
+        for at, (frame, size) in enumerate(zip(stored, sizes))
+        if size is not None and 0 < size <= SMALL_BYTES and _is_frame_of(frame, size)
+    ]
+    for first in range(0, len(small), _FRAMES_AT_ONCE):
+        places = small[first : first + _FRAMES_AT_ONCE]
+        frames, end = b"".join(stored[at] for at in places), 0
+        payloads = _of_arrow(pa.Codec("zstd"), frames, sum(sizes[at] for at in places))
+        for at in places if payloads is not None else ():
+            end += sizes[at]
+            found[at] = payloads[end - sizes[at] : end]
+    return found
+
+
+def _is_frame_of(stored: bytes, size: int) -> bool:
+    """Is it one ZSTD frame and nothing else that says this size? Then a decoder gives so many bytes of it, or fails.
+    Source: RFC 8878, section 3.1.1."""
+    if len(stored) < 9 or not stored.startswith(b"\x28\xb5\x2f\xfd"):
+        return False
+    descriptor = stored[4]
+    is_single, has_checksum = descriptor >> 5 & 1, descriptor >> 2 & 1
+    width = (is_single, 2, 4, 8)[descriptor >> 6]
+    at = 6 - is_single + (0, 1, 2, 4)[descriptor & 3]
+    if not width or int.from_bytes(stored[at : at + width], "little") + 256 * (width == 2) != size:
+        return False
+    at += width
+    while at + 3 <= len(stored):
+        header = int.from_bytes(stored[at : at + 3], "little")
+        at += 3 + (1 if header >> 1 & 3 == _REPEATED else header >> 3)
+        if header & 1:
+            return at + 4 * has_checksum == len(stored)
+    return False
 
 
 class _Codec(NamedTuple):

@@ -20,6 +20,7 @@ from pulsar_spark.payloads.compression import (
     compression_name,
     most_uncompressed,
     uncompress,
+    uncompress_at_once,
 )
 
 TEXT = b"flight UA1545 EWR-IAH; flight UA1714 LGA-IAH; flight AA1141 JFK-MIA; " * 20
@@ -141,3 +142,45 @@ def test_an_unknown_compression_is_named():
         uncompress(b"x", "BROTLI", 1)
     with pytest.raises(InvalidConfiguration, match="compression 'gzip': give one of NONE, LZ4, ZLIB"):
         compression_name("gzip")
+
+
+def alone(stored: bytes, size: int | None) -> bytes | None:
+    try:
+        return uncompress(stored, "ZSTD", size)
+    except DecompressionError:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_decompressed_at_once_is_what_it_is_alone(seed):
+    """Or is left to that: whatever is damaged, of another size, of two frames or none spoils none beside it."""
+    chance = random.Random(seed)
+    stored, sizes = [], []
+    for _ in range(300):
+        payload = (TEXT * 3)[: chance.randrange(1, 900)] + chance.randbytes(chance.randrange(50))
+        frame = compress(payload, "ZSTD") if chance.random() < 0.8 else zstd_raw(payload)
+        size = len(payload)
+        match chance.randrange(12):
+            case 0:
+                at = chance.randrange(len(frame))
+                frame = frame[:at] + bytes([frame[at] ^ 1 << chance.randrange(8)]) + frame[at + 1 :]
+            case 1:
+                frame = frame[: chance.randrange(len(frame))]
+            case 2:
+                frame += chance.choice([b"x", frame, b"\x50\x2a\x4d\x18\0\0\0\0"])
+            case 3:
+                size = chance.choice([None, -1, 0, size - 1, size + 1, 1 << 40])
+        stored.append(frame)
+        sizes.append(size)
+    at_once = uncompress_at_once(stored, sizes)
+    expected = [alone(*each) for each in zip(stored, sizes)]
+    assert all(found in (None, there) for found, there in zip(at_once, expected))
+    honest = [(frame, size) for frame, size in zip(stored, sizes) if alone(frame, size) is not None]
+    one_frame = [each for each in honest if each[0].count(b"\x28\xb5\x2f\xfd") == 1 and each[0][-8:-4] != b"P*M\x18"]
+    assert uncompress_at_once(*zip(*one_frame)) == [alone(*each) for each in one_frame] and len(one_frame) > 200
+
+
+def test_what_is_large_or_nothing_is_decompressed_alone():
+    frames = [compress(payload, "ZSTD") for payload in (b"", bytes(70_000), b"x" * 100)]
+    assert uncompress_at_once(frames, [0, 70_000, 100]) == [None, None, b"x" * 100]
+    assert uncompress_at_once([], []) == [] and uncompress_at_once([b"", b"(\xb5/\xfd"], [5, None]) == [None, None]
