@@ -275,6 +275,18 @@ class Cursor:
     def is_done(self, position: int) -> bool:
         return position <= self.mark_delete or position in self.acknowledged
 
+    @property
+    def main_mark_delete(self) -> int:
+        """Up to here reads have met all there is, and what does not go by its deliver time is acknowledged."""
+        at = self.mark_delete
+        while self.is_done(at + 1) or (self.due is not None and at + 1 in self.due.passed):
+            at += 1
+        return at
+
+    def may_be_left(self, position: int) -> bool:
+        """May some of an entry be left where the rest is acknowledged? Who says so of another asks nothing."""
+        return position > self.mark_delete and not self.units.is_part(position)
+
     def weight(self, position: int, batches: list[int]) -> int:
         """Messages of an entry still to be acknowledged: what it costs in permits (3.21, 4.2)."""
         return ack_sets.count(self.ack_sets[position]) if position in self.ack_sets else batches[position]
@@ -318,7 +330,7 @@ class Cursor:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position) or (left is not None and self.units.is_part(position)):
+                if self.is_done(position):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -457,7 +469,7 @@ class Cursor:
         for unit, chunks in self.units.chunks.messages.items():
             if chunks[0] in self.units.released:
                 self._done(unit)
-            elif chunks[0] in self.units.withheld:
+            elif chunks[0] in self.units.withheld and not self._goes_by_deliver_time(unit):
                 self._hold(unit, self.units.withheld[chunks[0]])
         complete = {chunks[0] for chunks in self.units.chunks.messages.values()}
         self.units.released -= complete
@@ -469,9 +481,7 @@ class Cursor:
         dropped = units.oldest(
             behind,
             limiting.limits.most,
-            lambda unit: (
-                self.is_done(unit) or unit in self.pending or (self.is_own_delayed(unit) and self._is_known(unit))
-            ),
+            lambda unit: self.is_done(unit) or unit in self.pending or self._goes_by_deliver_time(unit),
         )
         if limiting.limits.is_acknowledged:
             units.released |= dropped
@@ -535,6 +545,12 @@ class Cursor:
     def _is_early(self, position: int) -> bool:
         """Is the entry delayed, and due later than all that has come due?"""
         return self.delays.is_delayed[position] and self.delays.deliver_ms[position] > self.delays.promoted_ms
+
+    def _goes_by_deliver_time(self, position: int) -> bool:
+        """Does it, or will it when a read meets it?"""
+        if self.due is None:
+            return self.knows_delays() and self._is_early(position)
+        return self.is_own_delayed(position)
 
     def _place(self, position: int) -> tuple[int, int, int]:
         """What goes by its deliver time has its place behind all that goes by position, and behind it what left it

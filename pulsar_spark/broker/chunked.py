@@ -66,8 +66,8 @@ class Chunked:
 
     def move(self, target: int) -> None:
         """The cursor was moved to a position: all that ends there or behind it is to be delivered."""
-        self.released, self.kept_back = Positions(), {}
-        self.visible, self.walked = target - 1, target
+        self.released, self.kept_back, self.walked = Positions(), {}, target
+        self.settle()
 
     def next_expiry(self) -> int | None:
         """When the time of the next message that is not complete is over."""
