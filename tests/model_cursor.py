@@ -113,6 +113,8 @@ class Cursor:
     """First and last position, consumer, delay in ms, and whether the application was shown none of them."""
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
+    out: dict[int, Pending] = field(default_factory=dict)
+    """What is pending as a round begins to read: what it keeps back from a consumer is none that others wait for."""
     is_asked: bool = False
     moves: int = 0
 
@@ -419,7 +421,7 @@ class Cursor:
         """The entries never delivered that a read meets, as many as there are permits (4.6). It passes over those that
         go by their deliver time; others that it meets before theirs do not go out, and wait for it as replay; Exclusive
         and Failover know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
-        deliver_ms = self.delays.deliver_ms
+        deliver_ms, self.out = self.delays.deliver_ms, dict(self.pending)
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
@@ -536,7 +538,7 @@ class Cursor:
         if self.keys.is_classic:
             joined = self.keys.recently_joined
             return owner in joined and position >= next(iter(joined.values()))
-        of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
+        of_hash = [(at, held) for at, held in self.out.items() if self.hashes[at] == hash_code]
         place = self._place(position)
         return any(
             held.consumer_id != owner or (self._place(at) < place and held.due_ms is not None) for at, held in of_hash

@@ -86,6 +86,21 @@ FOUND = {
         Turn(0, ["t/any: a close", "t/any: b subscribe Shared lease 600", "t/any: b flow 20"]),
         Turn(1000, []),
     ],
+    "one that is cancelled holds nothing back": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 1", "t: publish A:0/3 1"]),
+        Turn(0, ["t/any: a ack 1", "t: publish A:1/3 A:2/3@25"]),
+        Turn(0, ["t/any: cancel 2-3"]),
+    ],
+    "one begun anew holds nothing back, also behind a restart": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 1", "t: publish A:0/2 B:0/1@100 1"]),
+        Turn(0, ["t: publish A:0/3"], "between"),
+    ],
+    "one that is kept back in this round is none that its key waits for": [
+        Turn(0, ["t: publish A:0/2 B:0/2 1 A:1/2 1=b"]),
+        Turn(0, ["t/keys: a subscribe KeyShared lease 600", "t/keys: c subscribe KeyShared pending 1 lease 600"]),
+        Turn(0, ["t/keys: a flow 1"]),
+        Turn(0, ["t/keys: a flow 1", "t/keys: c flow 1"]),
+    ],
 }
 """Histories of chunks, the smallest that showed a difference; also in the end, when all is delivered."""
 
