@@ -89,7 +89,7 @@ def test_one_whose_chunks_do_not_add_up_is_an_error(broker, monkeypatch):
     served = Served(broker, sizes=(11, 15))
     unusable = find_unusable(served.topic, served.ledgers, [A, B])
     assert [*unusable.errors] == [(0, 6)] and unusable.deleted == []
-    text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and say"
+    text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and one"
     assert isinstance(unusable.errors[0, 6], UnreadableMessage) and text in str(unusable.errors[0, 6])
     monkeypatch.setattr(chunk_deliveries, "MOST_BYTES", 14)
     unusable = find_unusable(served.topic, served.ledgers, [A, B])
