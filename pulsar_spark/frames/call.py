@@ -7,21 +7,33 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, read_chunked
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, Parts, apart, read_chunked
 from pulsar_spark.frames.delivery import Answer, Delivery, answer
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.frames.lane_frames import MOST_LANES, by_lane, read_lane
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.frames.payloads import Decoding, plain_or_refused
-from pulsar_spark.frames.unreadable import NOTHING, Unreadable, answered, find_unreadable, has_encoded, readable
+from pulsar_spark.frames.unreadable import (
+    NOTHING,
+    Unreadable,
+    answered,
+    find_unreadable,
+    has_encoded,
+    readable,
+    stored_bytes,
+)
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.session import has_context
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, find_pieces, read_pieces
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import KEY_FLAGS
 from pulsar_spark.transforms.sticky_keys import HASH, KEY_COLUMNS, by_key, with_hash
 
 ConsumeFunction = Callable[[DataFrame, Delivery], object]
+_KEPT_BYTES = 256 << 20
+"""A delivery of up to so many stored bytes is kept by Spark from when it is decoded until it is answered, on disk where
+memory does not do; a larger one is decoded by each action on it."""
 
 
 class Called(NamedTuple):
@@ -58,12 +70,20 @@ class Caller:
         self._columns, self._with_payload, self._sorted_by_key = wanted, with_payload, sorted_by_key
         self._decoding = decoding
 
-    def call(self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict]) -> Called:
-        """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request."""
-        unreadable = NOTHING
+    def call(
+        self, delivery: Delivery, letters: FrameLetters | None, make: Callable[..., dict], parts: Sequence[Parts] = ()
+    ) -> Called:
+        """Hand a delivery over; *letters* are the consumer's, ``make(kind, partition, **columns)`` makes a request.
+        *parts* are the chunks of its chunked messages."""
+        unreadable, decoded = NOTHING, None
         try:
-            unreadable, delivery = self._readable(delivery)
-            result = self.function(self._read(delivery), delivery) if delivery.ranges else None
+            if self._is_decoded(delivery):
+                unreadable, decoded = self._look(delivery, parts)
+            if unreadable.places:
+                delivery = readable(self.exact(delivery), unreadable)
+            result = None
+            if delivery.ranges:
+                result = self.function(self._read(delivery, parts, None if unreadable.places else decoded), delivery)
             reply = answered(answer(delivery, result, self.exact), unreadable, delivery)
             if not reply.put_off:
                 return Called(reply, [], None, unreadable)
@@ -73,47 +93,70 @@ class Caller:
         except BaseException as error:  # SystemExit, too, is the function's own failure, and ends no thread in silence
             reply = Answer([], list(self.exact(delivery).ranges))
             return Called(answered(reply, unreadable, delivery), [], error, unreadable)
+        finally:
+            if decoded is not None:
+                decoded.unpersist()
 
-    def _readable(self, delivery: Delivery) -> tuple[Unreadable, Delivery]:
-        """What of a delivery cannot be read, and the rest of it."""
-        if not self._is_decoded(delivery, self._columns):
-            return NOTHING, delivery
-        messages = self._stored(delivery, ["batch_index", "payload", *ENCODING_COLUMNS])
-        unreadable = find_unreadable(messages, self._decoding, self._topic)
-        if not unreadable.places:
-            return NOTHING, delivery
-        return unreadable, readable(self.exact(delivery), unreadable)
+    def _look(self, delivery: Delivery, parts: Sequence[Parts]) -> tuple[Unreadable, DataFrame | None]:
+        """What of a delivery cannot be read, found by decoding it; and what was decoded, if it is kept."""
+        is_kept = has_context(self._spark) and stored_bytes(self._topic, self.ledgers, delivery) <= _KEPT_BYTES
+        asked = (self._needed() or DELIVERED) if is_kept else ("payload",)
+        columns = list(dict.fromkeys([*asked, *ENCODING_COLUMNS, "batch_index"]))
+        decoded = self._decoding.decoded(self._stored(delivery, parts, columns))
+        kept = decoded.persist() if is_kept else None
+        try:
+            return find_unreadable(decoded, self._decoding, self._topic), kept
+        except BaseException:
+            if kept is not None:
+                kept.unpersist()
+            raise
 
-    def _is_decoded(self, delivery: Delivery, columns: Sequence[str] | None) -> bool:
+    def _is_decoded(self, delivery: Delivery) -> bool:
         """Does the function get payloads of the delivery that may be stored otherwise than as they are?"""
-        is_asked = self._with_payload and "payload" in (columns or DELIVERED)
+        is_asked = self._with_payload and "payload" in (self._columns or DELIVERED)
         return is_asked and has_encoded(self._topic, self.ledgers, delivery)
 
     def exact(self, delivery: Delivery, is_asked: Callable[[LaneRange], bool] = lambda held: True) -> Delivery:
         """The delivery without ranges of lanes, or without those that are asked for."""
         return delivery._replace(ranges=exact(self._topic, self.ledgers, delivery.ranges, is_asked))
 
-    def _read(self, delivery: Delivery) -> DataFrame:
-        if not self._sorted_by_key and HASH not in (self._columns or ()):
-            return self._located(delivery, self._columns)
-        needed = [*self._columns, HASH, *KEY_COLUMNS, *(["batch_index"] if self._sorted_by_key else [])]
-        messages = with_hash(self._located(delivery, list(dict.fromkeys(needed))))
+    def _read(self, delivery: Delivery, parts: Sequence[Parts], decoded: DataFrame | None) -> DataFrame:
+        """What the function gets: of what was *decoded* already, if that is kept."""
+        needed = self._needed()
+        messages = self._located(delivery, parts, needed) if decoded is None else self._plain(decoded, needed)
+        if not self._has_hash():
+            return messages
+        messages = with_hash(messages)
         if self._sorted_by_key:
             messages = by_key(messages)
         return messages.drop(*(set(needed) - set(self._columns)))
 
-    def _located(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
-        if not self._is_decoded(delivery, columns):
-            return self._stored(delivery, columns)
-        stored = self._stored(delivery, list(dict.fromkeys([*(columns or DELIVERED), *ENCODING_COLUMNS])))
-        messages = plain_or_refused(self._decoding.decoded(stored))
-        return messages.drop(*set(ENCODING_COLUMNS).difference(columns or DELIVERED))
+    def _has_hash(self) -> bool:
+        return self._sorted_by_key or HASH in (self._columns or ())
 
-    def _stored(self, delivery: Delivery, columns: Sequence[str] | None) -> DataFrame:
+    def _needed(self) -> Sequence[str] | None:
+        """Columns of the messages that must be read for those the function gets; None for all."""
+        if not self._has_hash():
+            return self._columns
+        return list(
+            dict.fromkeys([*self._columns, HASH, *KEY_COLUMNS, *(["batch_index"] if self._sorted_by_key else [])])
+        )
+
+    def _located(self, delivery: Delivery, parts: Sequence[Parts], columns: Sequence[str] | None) -> DataFrame:
+        if not self._is_decoded(delivery):
+            return self._stored(delivery, parts, columns)
+        stored = self._stored(delivery, parts, list(dict.fromkeys([*(columns or DELIVERED), *ENCODING_COLUMNS])))
+        return self._plain(self._decoding.decoded(stored), columns)
+
+    def _plain(self, decoded: DataFrame, columns: Sequence[str] | None) -> DataFrame:
+        added = {*ENCODING_COLUMNS, "batch_index"}.difference(columns or DELIVERED)
+        return plain_or_refused(decoded).drop(*added)
+
+    def _stored(self, delivery: Delivery, parts: Sequence[Parts], columns: Sequence[str] | None) -> DataFrame:
         if delivery.chunked:
             delivery, chunked = apart(self.exact(delivery))
-            found = [] if not chunked else [self._chunked(chunked, columns)]
-            found += [] if chunked and not delivery.ranges else [self._stored(delivery, columns)]
+            found = [] if not chunked else [self._chunked(chunked, parts, columns)]
+            found += [] if chunked and not delivery.ranges else [self._stored(delivery, (), columns)]
             return reduce(DataFrame.unionByName, found)
         lanes = by_lane([held for held in delivery.ranges if isinstance(held, LaneRange)])
         if len(lanes) > MOST_LANES:
@@ -127,9 +170,11 @@ class Caller:
             found.append(self._at(positions, columns))
         return reduce(DataFrame.unionByName, found)
 
-    def _chunked(self, messages: Sequence[ChunkedMessage], columns: Sequence[str] | None) -> DataFrame:
+    def _chunked(
+        self, messages: Sequence[ChunkedMessage], parts: Sequence[Parts], columns: Sequence[str] | None
+    ) -> DataFrame:
         if self._with_payload and "payload" in (columns or DELIVERED):
-            return read_chunked(self._spark, self._topic, self.ledgers, messages, columns)
+            return read_chunked(self._spark, self._topic, self.ledgers, messages, parts, columns)
         lasts = [PositionRange(each.partition, each.last, each.last, each.redelivery_count) for each in messages]
         return self._read_pieces(lasts, columns, with_chunks=True)
 

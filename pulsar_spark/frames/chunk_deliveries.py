@@ -64,10 +64,12 @@ class Parts(NamedTuple):
     lasts: np.ndarray
 
 
-class Unusable(NamedTuple):
-    """Chunked messages that are not handed over, by partition and the position of the last chunk: some of whose chunks
-    were deleted, and those that are an error each, because chunks are lost, or make no message."""
+class Usable(NamedTuple):
+    """The chunks of messages, and which of these are not handed over, by partition and the position of the last chunk:
+    some of whose chunks were ``deleted``, and those that are an error each, because chunks are lost, or make no
+    message."""
 
+    parts: list[Parts]
     deleted: list[tuple[int, int]]
     errors: dict[tuple[int, int], MessagesLost | UnreadableMessage]
 
@@ -84,6 +86,12 @@ def find_parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMes
     ]
 
 
+def _of_messages(parts: Parts, lasts: list[int]) -> Parts:
+    """Those of the messages that end at *lasts*."""
+    is_asked = np.isin(parts.lasts, lasts)
+    return parts._replace(positions=parts.positions[is_asked], lasts=parts.lasts[is_asked])
+
+
 def _parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage]) -> dict[int, dict[int, np.ndarray]]:
     units: dict[int, dict[int, int]] = {}
     for each in messages:
@@ -98,10 +106,10 @@ def _parts(topic: Topic, ledgers: LedgerIndex, messages: Iterable[ChunkedMessage
     return {partition: found(partition) for partition in sorted(units)}
 
 
-def find_unusable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Unusable:
-    """Which of *messages* cannot be put together."""
-    deleted, errors = [], {}
-    for found in find_parts(topic, ledgers, messages):
+def find_usable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMessage]) -> Usable:
+    """The chunks of *messages*, and which of these cannot be put together."""
+    parts, deleted, errors = find_parts(topic, ledgers, messages), [], {}
+    for found in parts:
         mine = [each for each in messages if each.partition == found.partition]
         sizes, said = _sizes(topic, ledgers, found)
         ends, places = np.unique(found.lasts, return_inverse=True)
@@ -117,7 +125,7 @@ def find_unusable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[Chunked
                     errors[place] = lost
             elif wrong := _wrong(totals[each.last], said[each.last]):
                 errors[place] = _unreadable(topic, each, wrong)
-    return Unusable(deleted, errors)
+    return Usable(parts, deleted, errors)
 
 
 def _wrong(total: int, said: Iterable[int | None]) -> str | None:
@@ -172,11 +180,13 @@ def read_chunked(
     topic: Topic,
     ledgers: LedgerIndex,
     messages: Sequence[ChunkedMessage],
+    parts: Sequence[Parts],
     columns: Sequence[str] | None,
 ) -> DataFrame:
-    """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload."""
-    found = find_parts(topic, ledgers, messages)
+    """*messages*, one row each, as :func:`read_pieces` gives messages, with their payload; *parts* are their chunks,
+    and perhaps those of others."""
     counts = {(each.partition, each.last): each.redelivery_count for each in messages}
+    found = [_of_messages(each, [last for partition, last in counts if partition == each.partition]) for each in parts]
     ranges = [
         PositionRange(part.partition, first, last, counts[part.partition, end])
         for part in found

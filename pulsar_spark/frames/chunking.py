@@ -6,10 +6,7 @@ the publish and a number within it. Its row was routed before, so all its chunks
 other in one file.
 
 **Memory.** A row is split while it is read; what a task needs is the row as the source gives it, the bytes of the
-payload beside it, and two row groups. The writer looks at the size of a row group every few rows, so often that no
-group outgrows :data:`ROW_GROUP_BYTES` by more than as much again, whatever sizes follow each other; by itself it looks
-once in 100 to 10,000 rows, which of chunks of 5 MiB are half a gigabyte and more. It counts pages that are done as
-they are compressed, so a page is as large as a row group: what compresses well is no larger for its readers then.
+payload beside it, and two row groups (see storage.data_files).
 """
 
 from collections.abc import Collection
@@ -23,8 +20,8 @@ from pyspark.sql import functions as F
 from pulsar_spark.client.arguments import check_count
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.frames.message_columns import refusal
-from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE, NUMBERS_BYTES, TEXT_BYTES
-from pulsar_spark.storage.data_files import ROW_GROUP_BYTES, StagedFile
+from pulsar_spark.protocol.chunking import NUMBERS_BYTES, TEXT_BYTES
+from pulsar_spark.storage.data_files import StagedFile
 from pulsar_spark.transforms.chunks import CHUNK_COLUMNS, split_messages
 
 _TEXTS = ("producer_name", "partition_key", "ordering_key")
@@ -106,18 +103,6 @@ class Chunking(NamedTuple):
         )
         limited = F.least(room, F.lit(self.chunk_max_message_size)) if self.chunk_max_message_size > 0 else room
         return F.when(room > 0, limited).otherwise(too_much.cast("int"))
-
-
-def writer_options(largest: int | None) -> dict[str, str]:
-    """Options of Spark's Parquet writer that keep row groups of payloads up to *largest* bytes to a size that a reader
-    can hold."""
-    most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
-    return {
-        "parquet.block.size": str(ROW_GROUP_BYTES),
-        "parquet.page.size": str(ROW_GROUP_BYTES),
-        "parquet.page.size.row.check.min": "1",
-        "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
-    }
 
 
 def count_messages(files: Collection[StagedFile]) -> int:

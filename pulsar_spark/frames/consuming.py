@@ -227,7 +227,7 @@ class Consuming:
         if not found.ranges:
             return
         delivery = delivery._replace(ranges=found.ranges)
-        called = self._caller.call(delivery, self._options.letters, self._membership.row)
+        called = self._caller.call(delivery, self._options.letters, self._membership.row, found.parts)
         reply, letters, error, unreadable = called
         if error is None:
             self._backoff.succeeded()

@@ -45,7 +45,7 @@ from pulsar_spark.client.enums import CompressionType, ProducerCryptoFailureActi
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.columns import sticky_key_hash
 from pulsar_spark.errors import InvalidConfiguration, TopicNotFound, named
-from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages, writer_options
+from pulsar_spark.frames.chunking import BY_POLICY, Chunking, check_chunking, count_messages
 from pulsar_spark.frames.message_columns import REFUSED, in_one_piece, message_columns, spark_type
 from pulsar_spark.frames.payload_batches import KeyReader
 from pulsar_spark.frames.payload_encoding import Encoding
@@ -55,6 +55,7 @@ from pulsar_spark.protocol.instants import deliver_millis
 from pulsar_spark.protocol.numbering import publish_id as make_publish_id
 from pulsar_spark.protocol.routing import HashingScheme
 from pulsar_spark.protocol.sticky_key import NONE_KEY
+from pulsar_spark.storage.data_files import spark_writer_options
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.staging import staged
@@ -168,7 +169,7 @@ def publish(
     try:
         partition_by = ("partition",) if found.partitions else ()
         with staged(
-            rows, found.path, partition_by, writer_options(splitting.most_bytes if splitting else most)
+            rows, found.path, partition_by, spark_writer_options(splitting.most_bytes if splitting else most)
         ) as files:
             messages = count_messages(files)
             ledger_id = table.append_staged(files, app_id, app_version)

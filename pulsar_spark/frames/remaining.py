@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
-from pulsar_spark.frames.chunk_deliveries import apart, find_unusable
+from pulsar_spark.frames.chunk_deliveries import Parts, apart, find_usable
 from pulsar_spark.frames.delivery import Delivery, without
 from pulsar_spark.frames.lane_deliveries import LaneRange, exact
 from pulsar_spark.protocol.positions import Positions
@@ -24,13 +24,15 @@ from pulsar_spark.storage.topics import Topic
 
 class Remaining(NamedTuple):
     """``ranges`` are there; ``deleted`` and ``lost`` are positions (partition, first, last) that are not;
-    ``deleted_messages`` counts those of batches too."""
+    ``deleted_messages`` counts those of batches too. ``parts`` are the chunks of chunked messages, found out once a
+    delivery."""
 
     ranges: tuple[PositionRange | LaneRange, ...]
     deleted: list[tuple[int, int, int]]
     deleted_messages: int
     lost: list[tuple[int, int, int]]
     error: MessagesLost | UnreadableMessage | None
+    parts: Sequence[Parts] = ()
 
 
 def remaining(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaining:
@@ -39,18 +41,19 @@ def remaining(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Remaini
     if not delivery.chunked or not there.ranges:
         return there
     ranges = exact(topic, ledgers, there.ranges)
-    unusable = find_unusable(topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
+    found = find_usable(topic, ledgers, apart(delivery._replace(ranges=ranges))[1])
+    there = there._replace(parts=found.parts)
     holes: dict[int, list[tuple[int, int]]] = {}
-    for partition, position in (*unusable.deleted, *unusable.errors):
+    for partition, position in (*found.deleted, *found.errors):
         holes.setdefault(partition, []).append((position, position))
     if not holes:
         return there
     return there._replace(
         ranges=without(ranges, holes),
-        deleted=[*there.deleted, *((partition, at, at) for partition, at in unusable.deleted)],
-        deleted_messages=there.deleted_messages + len(unusable.deleted),
-        lost=[*there.lost, *((partition, at, at) for partition, at in unusable.errors)],
-        error=there.error or next(iter(unusable.errors.values()), None),
+        deleted=[*there.deleted, *((partition, at, at) for partition, at in found.deleted)],
+        deleted_messages=there.deleted_messages + len(found.deleted),
+        lost=[*there.lost, *((partition, at, at) for partition, at in found.errors)],
+        error=there.error or next(iter(found.errors.values()), None),
     )
 
 

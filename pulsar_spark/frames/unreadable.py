@@ -16,6 +16,7 @@ from pulsar_spark.errors import CryptoError, UnreadableMessage, named
 from pulsar_spark.frames.delivery import Acknowledged, Answer, Delivery, without
 from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.protocol import ack_set as ack_sets
+from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic
@@ -42,21 +43,28 @@ NOTHING = Unreadable({}, None, {})
 
 def has_encoded(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> bool:
     """May a message between the ends of the delivery be compressed or encrypted?"""
+    return any(run.has_encoded for run in _runs(topic, ledgers, delivery))
+
+
+def stored_bytes(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> int:
+    """Of the files that the delivery lies in, its chunks included: at most so many are read."""
+    return sum({run.path: run.bytes for run in _runs(topic, ledgers, delivery)}.values())
+
+
+def _runs(topic: Topic, ledgers: LedgerIndex, delivery: Delivery) -> Iterator[Run]:
+    """Those between the ends of the delivery in each partition, chunks included."""
     ends: dict[int, tuple[int, int]] = {}
-    for partition, first, last in ((held.partition, held.first, held.last) for held in delivery.ranges):
+    whole = ((held.partition, held.first, held.last) for held in delivery.ranges)
+    for partition, first, last in (*whole, *delivery.chunked):
         low, high = ends.get(partition, (first, last))
         ends[partition] = min(low, first), max(high, last)
-    return any(
-        run.has_encoded
-        for partition, (first, last) in ends.items()
-        for run in ledgers.runs(topic.topic_id, partition, first, last)
-    )
+    for partition, (first, last) in ends.items():
+        yield from ledgers.runs(topic.topic_id, partition, first, last)
 
 
-def find_unreadable(messages: DataFrame, decoding: Decoding, topic: Topic) -> Unreadable:
-    """Which of *messages*, which have ``partition``, ``position``, ``batch_index`` and how their payloads are stored,
-    cannot be read."""
-    rows = decoding.decoded(messages).filter(F.col(PAYLOAD_ERROR).isNotNull())
+def find_unreadable(decoded: DataFrame, decoding: Decoding, topic: Topic) -> Unreadable:
+    """Which of the messages *decoded*, which have ``partition``, ``position`` and ``batch_index``, cannot be read."""
+    rows = decoded.filter(F.col(PAYLOAD_ERROR).isNotNull())
     found = rows.select("partition", "position", "batch_index", PAYLOAD_ERROR).toArrow().to_pylist()
     kept, discarded, errors = {}, {}, {}
     for row in found:

@@ -46,20 +46,22 @@ def commit(
     removes: Sequence[dict] = (),
     *,
     metadata: dict | None = None,
+    changes_data: bool = True,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
 
     *removes* are path, size and partitionValues of files that leave the table; *metadata* is what the table's
-    ``metaData`` action says from then on; the link is made inside *held*. Where the commit does not come to be, the
+    ``metaData`` action says from then on; without *changes_data* the same rows lie in other files; the link is made
+    inside *held*. Where the commit does not come to be, the
     files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to
     the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
     try:
-        fresh.write_text(commit_text(adds, transactions, removes, metadata))
+        fresh.write_text(commit_text(adds, transactions, removes, metadata, changes_data))
         if is_durable(table):
             sync_file(fresh)
         version = _link(fresh, TableLog(table), versions, held)
@@ -78,12 +80,18 @@ def commit(
 
 
 def commit_text(
-    adds: list[dict], transactions: dict[str, int], removes: Sequence[dict] = (), metadata: dict | None = None
+    adds: list[dict],
+    transactions: dict[str, int],
+    removes: Sequence[dict] = (),
+    metadata: dict | None = None,
+    changes_data: bool = True,
 ) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
     if metadata is not None:
         operation = {"operation": "ADD COLUMNS", "operationParameters": {}}
+    elif not changes_data:
+        operation = {"operation": "OPTIMIZE", "operationParameters": {}}
     elif removes:
         operation = {"operation": "DELETE", "operationParameters": {}}
     else:
@@ -104,13 +112,13 @@ def commit_text(
         for app_id, number in transactions.items()
     ]
     actions += [] if metadata is None else [{"metaData": metadata}]
-    actions += [{"add": add} for add in adds]
+    actions += [{"add": {**add, "dataChange": changes_data}} for add in adds]
     actions += [
         {
             "remove": {
                 **remove,
                 "deletionTimestamp": now_micros() // 1000,
-                "dataChange": True,
+                "dataChange": changes_data,
                 "extendedFileMetadata": True,
             }
         }

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pulsar_spark.protocol.chunking import MAX_MESSAGE_SIZE
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.file_statistics import file_statistics, statistics
@@ -47,6 +48,23 @@ class StagedFile(NamedTuple):
     @property
     def rows(self) -> int:
         return self.statistics["numRecords"]
+
+
+def spark_writer_options(largest: int | None = None) -> dict[str, str]:
+    """Options of Spark's Parquet writer that keep row groups of payloads up to *largest* bytes (None: the maximum
+    message size) to a size that a reader can hold.
+
+    It looks at the size of a row group so often that none outgrows :data:`ROW_GROUP_BYTES` by more than as much again,
+    whatever sizes follow each other; by itself it looks once in 100 to 10,000 rows, which of chunks of 5 MiB are half a
+    gigabyte and more. It counts pages that are done as they are compressed, so a page is as large as a row group: what
+    compresses well is no larger for its readers then."""
+    most_rows = max(1, ROW_GROUP_BYTES // (largest or MAX_MESSAGE_SIZE))
+    return {
+        "parquet.block.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size": str(ROW_GROUP_BYTES),
+        "parquet.page.size.row.check.min": "1",
+        "parquet.page.size.row.check.max": str(min(most_rows, 10_000)),
+    }
 
 
 def staging_folder(table: str | os.PathLike) -> Path:
@@ -120,25 +138,46 @@ def _sync_folders_of(table: Path, adds: list[dict]) -> None:
 
 def _write_file(table: Path, named: dict, values: dict[str, str], rows: pa.Table) -> dict:
     path = named["path"]
-    counting = [name for name in _COUNTING if name in rows.schema.names]
+    write_parts(table, path, rows.schema, _small_enough(rows))
+    return _add(table, path, values, statistics(rows))
+
+
+def write_parts(table: Path, path: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    """Write a file of *schema* in the table's folder, each of *parts* as a row group or, of many rows, several."""
+    counting = [name for name in _COUNTING if name in schema.names]
     # Opened here, because a writer that fails on a full disk leaves open what it opened itself.
     with (
         pa.OSFile(str(table / path), "wb") as sink,
         pq.ParquetWriter(
             sink,
-            rows.schema,
+            schema,
             compression="snappy",
             store_schema=False,
             write_page_checksum=True,
-            use_dictionary=[leaf for leaf in _leaves(rows.schema) if leaf not in counting],
+            use_dictionary=[leaf for leaf in _leaves(schema) if leaf not in counting],
             column_encoding=dict.fromkeys(counting, "DELTA_BINARY_PACKED"),
         ) as writer,
     ):
-        for part in _small_enough(rows):
+        for part in parts:
             writer.write_table(part, row_group_size=_ROW_GROUP_ROWS)
     if is_durable(table):
         sync_file(table / path)
-    return _add(table, path, values, statistics(rows))
+
+
+def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of *tables* in their order, in parts each of which has at most :data:`ROW_GROUP_BYTES` of payload, or is
+    one row, and none much less where there are more."""
+    waiting: list[pa.Table] = []
+    for rows in tables:
+        waiting.append(rows)
+        if sum(each.num_rows for each in waiting) >= _ROW_GROUP_ROWS:
+            yield from _small_enough(pa.concat_tables(waiting))
+            waiting = []
+        elif sum(each[_SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
+            *whole, rest = _small_enough(pa.concat_tables(waiting))
+            yield from whole
+            waiting = [rest]
+    yield from _small_enough(pa.concat_tables(waiting)) if waiting else ()
 
 
 def _small_enough(rows: pa.Table) -> Iterator[pa.Table]:

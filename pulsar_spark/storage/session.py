@@ -10,6 +10,9 @@ s a task with all forty, 0.2 s with two.
 Page checksums are verified, as the readers without Spark do: without that a flipped bit of a payload is read as if it
 were what was published.
 
+Row groups are as small as those of a publish, so that OPTIMIZE joins no messages of some megabytes to groups that no
+reader could hold.
+
 A query's checkpoint is written through Hadoop's file systems and not, as by default, its file contexts, which ask
 the shell for permissions: that takes longer, and a query that is stopped meanwhile ends with a page of errors.
 
@@ -36,6 +39,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pulsar_spark.errors import InvalidConfiguration, JavaNotFound
+from pulsar_spark.storage.data_files import spark_writer_options
 
 JAVA_VERSIONS = (17, 21)
 DEFAULT_MASTER = "local[2]"
@@ -50,6 +54,7 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     JAVA_OPTIONS: "-Xss8m",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    **{f"spark.hadoop.{name}": value for name, value in spark_writer_options().items()},
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -130,11 +135,16 @@ def check_delta(spark: SparkSession) -> None:
 def is_running(spark: SparkSession) -> bool:
     """Whether the session can still do anything: its context was not stopped and its JVM is there. A session without a
     context of its own always can."""
-    context = getattr(spark, "_sc", None)
+    context = spark._sc if has_context(spark) else None
     try:
         return context is None or (context._jsc is not None and not context._jsc.sc().isStopped())
     except (Py4JError, OSError):
         return False
+
+
+def has_context(spark: SparkSession) -> bool:
+    """Whether the session is one of this process's own JVM, which can keep frames; those of others may refuse to."""
+    return getattr(spark, "_sc", None) is not None
 
 
 def delta_artifact() -> str:

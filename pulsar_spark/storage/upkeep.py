@@ -13,7 +13,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from deltalake import DeltaTable
+
 from pulsar_spark.errors import NotAllowedError
+from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION
+from pulsar_spark.storage.compaction import join_files
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.layout import Layout
@@ -37,12 +41,25 @@ def broker_tables(layout: Layout) -> dict[str, Path]:
 
 
 def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
-    """Join small files to larger ones, partition by partition. A dry run only counts the files there are."""
+    """Join small files to larger ones, partition by partition; of messages here (see compaction), unless the table asks
+    for what only ``deltalake`` knows. A dry run only counts the files there are."""
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
+    if _has_payloads(delta) and _is_known(delta):
+        return Optimized(*join_files(table, delta))
     metrics = delta.optimize.compact()
     return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+
+
+def _has_payloads(delta: DeltaTable) -> bool:
+    return any(field.name == "payload" for field in delta.schema().fields)
+
+
+def _is_known(delta: DeltaTable) -> bool:
+    protocol = delta.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return protocol.min_reader_version <= READER_VERSION and features <= KNOWN_FEATURES
 
 
 def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:

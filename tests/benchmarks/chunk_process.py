@@ -2,7 +2,8 @@
 of chunked messages in a process of its own, so that its peak of memory is nobody else's. Prints JSON.
 
 ``rates`` are bytes a second, those of the product and of the plain way in turns; ``memory`` is how much the process
-(of Spark: its JVM) grew at most while the product did it, as multiples of one message.
+(of Spark: its JVM) grew at most while the product did it, as multiples of one message. With 0 runs there are no rates,
+and ``memory`` is that of the plain way; null where it ended for want of memory.
 """
 
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -44,13 +47,21 @@ class Measured:
         return name
 
     def result(self, ours: Callable[[int], object], plain: Callable[[], object], process: int | None = None) -> dict:
-        """The peak of memory is that of a first message; then both do all in turns."""
+        """The peak of memory is that of a first message; then both do all in turns. Of no runs that of the plain
+        way."""
         process = process or os.getpid()
         pa.default_memory_pool().release_unused()
         before = _memory(process, "VmRSS")
         Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak begins anew
-        ours(1)
+        try:
+            ours(1) if self.runs else plain()
+        except (PySparkException, Py4JError) as failed:  # the second from a JVM that has ended
+            if self.runs or (isinstance(failed, PySparkException) and "OutOfMemoryError" not in str(failed)):
+                raise
+            return {"memory": None}
         grown = _memory(process, "VmHWM") - before
+        if not self.runs:
+            return {"memory": grown / self.size}
         moved = self.size * self.messages
         rates = in_turns(
             self.runs, lambda: moved / seconds(lambda: ours(self.messages)), lambda: moved / seconds(plain)
@@ -127,7 +138,10 @@ class Measured:
         for messages, topic in topics.items():
             rows = source if messages == self.messages else source.limit(messages)
             publish(rows, self.folder / "root", topic, chunking=True)
-        source.write.format("delta").mode("overwrite").save(str(path))
+        for file in sorted(
+            (self.folder / "source").glob("*.parquet")
+        ):  # Spark needs more memory to write it than to read
+            write_deltalake(path, pq.read_table(file), mode="append")
 
         def ours(messages: int) -> None:
             several = read_messages(spark, self.folder / "root", topics[messages])

@@ -12,7 +12,7 @@ from tests.plain_broker import PlainBroker
 def plain(monkeypatch):
     """No session is asked for, and a function gets the positions instead of messages."""
     monkeypatch.setattr(consumer, "check_delta", lambda spark: None)
-    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery: positions(self.exact(delivery)))
+    monkeypatch.setattr(call.Caller, "_read", lambda self, delivery, *_: positions(self.exact(delivery)))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames import chunk_deliveries
-from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, find_parts, find_unusable
+from pulsar_spark.frames.chunk_deliveries import ChunkedMessage, apart, find_parts, find_usable
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.remaining import remaining
 from pulsar_spark.storage.ledger_index import LedgerIndex
@@ -57,7 +57,7 @@ def test_the_chunks_of_what_was_delivered_are_those_the_rule_takes(broker):
     (parts,) = find_parts(served.topic, served.ledgers, chunked)
     places = list(zip(parts.positions.tolist(), parts.lasts.tolist()))
     assert (parts.partition, places) == (0, [(3, 6), (6, 6), (1, 7), (4, 7), (7, 7)])
-    assert find_unusable(served.topic, served.ledgers, chunked) == ([], {})
+    assert find_usable(served.topic, served.ledgers, chunked)[1:] == ([], {})
     assert remaining(served.topic, served.ledgers, served.delivery).ranges == served.delivery.ranges
 
 
@@ -70,7 +70,7 @@ def test_a_message_is_apart_only_while_it_is_in_the_delivery(broker):
 def test_one_of_which_a_chunk_was_deleted_is_deleted(broker):
     served = Served(broker)
     DeltaTable(str(served.topic.path)).delete("uuid = 'A' AND chunk_id = 0")
-    assert find_unusable(served.topic, served.ledgers, [A, B]) == ([(0, 6)], {})
+    assert find_usable(served.topic, served.ledgers, [A, B])[1:] == ([(0, 6)], {})
     found = remaining(served.topic, served.ledgers, served.delivery)
     assert [(held.first, held.last) for held in found.ranges] == [(2, 2), (7, 7)]
     assert (found.deleted, found.deleted_messages, found.lost, found.error) == ([(0, 6, 6)], 1, [], None)
@@ -87,10 +87,15 @@ def test_one_of_which_a_chunk_is_lost_is_an_error(broker):
 def test_one_whose_chunks_do_not_add_up_is_an_error(broker, monkeypatch):
     """Or that is too large for a row of Spark."""
     served = Served(broker, sizes=(11, 15))
-    unusable = find_unusable(served.topic, served.ledgers, [A, B])
-    assert [*unusable.errors] == [(0, 6)] and unusable.deleted == []
+    usable = find_usable(served.topic, served.ledgers, [A, B])
+    assert [*usable.errors] == [(0, 6)] and usable.deleted == []
     text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and one"
-    assert isinstance(unusable.errors[0, 6], UnreadableMessage) and text in str(unusable.errors[0, 6])
+    assert isinstance(usable.errors[0, 6], UnreadableMessage) and text in str(usable.errors[0, 6])
+    arrive(broker, "t", "A:0:2", partition=1, total_chunk_msg_size=9)
+    arrive(broker, "t", "A:1:2", partition=1, total_chunk_msg_size=10)
+    other = ChunkedMessage(1, 0, 1)
+    usable = find_usable(served.topic, LedgerIndex(broker.layout), [other])
+    assert [*usable.errors] == [(1, 1)], "any of its chunks may say so"
     monkeypatch.setattr(chunk_deliveries, "MOST_BYTES", 14)
-    unusable = find_unusable(served.topic, served.ledgers, [A, B])
-    assert [*unusable.errors] == [(0, 6), (0, 7)] and "15 bytes are more than a row" in str(unusable.errors[0, 7])
+    usable = find_usable(served.topic, served.ledgers, [A, B])
+    assert [*usable.errors] == [(0, 6), (0, 7)] and "15 bytes are more than a row" in str(usable.errors[0, 7])

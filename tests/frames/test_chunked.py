@@ -2,11 +2,13 @@
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, MessageTooBig, UnreadableMessage
-from pulsar_spark.frames import consume, dead_letters, publish, read_messages, reprocess_dead_letters
+from pulsar_spark.frames import chunk_deliveries, consume, dead_letters, publish, read_messages, reprocess_dead_letters
+from pulsar_spark.frames.chunk_deliveries import find_parts
 from pulsar_spark.protocol.chunking import metadata_bytes
 from pulsar_spark.storage.data_files import ROW_GROUP_BYTES
 from pulsar_spark.storage.layout import Layout
@@ -125,15 +127,27 @@ def test_what_is_too_large_is_refused_without_chunking(spark, tmp_path):
 
 
 def test_row_groups_of_large_payloads_are_small(spark, tmp_path):
-    """Small messages before large ones do not make the writer wait with its next look."""
+    """Small messages before large ones do not make the writer wait with its next look; nor does OPTIMIZE join them to
+    larger ones."""
     root = tmp_path / "root"
     sizes = F.when(F.col("id") < 20_000, 20).otherwise(1_000_000)
     frame = spark.range(0, 20_100, 1, 1).withColumn("size", sizes.cast("int"))
-    publish(frame.selectExpr("repeat('x', size) AS payload"), root, "t", chunking=True, chunk_max_message_size=400_000)
-    (path,) = read_topic(Layout(root), "t").path.glob("*.parquet")
-    footer = pq.read_metadata(path)
+    payloads = frame.selectExpr("repeat('x', size) AS payload")
+    publish(payloads, root, "t", chunking=True, chunk_max_message_size=400_000)
+    path = read_topic(Layout(root), "t").path
+    assert row_groups(path, 20_300) < 8
+    publish(payloads, root, "t", chunking=True, chunk_max_message_size=400_000)
+    spark.sql(f"OPTIMIZE delta.`{path}`")
+    assert row_groups(path, 2 * 20_300) < 16
+
+
+def row_groups(path, rows) -> int:
+    """Of the one file of a table with so many rows, none of which is large."""
+    (file,) = DeltaTable(str(path)).file_uris()
+    footer = pq.read_metadata(file)
     sizes = [footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)]
-    assert max(sizes) < 2 * ROW_GROUP_BYTES and len(sizes) < 8 and footer.num_rows == 20_300
+    assert max(sizes) < 2 * ROW_GROUP_BYTES and footer.num_rows == rows
+    return len(sizes)
 
 
 class Collected:
@@ -171,8 +185,11 @@ def run_to_end(spark, served, function, subscription_type="Exclusive", **options
 
 
 @pytest.mark.parametrize("subscription_type", ["Exclusive", "KeyShared"])
-def test_a_delivery_has_a_row_a_message(spark, served, subscription_type):
-    """Interleaved, with a resend and an incomplete one; the function fails at first, and gets all of them again."""
+def test_a_delivery_has_a_row_a_message(spark, served, subscription_type, monkeypatch):
+    """Interleaved, with a resend and an incomplete one; the function fails at first, and gets all of them again. Which
+    chunks they are is read once a delivery."""
+    found = []
+    monkeypatch.setattr(chunk_deliveries, "find_parts", lambda *asked, find=find_parts: found.append(1) or find(*asked))
     create_topic(served.layout, "t")
     arrive(served, "t", "A:0:2", "B:0:2", "plain", "C:0:3", "A:0:2", "B:1:2", "A:1:2", "C:2:3", total_chunk_msg_size=10)
     expected = [(2, b"plain", 0), (5, b"B:0:2B:1:2", 0), (6, b"A:0:2A:1:2", 0)]
@@ -182,7 +199,7 @@ def test_a_delivery_has_a_row_a_message(spark, served, subscription_type):
     assert collected.rows() == expected and collected.counts == [3]
     collected = Collected()
     run_to_end(spark, served, collected, subscription_type)
-    assert collected.rows() == [(position, payload, 1) for position, payload, _ in expected]
+    assert collected.rows() == [(position, payload, 1) for position, payload, _ in expected] and len(found) == 2
     arrive(served, "t", "C:0:2", "C:1:2", total_chunk_msg_size=10)
     collected = Collected()
     run_to_end(spark, served, collected, subscription_type)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import pulsar_spark as pulsar
 from pulsar_spark.errors import CryptoError, DecompressionError, InvalidConfiguration, MessageTooBig, UnreadableMessage
 from pulsar_spark.frames import (
+    call,
     consume,
     decode_payloads,
     publish,
@@ -177,6 +178,31 @@ def test_a_consumer_handles_the_rest_and_is_told_of_what_cannot_be_read(spark, r
     assert handled(spark, root, subscription="discards", crypto_key_reader=reader)[0] == []
     positions = Got("position")
     assert handled(spark, root, positions, "places", with_payload=False) == (["0", "1", "2", "3"], None)
+
+
+def test_a_delivery_is_decoded_once_for_all_that_is_done_with_it(spark, root, broker, reader, tmp_path, monkeypatch):
+    """By the look at what cannot be read, two actions of the function and its outcomes; nothing is kept behind it. One
+    that is too large to be kept is decoded each time."""
+    publish(one(spark, "x").coalesce(1), root, "t", compression="LZ4")
+    decoded = tmp_path / "decoded"
+
+    def counting():
+        with open(decoded, "a") as file:
+            file.write("x")
+        return reader
+
+    class Several(Got):
+        def __call__(self, messages, delivery):
+            super().__call__(messages, delivery)
+            assert messages.filter("payload = 'x'").count() == 1
+            return messages.select("position", F.when(F.col("payload") == b"x", "acknowledge").alias("outcome"))
+
+    options = dict(crypto_key_reader=counting, columns=["payload"])
+    assert handled(spark, root, Several(), **options) == (["x"], None)
+    assert decoded.read_text() == "x" and spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    monkeypatch.setattr(call, "_KEPT_BYTES", 0)
+    assert handled(spark, root, Several(), "large", **options) == (["x"], None)
+    assert decoded.read_text() == "x" * (1 + 4)
 
 
 def test_of_a_batch_the_other_messages_are_handled(spark, root, broker, reader):

@@ -78,8 +78,7 @@ def looked(served, monkeypatch):
         producer.send(b"%d" % number)
     client.close()
     found = [Unreadable({(-1, 1): frozenset({0})}, ERROR, {})]
-    monkeypatch.setattr(call, "find_unreadable", lambda *asked: found[-1])
-    monkeypatch.setattr(call.Caller, "_stored", lambda *asked: None)
+    monkeypatch.setattr(call.Caller, "_look", lambda *asked: (found[-1], None))
     return found
 
 
