@@ -4,7 +4,7 @@ memory."""
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
-from pulsar_spark.protocol.delays import unpacked_pairs
+from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.storage.entries import read_slice
 from tests.model_chunks import Chunk, Chunks
 

@@ -276,10 +276,10 @@ class Model:
                 cursor.pass_over(position)
             moved = {position: back.due_ms for position, back in cursor.replay.items() if back.due_ms is not None}
             due_ms = [moved.get(position, at) for position, at in enumerate(cursor.delays.deliver_ms)]
-            self._drop_older(cursor, published_ms, dead_before, due_ms)
+            self._drop_older(cursor, published_ms, dead_before, due_ms, cursor.main_mark_delete)
         too_old = self.now_ms - 1000 * age
         if age and is_evicting:
-            self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms))
+            self._drop_older(cursor, published_ms, too_old, [None] * len(published_ms), cursor.mark_delete)
             begun = cursor.units.begun_up_to(_newest_before(published_ms, too_old))
             cursor.acks += [(unit, unit, None, False) for unit in begun]
         return age > 0 and any(at < too_old for at in published_ms[cursor.visible_mark_delete + 1 :])
@@ -295,16 +295,17 @@ class Model:
         )
 
     def _drop_older(
-        self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None]
+        self, cursor: Cursor, published_ms: list[int], before_ms: int, deliver_ms: list[int | None], passed: int
     ) -> None:
         """Acknowledge all up to the newest entry published before, but for those whose deliver time is not before
-        (0.26)."""
+        (0.26). Of what is acknowledged already nothing is asked up to *passed*."""
         newest = _newest_before(published_ms, before_ms)
         cursor.units.release_up_to(newest)
         cursor.acks += [
             (position, position, None, False)
             for position in range(newest + 1)
-            if deliver_ms[position] is None or deliver_ms[position] < before_ms
+            if (deliver_ms[position] is None or deliver_ms[position] < before_ms)
+            and (position > passed or not cursor.is_done(position))
         ]
 
     def _answer(self, request: dict) -> list[Reply]:
@@ -423,9 +424,9 @@ class Model:
             waiting = cursor.still_waiting(first, last, self.now_ms)
             cursor.acks += [(position, position, (), False) for position in waiting]
             return str(len(waiting))
-        cursor.acks.append(
-            (first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False)
-        )
+        left = request.get("ack_set")
+        if left is None or cursor.may_be_left(first):
+            cursor.acks.append((first, last, None if left is None else tuple(left), False))
 
     def _reschedule(self, request: dict, properties: dict) -> str:
         cursor, first, last = self._checked(request, request["first"], request["last"])
@@ -439,7 +440,9 @@ class Model:
             raise Refused("CumulativeAcknowledgementNotAllowedError")
         cursor, last, _ = self._checked(request, request["last"], request["last"])
         left = left and ack_sets.intersect(ack_sets.full(self.batches[cursor.topic, cursor.partition][last]), left)
-        cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None, False))
+        left = left if cursor.may_be_left(last) else None
+        if last > cursor.mark_delete:
+            cursor.acks.append((cursor.mark_delete + 1, last - bool(left), None, False))
         if left:
             cursor.acks.append((last, last, tuple(left), True))
 

@@ -113,6 +113,8 @@ class Cursor:
     """First and last position, consumer, delay in ms, and whether the application was shown none of them."""
     redeliver_all: set[str] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
+    out: dict[int, Pending] = field(default_factory=dict)
+    """What is pending as a round begins to read: what it keeps back from a consumer is none that others wait for."""
     is_asked: bool = False
     moves: int = 0
 
@@ -275,6 +277,18 @@ class Cursor:
     def is_done(self, position: int) -> bool:
         return position <= self.mark_delete or position in self.acknowledged
 
+    @property
+    def main_mark_delete(self) -> int:
+        """Up to here reads have met all there is, and what does not go by its deliver time is acknowledged."""
+        at = self.mark_delete
+        while self.is_done(at + 1) or (self.due is not None and at + 1 in self.due.passed):
+            at += 1
+        return at
+
+    def may_be_left(self, position: int) -> bool:
+        """May some of an entry be left where the rest is acknowledged? Who says so of another asks nothing."""
+        return position > self.mark_delete and not self.units.is_part(position)
+
     def weight(self, position: int, batches: list[int]) -> int:
         """Messages of an entry still to be acknowledged: what it costs in permits (3.21, 4.2)."""
         return ack_sets.count(self.ack_sets[position]) if position in self.ack_sets else batches[position]
@@ -318,7 +332,7 @@ class Cursor:
             for position in range(first, last + 1):
                 if left is None:
                     self.pass_over(position)
-                if self.is_done(position) or (left is not None and self.units.is_part(position)):
+                if self.is_done(position):
                     continue
                 fold = ack_sets.replaced_by_cumulative if is_cumulative else ack_sets.intersect
                 kept = fold(self.ack_sets.get(position, ack_sets.full(batches[position])), left or ())
@@ -407,7 +421,7 @@ class Cursor:
         """The entries never delivered that a read meets, as many as there are permits (4.6). It passes over those that
         go by their deliver time; others that it meets before theirs do not go out, and wait for it as replay; Exclusive
         and Failover know none (2.6, 4.9). Nothing is read while all are blocked and nothing happens."""
-        deliver_ms = self.delays.deliver_ms
+        deliver_ms, self.out = self.delays.deliver_ms, dict(self.pending)
         receivers = self._receivers(now_ms)
         self._pass_known(len(deliver_ms))
         if self.is_blocked_by_broker:
@@ -457,7 +471,7 @@ class Cursor:
         for unit, chunks in self.units.chunks.messages.items():
             if chunks[0] in self.units.released:
                 self._done(unit)
-            elif chunks[0] in self.units.withheld:
+            elif chunks[0] in self.units.withheld and not self._goes_by_deliver_time(unit):
                 self._hold(unit, self.units.withheld[chunks[0]])
         complete = {chunks[0] for chunks in self.units.chunks.messages.values()}
         self.units.released -= complete
@@ -469,9 +483,7 @@ class Cursor:
         dropped = units.oldest(
             behind,
             limiting.limits.most,
-            lambda unit: (
-                self.is_done(unit) or unit in self.pending or (self.is_own_delayed(unit) and self._is_known(unit))
-            ),
+            lambda unit: self.is_done(unit) or unit in self.pending or self._goes_by_deliver_time(unit),
         )
         if limiting.limits.is_acknowledged:
             units.released |= dropped
@@ -526,7 +538,7 @@ class Cursor:
         if self.keys.is_classic:
             joined = self.keys.recently_joined
             return owner in joined and position >= next(iter(joined.values()))
-        of_hash = [(at, held) for at, held in self.pending.items() if self.hashes[at] == hash_code]
+        of_hash = [(at, held) for at, held in self.out.items() if self.hashes[at] == hash_code]
         place = self._place(position)
         return any(
             held.consumer_id != owner or (self._place(at) < place and held.due_ms is not None) for at, held in of_hash
@@ -535,6 +547,12 @@ class Cursor:
     def _is_early(self, position: int) -> bool:
         """Is the entry delayed, and due later than all that has come due?"""
         return self.delays.is_delayed[position] and self.delays.deliver_ms[position] > self.delays.promoted_ms
+
+    def _goes_by_deliver_time(self, position: int) -> bool:
+        """Does it, or will it when a read meets it?"""
+        if self.due is None:
+            return self.knows_delays() and self._is_early(position)
+        return self.is_own_delayed(position)
 
     def _place(self, position: int) -> tuple[int, int, int]:
         """What goes by its deliver time has its place behind all that goes by position, and behind it what left it

@@ -19,7 +19,6 @@ from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.broker.planner import Planner
 from pulsar_spark.broker.rounds import Rounds
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import unpacked, unpacked_pairs
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.letters import (
     ATTEMPTS,
@@ -28,6 +27,7 @@ from pulsar_spark.protocol.letters import (
     dead_letter_topic,
     retry_letter_topic,
 )
+from pulsar_spark.protocol.packing import unpacked, unpacked_pairs
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.committed_rounds import read_round

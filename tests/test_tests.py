@@ -5,7 +5,7 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-JUDGES = {"raises", "warns", "fail", "eventually", "check", "holds", "duels"}
+JUDGES = {"raises", "warns", "fail", "eventually", "check", "holds", "duels", "play"}
 """Calls that fail where something is not as expected, besides those named ``assert_...``: pytest's, and helpers of the
 tests whose asserts lie one call further down."""
 

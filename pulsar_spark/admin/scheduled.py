@@ -15,9 +15,10 @@ from pulsar_spark.admin.selection import KEYS, Found, Selection, aware, selectio
 from pulsar_spark.client.send_arguments import deliver_at_ms
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
 from pulsar_spark.link.requester import Requester
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS
 from pulsar_spark.protocol.instants import deliver_millis, to_micros
 from pulsar_spark.protocol.message_id import MessageId
+from pulsar_spark.protocol.packing import named
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.entries import CACHED_BYTES, EntryReader

@@ -18,7 +18,8 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unacked import hold_back
 from pulsar_spark.broker.work import Outcome, Work
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, DEAD, PENDING, Range, spliced
-from pulsar_spark.protocol.delays import is_virtual, lane_name, packed
+from pulsar_spark.protocol.delays import is_virtual, lane_name
+from pulsar_spark.protocol.packing import packed
 from pulsar_spark.protocol.positions import ranges_of
 
 

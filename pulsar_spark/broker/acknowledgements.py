@@ -15,9 +15,10 @@ from pulsar_spark.broker.state import Cursor
 from pulsar_spark.errors import CumulativeAcknowledgementNotAllowedError, InvalidConfiguration, InvalidMessage
 from pulsar_spark.protocol import ack_set as ack_sets
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, named_positions, position_of
+from pulsar_spark.protocol.delays import CANCEL, DELIVER_AT_MS, POSITIONS, position_of
 from pulsar_spark.protocol.membership import allows_cumulative
 from pulsar_spark.protocol.message_id import MAX_LONG
+from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
 
 NOTED = ("ack", "negative_ack")

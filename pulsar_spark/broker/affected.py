@@ -22,7 +22,7 @@ from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.positions import as_array, expanded
+from pulsar_spark.protocol.positions import Positions, as_array, expanded
 
 
 class Affected(NamedTuple):
@@ -128,9 +128,9 @@ def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
     return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
 
 
-def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int]]:
+def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
     """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
-    as a whole.
+    as a whole. What this round acknowledges of them is offered to nobody.
 
     By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
     deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
@@ -143,12 +143,14 @@ def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[in
         ripe = takewhile(lambda replay: replay[0] <= wall, due)
         return ((time, first, index, page.number_of(first)) for time, first in ripe)
 
+    cursor, found = asked.cursor, 0
     pages = [(index, page) for index, page in enumerate(cursor.pages) if has_replays(cursor, page, wall)]
-    found = 0
+    gone = Positions(sorted(asked.acknowledged_whole) if pages else ())
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
             return
-        found += cursor.pages[index].ranges[number].size
+        held = cursor.pages[index].ranges[number]
+        found += sum(last - first + 1 for first, last in gone.gaps(held.first, held.last))
         yield index, number
 
 

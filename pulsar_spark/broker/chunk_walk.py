@@ -2,7 +2,8 @@
 complete. The theory is in chunked, the rule in protocol.chunk_limits.
 
 Limits of how many there may be are looked at as a read goes by, in the order of positions, so nobody loses what was
-never on its way to him. What is read again, because consumers came or went, is looked at again.
+never on its way to him. What is read again, because consumers came or went, is looked at again. A complete message that
+waits for its deliver time is not on its way: it counts for no limit, and is not kept back.
 """
 
 from collections.abc import Iterable
@@ -11,9 +12,12 @@ import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunked import Chunked
+from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import rewrite
 from pulsar_spark.broker.isolation import isolated, of_cursor
+from pulsar_spark.broker.state import Cursor
+from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.protocol.chunk_limits import Eviction, Group, begun_too_early, evictions
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, Range
 from pulsar_spark.protocol.delays import AXES_END, DUE_BASE
@@ -28,16 +32,17 @@ def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
         chunked = cursor.chunked
         if chunked is not None and not bundle.is_set_aside(cursor) and chunked.seen < chunked.numbered:
             with isolated(of_cursor(cursor)):
-                _take_numbered(draft, chunked)
+                _take_numbered(bundle, draft, chunked)
 
 
-def _take_numbered(draft: RoundDraft, chunked: Chunked) -> None:
+def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
     cursor, visible = chunked.cursor, chunked.visible
     if chunked.released or chunked.kept_back:
         firsts, lasts = chunked.groups.units(chunked.seen, chunked.numbered - 1)
         acknowledge(draft.of(cursor), lasts[chunked.are_released(firsts)])
         for consumer_id, kept in chunked.kept_back.items():
-            hold(draft.of(cursor), consumer_id, lasts[inside(firsts, kept)])
+            units = lasts[inside(firsts, kept)]
+            hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
     chunked.seen = chunked.numbered
     # What was begun anew, or broken, is needed no more: also where nobody asks anything of the cursor.
     chunked.settle()
@@ -99,11 +104,19 @@ def hold(asked: CursorDraft, consumer_id: str, units: np.ndarray) -> None:
     rewrite(asked, [*others, *with_consumer])
 
 
-class ChunkWalk:
-    """A read of one cursor in one round, which goes by chunks."""
+def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wall: int) -> np.ndarray:
+    """Which of the entries at *positions*, which ascend, are of the due lane, or will be when the cursor meets them."""
+    if not honours_delays(bundle, cursor):
+        return np.zeros(len(positions), bool)
+    times = delayed_at(bundle.topics[cursor.topic], cursor.key.partition, positions)
+    return times > wall if cursor.due is None else cursor.due.is_own(positions, times)
 
-    def __init__(self, asked: CursorDraft):
-        self._asked, self._chunked = asked, asked.cursor.chunked
+
+class ChunkWalk:
+    """A read of one cursor in one round, at *wall*, which goes by chunks."""
+
+    def __init__(self, bundle: Bundle, asked: CursorDraft, wall: int):
+        self._bundle, self._asked, self._chunked, self._wall = bundle, asked, asked.cursor.chunked, wall
         self._limits = self._chunked.limits
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
@@ -160,7 +173,8 @@ class ChunkWalk:
         return evictions(groups, most=most, begin=chunked.walked)
 
     def _is_settled(self, firsts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Which groups are no concern of the limits: released, kept back, acknowledged, or with a consumer."""
+        """Which groups are no concern of the limits: released, kept back, acknowledged, with a consumer, or complete
+        and delivered by their deliver time."""
         chunked, cursor = self._chunked, self._asked.cursor
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
@@ -171,6 +185,9 @@ class ChunkWalk:
             if held.status in (ACKNOWLEDGED, PENDING)
         ]
         is_known = (ends <= cursor.mark_delete) | inside(ends, [*known, *self._asked.acks])
+        units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
+        by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._wall)]
+        is_known |= np.isin(ends, by_deliver_time)
         return is_settled | (self._are_complete(firsts, ends) & is_known)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.chunk_limits import ChunkLimits
 from pulsar_spark.protocol.chunking import mark_delete_below
-from pulsar_spark.protocol.delays import packed_pairs
+from pulsar_spark.protocol.packing import packed_pairs
 from pulsar_spark.protocol.positions import Positions, inside
 from pulsar_spark.storage.chunk_groups import ChunkGroups
 
@@ -66,8 +66,8 @@ class Chunked:
 
     def move(self, target: int) -> None:
         """The cursor was moved to a position: all that ends there or behind it is to be delivered."""
-        self.released, self.kept_back = Positions(), {}
-        self.visible, self.walked = target - 1, target
+        self.released, self.kept_back, self.walked = Positions(), {}, target
+        self.settle()
 
     def next_expiry(self) -> int | None:
         """When the time of the next message that is not complete is over."""
@@ -115,6 +115,9 @@ class Chunked:
         """Find the mark-delete that people see, behind a round that changed something."""
         if self.released or self.kept_back:
             self._prune()
+        due = self.cursor.due
+        if due is not None and due.promotion.is_ready:
+            due.settle()  # a broker that starts knows it no further than people see it
         passed = self.cursor.passed_mark_delete
         found = [self._first_open(), self._first_unacknowledged(passed)]
         self.visible = mark_delete_below(passed, min((first for first in found if first is not None), default=None))
@@ -137,8 +140,8 @@ class Chunked:
 
     def _is_done(self, unit: int) -> bool:
         cursor = self.cursor
-        if cursor.due is not None and len(cursor.due.unfinished_between(unit, unit)):
-            return False
+        if cursor.due is not None and len(cursor.due.own_between(unit, unit)):
+            return not len(cursor.due.unfinished_between(unit, unit))
         return cursor.is_done(unit)
 
     def with_parts(self, acknowledged: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker.facts import reply_row
 from pulsar_spark.broker.state import Consumer, Cursor
+from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.positions import Positions
 from pulsar_spark.storage.cursor_ledger import CursorKey
 from pulsar_spark.storage.python_rows import uncollected
@@ -116,6 +117,11 @@ class CursorDraft:
             or self.redelivered
             or self.has_new_limits
         )
+
+    @property
+    def acknowledged_whole(self) -> list[tuple[int, int]]:
+        """Stretches of entries of which nothing is left."""
+        return [*self.acks, *((position, position) for position, left in self.ack_sets.items() if is_empty(left))]
 
     def expire(self, first: int, last: int) -> None:
         """Let the entries *first*..*last* be acknowledged, whom time to live or a quota ends."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.protocol.cursor import Range
-from pulsar_spark.protocol.delays import Checkpoint, number_at, packed_stretches
+from pulsar_spark.protocol.delays import Checkpoint, number_at
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.letters import DEAD_LETTER, RETRY_LETTER, ReconsumeLater
+from pulsar_spark.protocol.packing import packed_stretches
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, WaitingKey
 from pulsar_spark.storage.set_aside import SetAside

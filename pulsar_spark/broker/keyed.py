@@ -23,7 +23,6 @@ from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.unread_slices import delayed_unread
-from pulsar_spark.protocol import ack_set
 from pulsar_spark.protocol.draining import DrainingHashes, NothingWaits, Out, RecentlyJoined, Waits, look_ahead_limit
 from pulsar_spark.protocol.hash_ranges import NOBODY, Owners
 from pulsar_spark.protocol.positions import inside
@@ -160,8 +159,7 @@ class Keyed(ABC):
 
     def _is_acknowledged(self, positions: np.ndarray) -> np.ndarray:
         """Which entries this round acknowledges as a whole."""
-        done = [position for position, left in self._asked.ack_sets.items() if ack_set.is_empty(left)]
-        return inside(positions, self._asked.acks) | np.isin(positions, done)
+        return inside(positions, self._asked.acknowledged_whole)
 
     def _within_permits(
         self, owners: np.ndarray, may_go: np.ndarray, permits: dict[int, int] | None = None

@@ -16,10 +16,11 @@ from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
 from pulsar_spark.errors import CorruptState
-from pulsar_spark.protocol.delays import Checkpoint, unpacked_stretches, virtual
+from pulsar_spark.protocol.delays import Checkpoint, virtual
 from pulsar_spark.protocol.instants import to_micros
 from pulsar_spark.protocol.key_shared import RULES
 from pulsar_spark.protocol.membership import lease_ms_of
+from pulsar_spark.protocol.packing import unpacked_stretches
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.protocol.unacked_limit import BLOCKED_BY_BROKER
 from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows, read_latest

@@ -38,9 +38,9 @@ class Moves(Desk):
         draft.forget_ranges()
         draft.dropped_pages += cursor.clear()
         cursor.due = None
+        cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         if cursor.chunked:
             cursor.chunked.move(target)
-        cursor.mark_delete, cursor.read_position, cursor.is_blocked = target - 1, target, False
         draft.is_changed = True
         cursor.recently_joined = {}
         for consumer in cursor.consumers.values():

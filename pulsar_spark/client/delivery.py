@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pulsar_spark.protocol.delays import unpacked_pairs
 from pulsar_spark.protocol.lanes import LaneHashes
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.key_hashes import read_hashes
 from pulsar_spark.storage.ledger_index import LedgerIndex

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_spark.errors import MessagesLost, UnreadableMessage
 from pulsar_spark.frames.delivery import Delivery, between, without
+from pulsar_spark.protocol.chunking import wrong_size
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.chunks import ChunkedMessages
 from pulsar_spark.storage.entries import EntryReader
@@ -127,9 +128,9 @@ def find_usable(topic: Topic, ledgers: LedgerIndex, messages: Sequence[ChunkedMe
     return Usable(parts, deleted, errors)
 
 
-def _wrong(total: int, said: int | None) -> str | None:
-    if said is not None and total != said:
-        return f"its chunks have {total} bytes together, and say that the message has {said} (total_chunk_msg_size)"
+def _wrong(total: int, said: Iterable[int | None]) -> str | None:
+    if wrong := wrong_size(total, said):
+        return wrong
     if total > MOST_BYTES:
         return f"its {total} bytes are more than a row of Spark holds, {MOST_BYTES}: receive it with a client"
     return None
@@ -143,8 +144,9 @@ def _unreadable(topic: Topic, message: ChunkedMessage, wrong: str) -> Unreadable
     )
 
 
-def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray, Mapping[int, int | None]]:
-    """Bytes of payload of each chunk, -1 where it is not there, and what each says of all, by position."""
+def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray, Mapping[int, set[int | None]]]:
+    """Bytes of payload of each chunk, -1 where it is not there, and what the chunks of each message say of all, by the
+    position of the last."""
     order = np.argsort(parts.positions)
     positions, found, said = parts.positions[order], np.full(len(order), -1), {}
     for run, spans in ledgers.spans_of(topic.topic_id, parts.partition, ranges_of(positions)) if len(order) else ():
@@ -156,7 +158,10 @@ def _sizes(topic: Topic, ledgers: LedgerIndex, parts: Parts) -> tuple[np.ndarray
                 said |= dict(zip(there.tolist(), rows["total_chunk_msg_size"].to_pylist()))
     sizes = np.empty(len(order), np.int64)
     sizes[order] = found
-    return sizes, said
+    of_messages: dict[int, set[int | None]] = {}
+    for position, last in zip(parts.positions.tolist(), parts.lasts.tolist()):
+        of_messages.setdefault(last, set()).add(said.get(position))
+    return sizes, of_messages
 
 
 def _lost(topic: Topic, ledgers: LedgerIndex, message: ChunkedMessage) -> MessagesLost | None:

@@ -18,8 +18,8 @@ from pulsar_spark.frames.lane_deliveries import DueRange, LaneRange
 from pulsar_spark.frames.letters import FrameLetters
 from pulsar_spark.link.channel import Channel
 from pulsar_spark.protocol.cursor import DELIVERY_ROUND, IS_UNSEEN
-from pulsar_spark.protocol.delays import unpacked_pairs
 from pulsar_spark.protocol.membership import DEFAULT_LEASE_MS, KEY_SHARED, SUBSCRIPTION_TYPES
+from pulsar_spark.protocol.packing import unpacked_pairs
 from pulsar_spark.protocol.topic_name import check_name
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import Topic

@@ -5,10 +5,12 @@ import os
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pulsar_spark.client.enums import ConsumerCryptoFailureAction
+from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.frames.payload_batches import KeyReader
-from pulsar_spark.frames.payloads import Decoding
+from pulsar_spark.frames.payloads import PAYLOAD_ERROR, Decoding
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import ledgers_until
@@ -17,7 +19,9 @@ from pulsar_spark.storage.session import check_delta
 from pulsar_spark.storage.slices import DELIVERED, PositionRange, pieces_of, read_pieces
 from pulsar_spark.storage.topics import Topic, resolve_topic
 from pulsar_spark.table_specs import KEY_FLAGS
-from pulsar_spark.transforms.chunks import whole_messages
+from pulsar_spark.transforms.chunks import whole_messages, wrong_size
+
+_WRONG = "wrong_size"
 
 
 def read_messages(
@@ -31,7 +35,8 @@ def read_messages(
     """Every message that *topic*, or a partition of it, has now, one row each, in no order: the columns of its table,
     ``ledger_id``, ``position`` and ``payload_error``. A complete chunked message lies where its last chunk lies and has
     that one's columns, with the payload of all; what is incomplete is not there (see the view ``chunks``). Payloads are
-    plain, or null with a ``payload_error`` (see :func:`decode_payloads`). No broker is needed.
+    plain, or null with a ``payload_error`` (see :func:`decode_payloads`): also where the chunks of a message are not as
+    large together as they say. No broker is needed.
     """
     check_delta(spark)
     decoding = Decoding.checked(crypto_key_reader, crypto_failure_action)
@@ -40,7 +45,11 @@ def read_messages(
     version = TableLog(found.path).latest()
     columns = [*DELIVERED, *KEY_FLAGS, *ENCODING_COLUMNS]
     messages, has_encoded = messages_at(spark, layout, found, version, columns, partitions)
-    return decoding.shown(messages, has_encoded).drop("redelivery_count")
+    checked = messages.withColumn(_WRONG, wrong_size())
+    checked = checked.withColumn("payload", F.when(F.col(_WRONG).isNull(), F.col("payload")))
+    shown = decoding.shown(checked, has_encoded)
+    error = F.concat(F.lit(f"{UnreadableMessage.__name__}: "), _WRONG)
+    return shown.withColumn(PAYLOAD_ERROR, F.coalesce(PAYLOAD_ERROR, error)).drop("redelivery_count", _WRONG)
 
 
 def messages_at(

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_spark.errors import PulsarSparkError, named
-from pulsar_spark.protocol.delays import DUE_LANE, unpacked
+from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.lanes import LaneHashes
+from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage.cursor_ledger import KEYS, lane_hashes
 
 COLUMNS = [

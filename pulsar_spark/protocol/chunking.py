@@ -17,8 +17,8 @@ the next, with another chunk count    DISAGREES           is thrown away: one of
 outside 0..num_chunks_from_msg - 1    MALFORMED           is thrown away: it is a chunk of no message
 ====================================  ==================  ===========================================================
 
-Chunks that no complete message takes are never delivered. What is left out: sizes and payloads, which whoever joins
-the payloads checks.
+Chunks that no complete message takes are never delivered. What payloads have to do with it is :func:`wrong_size`, which
+whoever joins them asks: a message whose size is another than its chunks say is delivered, and is unreadable.
 """
 
 from collections.abc import Iterable
@@ -168,6 +168,25 @@ def judged(groups: np.ndarray, chunk_ids: np.ndarray, num_chunks: np.ndarray, be
 def none_open(count: int) -> Open:
     """*count* groups of which nothing is known."""
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
+
+
+def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:
+    """Why a message's chunks with so many bytes together are not what any of them says that they are
+    (``total_chunk_msg_size``; null says nothing); None where they are, or may be as more are to come.
+
+    >>> wrong_size(4, {4, None}), wrong_size(4, {9}, is_whole=False)
+    (None, None)
+    >>> wrong_size(4, {4, 5})
+    'its chunks have 4 bytes together, and one of them says that the message has 5 (total_chunk_msg_size)'
+    """
+    for size in said:
+        if size is not None and (payload_bytes > size or (is_whole and payload_bytes != size)):
+            more = "" if is_whole else " and more"
+            return (
+                f"its chunks have {payload_bytes} bytes{more} together, and one of them says that the message has "
+                f"{size} (total_chunk_msg_size)"
+            )
+    return None
 
 
 def mark_delete_below(mark_delete: int, first_needed: int | None) -> int:

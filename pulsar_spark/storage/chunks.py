@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.errors import UnreadableMessage
-from pulsar_spark.protocol.chunking import parts_of
+from pulsar_spark.protocol.chunking import parts_of, wrong_size
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, ranges_of
 from pulsar_spark.storage.chunk_groups import read_chunks
@@ -75,22 +75,16 @@ class ChunkedMessages(NamedTuple):
     def joined(self, parts: np.ndarray) -> bytes | None:
         """The payload of the chunks at these positions; None where some are deleted. :class:`MessagesLost` where some
         are lost, :class:`UnreadableMessage` where they are not as large together as they say."""
-        payload, found = io.BytesIO(), 0
+        payload, found, said = io.BytesIO(), 0, set()
         for rows in self._read(parts, (_PAYLOAD, _SIZE)):
             for piece, size in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist()):
                 payload.write(piece.as_buffer() or b"")
                 found += 1
-                _check_size(payload.tell(), size, is_whole=found == len(parts))
+                said.add(size)
+                if wrong := wrong_size(payload.tell(), said, is_whole=found == len(parts)):
+                    raise UnreadableMessage(f"{wrong}; acknowledge it to be rid of it")
         return payload.getvalue() if found == len(parts) else None
 
     def _read(self, parts: np.ndarray, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         for run, spans in self.spans_of(ranges_of(parts)):
             yield from self.entries.rows_of(self.table, run, spans, columns)
-
-
-def _check_size(size: int, said: int | None, *, is_whole: bool) -> None:
-    if said is not None and (size > said or (is_whole and size != said)):
-        raise UnreadableMessage(
-            f"its chunks have {size} bytes{'' if is_whole else ' and more'} together, and one of them says that the "
-            f"message has {said}: total_chunk_msg_size is wrong; acknowledge it to be rid of it"
-        )

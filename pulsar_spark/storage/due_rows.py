@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pulsar_spark.protocol.delays import unpacked
+from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.protocol.positions import ranges_of
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)

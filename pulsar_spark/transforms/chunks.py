@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
-_GROUP = ("partition", "producer_name", "uuid")
+_GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
 _PLACE = ("partition", "position")
 
 
@@ -104,16 +104,40 @@ def parts_of_messages(chunks: DataFrame) -> DataFrame:
 
 def join_parts(chunks: DataFrame, parts: DataFrame) -> DataFrame:
     """One row per message of *parts*, as :func:`parts_of_messages` gives them: the columns of *chunks*, whose
-    ``payload`` is that of all its chunks in order; the others are those of its last chunk, in whose place it lies."""
+    ``payload`` is that of all its chunks in order; the others are those of its last chunk, in whose place it lies. Only
+    ``total_chunk_msg_size`` is one that is not the payload's bytes, where any of the chunks says so (see
+    :func:`wrong_size`)."""
     place, rest = ("partition", "last"), [name for name in chunks.columns if name not in (*_PLACE, "payload")]
     rows = chunks.join(F.broadcast(parts.select(*_PLACE, "last")), on=[*_PLACE], how="inner")
     whole = F.expr("listagg(payload) WITHIN GROUP (ORDER BY position)")
     of_last = F.max_by(F.struct(*rest), "position") if rest else F.lit(None)
-    joined = rows.groupBy(*place).agg(whole.alias("payload"), of_last.alias("of_last"))
+    said = [bound(_SIZE) if _SIZE in rest else F.lit(None) for bound in (F.min, F.max)]
+    joined = rows.groupBy(*place).agg(
+        whole.alias("payload"), of_last.alias("of_last"), said[0].alias("least"), said[1].alias("most")
+    )
+    columns = {name: F.col(f"of_last.`{name}`") for name in rest}
+    if _SIZE in rest:
+        columns[_SIZE] = F.when(F.col("least") != _payload_bytes(), F.col("least")).otherwise(F.col("most"))
     named = joined.select(
-        "partition", F.col("last").alias("position"), "payload", *(f"of_last.`{name}`" for name in rest)
+        "partition", F.col("last").alias("position"), "payload", *(value.alias(name) for name, value in columns.items())
     )
     return named.select(*chunks.columns)
+
+
+def wrong_size() -> Column:
+    """Why a row of a chunked message that was put together is not the message that its chunks say
+    (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
+    size = _payload_bytes()
+    text = F.format_string(
+        "its chunks have %d bytes together, and one of them says that the message has %d (total_chunk_msg_size)",
+        size,
+        _SIZE,
+    )
+    return F.when(is_chunk() & (size != F.col(_SIZE)), text)
+
+
+def _payload_bytes() -> Column:
+    return F.coalesce(F.octet_length("payload"), F.lit(0)).cast("bigint")
 
 
 def reassemble_chunks(chunks: DataFrame) -> DataFrame:

@@ -21,8 +21,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pulsar_spark.errors import TopicNotFound
-from pulsar_spark.protocol.delays import CANCEL, POSITIONS, named_positions
+from pulsar_spark.protocol.delays import CANCEL, POSITIONS
 from pulsar_spark.protocol.letters import RETRY_LETTER
+from pulsar_spark.protocol.packing import named_positions
 from pulsar_spark.protocol.positions import ranges_of
 from pulsar_spark.storage.deletions import deletions_of
 from pulsar_spark.storage.layout import Layout

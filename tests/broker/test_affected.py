@@ -45,7 +45,7 @@ def affected(
     asked: CursorDraft, *, now: int = 0, permits: int = 0, unread: tuple[int, int] | None = None
 ) -> tuple[list[int], set[int]]:
     """Positions of the ranges to plan, and the pages."""
-    offered = offered_ranges(asked.cursor, now, permits)
+    offered = offered_ranges(asked, now, permits)
     found = affected_ranges(asked, now=now, offered=offered, unread=[unread] if unread else [])
     inside = [each for index in sorted(found.pages) for each in asked.cursor.pages[index].ranges]
     assert found.ranges == inside
@@ -76,6 +76,13 @@ def test_a_consumer_that_left_gives_back_all_it_held(asked):
 def test_replays_are_offered_while_there_are_permits(asked):
     assert affected(asked, permits=5) == ([6], {0, 1, 2})
     assert affected(asked, now=90, permits=5) == ([4, 6, 8], {0, 1, 2})
+
+
+@pytest.mark.parametrize(("acks", "ack_sets"), [([(5, 6)], {}), ([], {6: ()})])
+def test_what_is_acknowledged_takes_no_permit_from_what_comes_again(asked, acks, ack_sets):
+    """So that nothing new overtakes it."""
+    asked.acks, asked.ack_sets = Positions(acks), ack_sets
+    assert affected(asked, now=90, permits=1) == ([4, 6, 8], {0, 1, 2})
 
 
 def test_a_return_on_a_failover_subscription_brings_everything_back(asked):

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pulsar_spark.broker import gather
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.protocol.chunking import AUTO_ACK_OLDEST
-from pulsar_spark.protocol.delays import unpacked, unpacked_stretches
 from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.protocol.packing import unpacked, unpacked_stretches
 from pulsar_spark.protocol.policies import EVICT
 from pulsar_spark.protocol.topic_name import parse_topic_name
 from pulsar_spark.storage import chunk_groups

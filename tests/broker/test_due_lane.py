@@ -14,7 +14,8 @@ from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
 from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
-from pulsar_spark.protocol.delays import DUE_BASE, unpacked
+from pulsar_spark.protocol.delays import DUE_BASE
+from pulsar_spark.protocol.packing import unpacked
 from pulsar_spark.storage import entries
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest

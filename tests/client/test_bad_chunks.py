@@ -66,6 +66,7 @@ CASES = {
     "a size below nothing": ([chunk("A", 0, 2, b"a", -5), chunk("A", 1, 2, b"b", -5)], [UNREADABLE]),
     "an endless size": ([chunk("A", 0, 2, b"a", 2**62), chunk("A", 1, 2, b"b", 2**62)], [UNREADABLE]),
     "sizes that disagree": ([chunk("A", 0, 2, b"a", 2), chunk("A", 1, 2, b"b", 3)], [UNREADABLE]),
+    "a first size that lies": ([chunk("A", 0, 2, b"a", 9), chunk("A", 1, 2, b"b", 2)], [UNREADABLE]),
     "a chunk without a payload": ([chunk("A", 0, 2, b"ab", 2), chunk("A", 1, 2, None, 2)], [b"ab"]),
 }
 

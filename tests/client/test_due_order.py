@@ -7,7 +7,8 @@ from deltalake import DeltaTable
 import pulsar_spark as pulsar
 from pulsar_spark.client import reading
 from pulsar_spark.link.inbox import COLUMNS
-from pulsar_spark.protocol.delays import DUE_LANE, packed, virtual
+from pulsar_spark.protocol.delays import DUE_LANE, virtual
+from pulsar_spark.protocol.packing import packed
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import CURSOR_LEDGER
 from tests.client.waiting import eventually, nothing_comes, receive_values

@@ -24,6 +24,7 @@ from tests.differential.chunk_duel import ChunkedDuel
 from tests.differential.delay_duel import DelayedDuel
 from tests.differential.duel import Duel
 from tests.differential.key_order import KeyedDuel, KeyOrder
+from tests.differential.strategies import Turn
 from tests.differential.twins import assert_spark_plans
 from tests.model import Model
 from tests.model_cursor import Cursor
@@ -53,6 +54,55 @@ KINDS = {
 }
 """Histories of all types, of Key_Shared alone: with exact ranges, by lane, and from one form to the other; of messages
 that wait for their deliver time; and of chunked messages."""
+
+FOUND = {
+    "an ack set of a part asks nothing": [
+        Turn(0, ["t: publish 3 A:1/2", "t: policy max_unacked_messages_per_consumer 3"]),
+        Turn(0, ["t/any: a subscribe Shared", "t/any: a flow 20"]),
+        Turn(0, ["t: publish B:1/2"]),
+        Turn(0, ["t/any: a ack 1 left 0"]),
+    ],
+    "what is acknowledged already does not expire": [
+        Turn(0, ["t: publish 1 1@100 3", "t: policy max_unacked_messages_per_consumer 3"]),
+        Turn(0, ["t: policy ttl_check_seconds 1", "t: policy message_ttl_seconds 5"]),
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 20", "t/any: a ack 0"]),
+        Turn(9000, ["t: publish 3"]),
+        Turn(0, ["t: publish B:1/2"]),
+        Turn(1000, []),
+    ],
+    "one sought to is released by time to live at once": [
+        Turn(0, ["t: publish A:0/2 1", "t: policy ttl_check_seconds 1", "t: policy message_ttl_seconds 2"]),
+        Turn(3000, ["t/any: a subscribe Shared lease 600", "t/any: a seek latest"]),
+        Turn(1000, []),
+    ],
+    "one that waits for its deliver time is none too many": [
+        Turn(0, ["t: publish B:0/2@100 C:0/4 2 A:0/2 B:1/2@100"]),
+        Turn(0, ["t/keys: b subscribe KeyShared pending 2 lease 600", "t/keys: b flow 1"]),
+    ],
+    "one too many is not kept back when it waits for its deliver time": [
+        Turn(0, ["t: publish A:0/2@100", "t/any: a subscribe Shared pending 1 lease 600", "t/any: a flow 5"]),
+        Turn(0, ["t: publish B:0/2"]),
+        Turn(0, ["t: publish A:1/2@100"]),
+        Turn(0, ["t/any: a close", "t/any: b subscribe Shared lease 600", "t/any: b flow 20"]),
+        Turn(1000, []),
+    ],
+    "one that is cancelled holds nothing back": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 1", "t: publish A:0/3 1"]),
+        Turn(0, ["t/any: a ack 1", "t: publish A:1/3 A:2/3@25"]),
+        Turn(0, ["t/any: cancel 2-3"]),
+    ],
+    "one begun anew holds nothing back, also behind a restart": [
+        Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 1", "t: publish A:0/2 B:0/1@100 1"]),
+        Turn(0, ["t: publish A:0/3"], "between"),
+    ],
+    "one that is kept back in this round is none that its key waits for": [
+        Turn(0, ["t: publish A:0/2 B:0/2 1 A:1/2 1=b"]),
+        Turn(0, ["t/keys: a subscribe KeyShared lease 600", "t/keys: c subscribe KeyShared pending 1 lease 600"]),
+        Turn(0, ["t/keys: a flow 1"]),
+        Turn(0, ["t/keys: a flow 1", "t/keys: c flow 1"]),
+    ],
+}
+"""Histories of chunks, the smallest that showed a difference; also in the end, when all is delivered."""
 
 FORMS = {"lanes": (-1, -1), "both forms": (2, 4)}
 """From how many ranges on, and below how many entries no longer, they are kept by lane."""
@@ -106,9 +156,13 @@ def test_rounds_do_what_the_reference_broker_does(close_borders, kind):
     assert planned_without_spark(kind)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "chunks"])
+@pytest.mark.parametrize("history", FOUND.values(), ids=FOUND)
+def test_histories_that_once_differed(close_borders, tmp_path, history):
+    ChunkedDuel(None, tmp_path).play(history)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_spark_does_what_the_reference_broker_does(spark, close_borders, kind):
-    """Chunks are decided beside the plan and are rows of it like others: what Spark makes of them is compared below."""
     duels(spark, kind, 5 if kind == "types" else 2)
 
 

@@ -89,8 +89,13 @@ def test_one_whose_chunks_do_not_add_up_is_an_error(broker, monkeypatch):
     served = Served(broker, sizes=(11, 15))
     usable = find_usable(served.topic, served.ledgers, [A, B])
     assert [*usable.errors] == [(0, 6)] and usable.deleted == []
-    text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and say"
+    text = "ends at position 6 of partition 0 cannot be put together: its chunks have 10 bytes together, and one"
     assert isinstance(usable.errors[0, 6], UnreadableMessage) and text in str(usable.errors[0, 6])
+    arrive(broker, "t", "A:0:2", partition=0, total_chunk_msg_size=9)
+    arrive(broker, "t", "A:1:2", partition=0, total_chunk_msg_size=10)
+    other = ChunkedMessage(0, 8, 9)
+    usable = find_usable(served.topic, LedgerIndex(broker.layout), [other])
+    assert [*usable.errors] == [(0, 9)], "any of its chunks may say so"
     monkeypatch.setattr(chunk_deliveries, "MOST_BYTES", 14)
     usable = find_usable(served.topic, served.ledgers, [A, B])
     assert [*usable.errors] == [(0, 6), (0, 7)] and "15 bytes are more than a row" in str(usable.errors[0, 7])

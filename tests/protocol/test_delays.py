@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pulsar_spark.protocol.delays import DUE_BASE, is_virtual, packed, unpacked, virtual
+from pulsar_spark.protocol.delays import DUE_BASE, is_virtual, virtual
+from pulsar_spark.protocol.packing import packed, unpacked
 
 
 @pytest.mark.parametrize("seed", range(20))

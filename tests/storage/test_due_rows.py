@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
-from pulsar_spark.protocol.delays import DUE_BASE, DUE_LANE, packed, virtual
+from pulsar_spark.protocol.delays import DUE_BASE, DUE_LANE, virtual
+from pulsar_spark.protocol.packing import packed
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.due_rows import by_position
 from pulsar_spark.storage.lane_ranges import exact_ranges

@@ -6,8 +6,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol import chunking
 from pulsar_spark.protocol.chunking import Verdict, judged, none_open
-from pulsar_spark.transforms.chunks import parts_of_messages, reassemble_chunks, split_messages
+from pulsar_spark.transforms.chunks import parts_of_messages, reassemble_chunks, split_messages, wrong_size
 
 CHUNKS = (
     "partition int, position long, producer_name string, uuid string, chunk_id int, num_chunks_from_msg int, "
@@ -51,6 +52,21 @@ def test_a_message_is_the_bytes_of_its_chunks_in_order_and_the_rest_of_the_last_
         CHUNKS,
     )
     assert_df_equality(reassemble_chunks(chunks), expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_a_size_that_any_chunk_lies_about_is_told(spark):
+    """Null says nothing, and a chunk without a payload has none."""
+    sizes = {"right": (3, 3), "first": (9, 3), "last": (3, 9), "none": (None, None), "one": (None, 3), "small": (1, 1)}
+    rows = [
+        (*chunk(2 * number + at, uuid, at, 2, payload), said[at])
+        for number, (uuid, said) in enumerate(sizes.items())
+        for at, payload in enumerate((b"abc", None))
+    ]
+    chunks = spark.createDataFrame(rows, f"{CHUNKS}, total_chunk_msg_size long")
+    joined = reassemble_chunks(chunks).withColumn("batch_index", F.lit(None).cast("int"))
+    found = {row.uuid: row.wrong for row in joined.withColumn("wrong", wrong_size()).collect()}
+    assert found == {uuid: chunking.wrong_size(3, said) for uuid, said in sizes.items()}
+    assert [uuid for uuid, wrong in found.items() if wrong] == ["first", "last", "small"]
 
 
 @pytest.mark.parametrize("seed", range(3))
