@@ -421,7 +421,7 @@ class Model:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         if properties.get("cancel") == "true":
             waiting = cursor.still_waiting(first, last, self.now_ms)
-            cursor.acks += [(position, position, (), False) for position in waiting]
+            cursor.acks += [(position, position, None, False) for position in waiting]
             return str(len(waiting))
         cursor.acks.append(
             (first, last, tuple(request["ack_set"]) if request.get("ack_set") is not None else None, False)

@@ -21,8 +21,9 @@ import numpy as np
 from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Cursor
+from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.cursor import PENDING, Range
-from pulsar_spark.protocol.positions import as_array, expanded
+from pulsar_spark.protocol.positions import Positions, as_array, expanded
 
 
 class Affected(NamedTuple):
@@ -128,13 +129,16 @@ def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
     return page.replays_at is not None and (cursor.is_single_active or page.replays_at <= wall)
 
 
-def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[int, int]]:
+def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
     """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
-    as a whole.
+    as a whole. What this round acknowledges takes no permits, so that nothing else goes out before what is behind it.
 
     By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
     deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.
     """
+    cursor = asked.cursor
+    done = [(position, position) for position, left in asked.ack_sets.items() if is_empty(left)]
+    acknowledged = Positions(sorted([*asked.acks, *done])) if done else asked.acks
 
     def in_order(index: int, page: Page) -> Iterator[tuple[int, int, int, int]]:
         due = page.replays
@@ -148,7 +152,8 @@ def offered_ranges(cursor: Cursor, wall: int, permits: int) -> Iterator[tuple[in
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:
             return
-        found += cursor.pages[index].ranges[number].size
+        held = cursor.pages[index].ranges[number]
+        found += sum(last - first + 1 for first, last in acknowledged.gaps(held.first, held.last))
         yield index, number
 
 

@@ -87,7 +87,7 @@ class _Gathering:
         came_due = self._came_due(asked, permits)
         spans += [(run.first, run.last) for run in came_due]
         affected = affected_ranges(
-            asked, now=self.draft.now, offered=offered_ranges(cursor, self.draft.wall, permits), unread=spans
+            asked, now=self.draft.now, offered=offered_ranges(asked, self.draft.wall, permits), unread=spans
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
