@@ -14,6 +14,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_lane import WINDOW, DueLane
+from pulsar_spark.broker.due_requests import catch_up
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
@@ -90,6 +91,7 @@ def _with_times(
 def fold(asked: CursorDraft) -> None:
     """Take the due lane away: exact positions say again what was said of them there."""
     cursor, due = asked.cursor, asked.cursor.due
+    catch_up(asked)
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
     asked.axis_acks, asked.passed = Positions(), Positions()
     states = [
@@ -109,10 +111,12 @@ def fold(asked: CursorDraft) -> None:
 
 
 def stop_waiting(asked: CursorDraft) -> None:
-    """Deliver times do not count any more: what waits for one may go out."""
+    """Deliver times do not count any more: what waits for one may go out. A due lane stays while the delay index is
+    made anew, and waits."""
     cursor = asked.cursor
     if cursor.due:
-        fold(asked)
+        if cursor.due.promotion.is_ready:
+            fold(asked)
     elif any(page.replays_at is not None and page.replays[-1][0] for page in cursor.pages):
         rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
 

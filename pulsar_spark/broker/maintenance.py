@@ -192,6 +192,8 @@ def _check_quota(
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
+            if cursor.due and not cursor.due.promotion.is_ready:
+                continue  # the next check sees to it
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
                 _evict(draft.of(cursor), last)

@@ -64,7 +64,7 @@ class Promotion:
     @property
     def is_ready(self) -> bool:
         """Can all that is promoted be read? Not while a delay index that was lost is made anew: then the due lanes of
-        the topic partition wait, and no other cursor does, but for a round in which something is asked of them."""
+        the topic partition wait, and no other cursor does. Acknowledgements count all the same (see due_requests)."""
         return self._ready_until() >= self.until
 
     @property
