@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 from pyspark.sql import functions as F
 
 from pulsar_spark.admin import Admin
@@ -143,16 +144,17 @@ print(f"{np.median(delays):.2f} s, all within {delays.max():.1f} s")
 figure, panels = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
 (arrivals, lateness), (buckets, memory) = panels
 for label, instants in {"due": dues, "delivered": received}.items():
-    arrivals.plot(np.sort(instants) - begin, np.arange(1, len(dues) + 1), label=label)
+    arrivals.step(np.sort(instants) - begin, np.arange(1, len(dues) + 1), where="post", label=label)
 arrivals.set(title="due and delivered", xlabel="seconds", ylabel="messages")
 arrivals.legend()
 lateness.hist(delays, bins=50)
 lateness.set(title="how late", xlabel="seconds behind the deliver time", ylabel="messages")
 seconds, sizes, numbers, entries = (np.array(column) for column in zip(*looks))
 buckets.step(seconds - begin, numbers, where="post")
-buckets.set(title="buckets of the index", xlabel="seconds", ylim=(0, None))
+buckets.set(title="buckets of the index", xlabel="seconds", ylabel="buckets", ylim=(0, numbers.max() + 1))
+buckets.yaxis.set_major_locator(MaxNLocator(integer=True))
 memory.plot(seconds - begin, sizes / 2**20)
-memory.set(title="memory of the broker's process", xlabel="seconds", ylabel="MiB", ylim=(0, None))
+memory.set(title="memory of the broker's process", xlabel="seconds", ylabel="MiB", ylim=(0, 1.2 * sizes.max() / 2**20))
 picture = os.path.join(tempfile.mkdtemp(prefix="pulsar_spark_"), "delayed_delivery.png")
 figure.savefig(picture, dpi=100)
 print(picture)

@@ -422,7 +422,7 @@ class Model:
         cursor, first, last = self._checked(request, request["first"], request["last"])
         if properties.get("cancel") == "true":
             waiting = cursor.still_waiting(first, last, self.now_ms)
-            cursor.acks += [(position, position, (), False) for position in waiting]
+            cursor.acks += [(position, position, None, False) for position in waiting]
             return str(len(waiting))
         left = request.get("ack_set")
         if left is None or cursor.may_be_left(first):

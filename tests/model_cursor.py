@@ -210,7 +210,7 @@ class Cursor:
     def settle_delays(self, *, has_delays: bool) -> None:
         """Begin to wait, or end, as the type of those who are connected and the policy of the topic say. What was
         waited for and was not delivered is to be delivered at its place; what is to come again waits where it is
-        delayed."""
+        delayed, and was not moved, when those who know delays begin to."""
         self.has_delays = has_delays
         if not self.consumers:
             return
@@ -223,8 +223,11 @@ class Cursor:
                 back.due_ms = None
         elif self.ignored_delays:
             self.ignored_delays = False
+            for position, held in list(self.pending.items()):
+                if held.consumer_id in self.left and self._is_early(position) and not self.is_own_delayed(position):
+                    self.replay[position] = Replay(self.pending.pop(position).redelivery_count)
             for position, back in self.replay.items():
-                if self._is_early(position):
+                if back.due_ms is None and self._is_early(position) and not self.is_own_delayed(position):
                     back.due_ms = self.delays.deliver_ms[position]
 
     def join(self, consumer: Consumer, subscription_type: str, *, active_from_ms: int) -> None:
@@ -233,6 +236,7 @@ class Cursor:
             behind_all = max(self.read_position - 1, *self.acknowledged, *self.pending, *self.replay, -1) + 1
             member = Member(consumer.consumer_id, consumer.name, consumer.ranges)
             self.keys.join(member, behind_all=behind_all, mark_delete=self.mark_delete)
+        self.ignored_delays |= not self.consumers
         self.subscription_type = subscription_type
         self.consumers[consumer.consumer_id] = consumer
         self.joined += 1

@@ -142,7 +142,9 @@ def _absorb_cursor(asked: CursorDraft, affected: Affected, outcome: Outcome, row
 
 def _settle_due_lane(cursor: Cursor, changed: list[Page], gone: list[int]) -> tuple[list[Page], list[int]]:
     """Let the mark-delete that people see run on, and drop what lies below it; the pages that changed and the keys of
-    those that are gone, with those that did and were before."""
+    those that are gone, with those that did and were before. Not while the delay index is made anew."""
+    if not cursor.due.promotion.is_ready:
+        return changed, gone
     cursor.due.settle()
     is_over = cursor.due.is_over
     of_apart, gone_apart = cursor.drop_apart(cursor.first_untouched if is_over else cursor.due.visible)

@@ -60,8 +60,8 @@ class Acknowledgements(Desk):
         """Acknowledge, of the positions named, those whose entries wait for their deliver time; how many those are."""
         draft = self.draft.of(cursor)
         places = self._waiting(draft, request)
-        for first, last in ranges_of(places):
-            draft.axis_acks.add(first, last)
+        for first, last in ranges_of(sorted(map(position_of, places))):
+            draft.acks.add(first, last)
         return str(len(places))
 
     def reschedule(self, request: Request) -> str:

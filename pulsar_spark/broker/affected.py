@@ -130,7 +130,7 @@ def has_replays(cursor: Cursor, page: Page, wall: int) -> bool:
 
 def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tuple[int, int]]:
     """(page, range) of what is to be delivered again and comes first, as many entries as permits allow: of each range
-    as a whole. What this round acknowledges of them is offered to nobody.
+    as a whole. What this round acknowledges takes no permits, so that nothing else goes out before what is behind it.
 
     By position on Exclusive and Failover; else what came back goes first and what has come due follows in order of
     deliver time. Each page knows that order of its own ranges, so no more of them are looked at than go out.

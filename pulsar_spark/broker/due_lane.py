@@ -77,6 +77,8 @@ class DueLane:
         self.cursor, self.topic, self.promotion = cursor, topic, promotion
         self.since, self.floor, self.mark_delete = since, floor, mark_delete
         self.visible = visible
+        self.is_behind = True
+        """May entries in motion have been acknowledged while the delay index was not there (see due_requests)?"""
         self._blocker: int | None = None
         self._motion: tuple[int, Motion] | None = None
 

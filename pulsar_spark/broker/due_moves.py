@@ -14,12 +14,22 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_lane import WINDOW, DueLane
+from pulsar_spark.broker.due_requests import catch_up
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
+from pulsar_spark.protocol.delays import (
+    APART_BASE,
+    AXES_END,
+    DUE_BASE,
+    Checkpoint,
+    agreed,
+    place_apart,
+    position_of,
+    virtual,
+)
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 log = logging.getLogger(__name__)
@@ -81,6 +91,7 @@ def _with_times(
 def fold(asked: CursorDraft) -> None:
     """Take the due lane away: exact positions say again what was said of them there."""
     cursor, due = asked.cursor, asked.cursor.due
+    catch_up(asked)
     asked.acks = Positions(sorted([*asked.acks, *_named(due, asked.axis_acks)]))
     asked.axis_acks, asked.passed = Positions(), Positions()
     states = [
@@ -100,10 +111,12 @@ def fold(asked: CursorDraft) -> None:
 
 
 def stop_waiting(asked: CursorDraft) -> None:
-    """Deliver times do not count any more: what waits for one may go out."""
+    """Deliver times do not count any more: what waits for one may go out. A due lane stays while the delay index is
+    made anew, and waits."""
     cursor = asked.cursor
     if cursor.due:
-        fold(asked)
+        if cursor.due.promotion.is_ready:
+            fold(asked)
     elif any(page.replays_at is not None and page.replays[-1][0] for page in cursor.pages):
         rewrite(asked, [_waiting_no_more(held) for held in cursor.ranges()])
 
@@ -119,26 +132,28 @@ def _named(due: DueLane, places: Iterable[tuple[int, int]]) -> list[tuple[int, i
 
 
 def wait_again(bundle: Bundle, asked: CursorDraft, wall: int) -> None:
-    """Entries that were handed out before their deliver time, on an Exclusive or Failover subscription, say, and that
-    came back, wait for it again now that it counts."""
+    """Deliver times begin to count: as the policy is switched on, or the first consumer comes. Entries that were handed
+    out before theirs, on an Exclusive or Failover subscription, say, and that came back, wait for it again. What is
+    rescheduled has another; and what a consumer holds by now comes again as it gives it back."""
     cursor = asked.cursor
     topic, partition = bundle.topics[cursor.topic], cursor.key.partition
     if bundle.delay_index.next_due(topic.topic.topic_id, partition, wall) is None:
         return
     last_delayed = topic.ledgers(partition).last_delayed_position
-    held_back, others = [], []
+    came_back, others = [], []
     for held in cursor.ranges_between(0, AXES_END):
-        is_back = held.status == REPLAY or (held.status == PENDING and held.consumer_id in asked.left)
-        (held_back if is_back and held.first <= last_delayed else others).append(held)
+        is_back = held.due_time is None if held.status == REPLAY else held.consumer_id in asked.left
+        is_back &= held.status in (REPLAY, PENDING) and held.first <= last_delayed
+        (came_back if is_back else others).append(held)
     found, is_changed = [], False
-    for held, _, times in _with_times(topic, partition, held_back):
-        due = held.due_time if held.status == REPLAY else None
-        back = held._replace(status=REPLAY, consumer_id=None, delivery_round=None, due_time=due)
+    for held, _, times in _with_times(topic, partition, came_back):
         times = np.where(times > wall, times, 0)
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(times)]):
-            due_time = int(times[start]) or due
-            found.append(back._replace(first=held.first + start, last=held.first + end - 1, due_time=due_time))
+            part = held._replace(first=held.first + start, last=held.first + end - 1)
+            if times[start]:
+                part = part._replace(status=REPLAY, consumer_id=None, delivery_round=None, due_time=int(times[start]))
+            found.append(part)
         is_changed |= bool(times.any())
     if is_changed:
         rewrite(asked, [*others, *found])
@@ -219,10 +234,11 @@ def _joined(ranges: list[Range]) -> list[Range]:
 
 
 def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -> None:
-    """Begin a due lane if any of the entries *first*..*last* that the cursor has not read waits, and was not
-    acknowledged in this round."""
+    """Begin a due lane if any of the entries *first*..*last* waits that the cursor has not read and knows nothing of,
+    and that was not acknowledged in this round."""
     waiting = _waiting_unread(bundle, asked.cursor, first, last, wall)
-    if not inside(waiting, asked.acks).all():
+    known = [(held.first, held.last) for held in asked.cursor.ranges_between(first, last + 1)]
+    if not (inside(waiting, known) | inside(waiting, asked.acks)).all():
         begin(bundle, asked, wall)
 
 
@@ -234,13 +250,31 @@ def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
     behind = virtual(due.promotion.first_at(dead_before))
     asked.axis_acks.add(due.mark_delete + 1, behind - 1)
     asked.expired += behind - due.mark_delete - 1
-    for held in asked.cursor.ranges_between(DUE_BASE, place_apart(last) + 1):
-        if held.first < APART_BASE and held.status == ACKNOWLEDGED:
-            asked.expired -= max(min(held.last + 1, behind) - held.first, 0)
-        elif held.first >= APART_BASE and held.status == REPLAY and (held.due_time or 0) < dead_before:
-            until = min(held.last, place_apart(last))
-            asked.axis_acks.add(held.first, until)
-            asked.expired += until - held.first + 1
+    for held in asked.cursor.ranges_between(DUE_BASE, behind):
+        if held.status == ACKNOWLEDGED:
+            asked.expired -= min(held.last + 1, behind) - held.first
+    _expire_apart(asked, last, dead_before)
+
+
+def _expire_apart(asked: CursorDraft, last: int, dead_before: int) -> None:
+    """What waits goes by the time it waits for. Of what was handed out no other time is known than the entry's own."""
+    due, unmoved = asked.cursor.due, []
+    for held in asked.cursor.ranges_between(APART_BASE, place_apart(last) + 1):
+        first, until = position_of(held.first), min(position_of(held.last), last)
+        if held.status == REPLAY and held.due_time is not None:
+            dead = [(first, until)] if held.due_time < dead_before else []
+            _expire_at(asked, dead)
+        elif held.status != ACKNOWLEDGED:
+            unmoved.append((first, until))
+    positions = expanded(*as_array(unmoved))
+    times = delayed_at(due.topic, due.cursor.key.partition, positions)
+    _expire_at(asked, ranges_of(positions[times < dead_before]))
+
+
+def _expire_at(asked: CursorDraft, stretches: Iterable[tuple[int, int]]) -> None:
+    for first, last in stretches:
+        asked.axis_acks.add(place_apart(first), place_apart(last))
+        asked.expired += last - first + 1
 
 
 def expire_main(asked: CursorDraft, first: int, last: int) -> None:

@@ -1,6 +1,8 @@
 """Requests about entries of a cursor with a due lane, brought from positions onto the axes its states are kept on.
 
 An entry that was looked at is named by its number; one that is acknowledged before that is kept apart from then on.
+While the delay index is made anew nobody can tell the two from each other: then all that is acknowledged is kept apart,
+and what of it is in motion is found when the index is there again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,12 +24,37 @@ which says nothing of the other entries in them."""
 def bring_onto_axes(asked: CursorDraft) -> None:
     """What is asked of positions, as what is asked of places on the axes. Once a round."""
     due = asked.cursor.due
+    if not due.promotion.is_ready:
+        _keep_apart(asked)
+        return
     asked.returns = _returns(due, asked.returns)
     asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items()}
     spans = list(asked.acks)
     apart = [(place_apart(first), place_apart(last)) for first, last in _met_too_early(due, spans)]
     asked.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *asked.axis_acks]))
     asked.axis_acks = Positions()
+
+
+def _keep_apart(asked: CursorDraft) -> None:
+    due, spans = asked.cursor.due, list(asked.acks)
+    due.is_behind = True
+    apart = [(place_apart(first), place_apart(last)) for first, last in _clipped(due, spans)]
+    asked.acks = Positions(sorted([*spans, *apart, *asked.axis_acks]))
+    asked.axis_acks = Positions()
+
+
+def catch_up(asked: CursorDraft) -> None:
+    """Acknowledge what is in motion and was acknowledged while the delay index was not there."""
+    due = asked.cursor.due
+    if not due.is_behind:
+        return
+    due.is_behind = False
+    held = asked.cursor.ranges_between(APART_BASE, AXES_END)
+    done = [(position_of(each.first), position_of(each.last)) for each in held if each.status == ACKNOWLEDGED]
+    if done:
+        motion = due.motion
+        for first, last in ranges_of(np.sort(motion.numbers[inside(motion.positions, done)])):
+            asked.axis_acks.add(virtual(first), virtual(last))
 
 
 def acknowledge_delivered(asked: CursorDraft, of_delivery: Mapping[tuple[str, int], list[tuple[int, int]]]) -> None:
@@ -74,9 +101,7 @@ def _apart(due: DueLane) -> list[tuple[int, int]]:
 
 def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """What is acknowledged of entries that were not looked at: stretches of positions to keep apart."""
-    end = due.ledgers.last_delayed_position
-    clipped = [(max(first, due.floor), min(last, end)) for first, last in spans if last >= due.floor]
-    clipped = [(first, last) for first, last in clipped if first <= last]
+    clipped = _clipped(due, spans)
     if sum(last - first + 1 for first, last in clipped) > ONE_BY_ONE:
         return clipped
     positions = expanded(*as_array(clipped))
@@ -87,3 +112,10 @@ def _met_too_early(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple
     positions = positions[~inside(positions, in_main)]
     times = delayed_at(due.topic, due.cursor.key.partition, positions)
     return ranges_of(due.unlooked(positions, times))
+
+
+def _clipped(due: DueLane, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What of *spans* lies where entries of the lane may."""
+    end = due.ledgers.last_delayed_position
+    clipped = [(max(first, due.floor), min(last, end)) for first, last in spans if last >= due.floor]
+    return [(first, last) for first, last in clipped if first <= last]

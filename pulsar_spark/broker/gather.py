@@ -11,7 +11,7 @@ from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.candidates import note_in_vain, takers_of, takes_part
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
 from pulsar_spark.broker.due_moves import stop_waiting
-from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes
+from pulsar_spark.broker.due_requests import acknowledge_delivered, bring_onto_axes, catch_up
 from pulsar_spark.broker.isolation import isolated, of_cursor
 from pulsar_spark.broker.keyed import Keyed
 from pulsar_spark.broker.keyed_lanes import KeyedByLane
@@ -61,13 +61,20 @@ class _Gathering:
             asked.dropped_pages += cursor.keep_exact()
             asked.is_rewritten = asked.is_changed = True
         takers = takers_of(cursor, self.draft.now)
-        is_ready = cursor.due and cursor.due.promotion.is_ready
-        if is_ready and cursor.consumers and not honours_delays(self.bundle, cursor):
-            stop_waiting(self.draft.of(cursor))
-        if is_ready and cursor.due and takers:
-            cursor.due.promotion.advance(self.draft.wall)
+        if _is_ready(cursor):
+            self._look_at_due_lane(cursor, takers)
+        else:
+            takers = []
         if takes_part(self.bundle, self.draft, cursor, takers):
             self._add(self.draft.of(cursor), takers)
+
+    def _look_at_due_lane(self, cursor: Cursor, takers: list[Consumer]) -> None:
+        if cursor.due and cursor.due.is_behind:
+            catch_up(self.draft.of(cursor))
+        if cursor.due and cursor.consumers and not honours_delays(self.bundle, cursor):
+            stop_waiting(self.draft.of(cursor))
+        if cursor.due and takers:
+            cursor.due.promotion.advance(self.draft.wall)
 
     def _add(self, asked: CursorDraft, takers: list[Consumer]) -> None:
         cursor = asked.cursor
@@ -77,7 +84,7 @@ class _Gathering:
         if cursor.due:
             bring_onto_axes(asked)
         _find_delivered(asked)
-        if cursor.is_key_shared:
+        if cursor.is_key_shared and _is_ready(cursor):
             self._add_keyed(asked, takers)
             return
         permits = sum(consumer.permits for consumer in takers)
@@ -87,7 +94,7 @@ class _Gathering:
         came_due = self._came_due(asked, permits)
         spans += [(run.first, run.last) for run in came_due]
         affected = affected_ranges(
-            asked, now=self.draft.now, offered=offered_ranges(asked, self.draft.wall, permits), unread=spans
+            asked, now=self._now(cursor), offered=offered_ranges(asked, self.draft.wall, permits), unread=spans
         )
         planned = affected.planned
         elsewhere = _unacked_elsewhere(cursor.unacked, planned)
@@ -169,6 +176,10 @@ class _Gathering:
         self.affected.append(affected)
         return number
 
+    def _now(self, cursor: Cursor) -> int:
+        """Up to when what is to come back by itself does so: while the delay index is made anew, nothing."""
+        return self.draft.now if _is_ready(cursor) else 0
+
     def _limit(self, cursor: Cursor, name: str) -> int:
         return self.bundle.policy(cursor.topic, name) if cursor.has_unacked_limits else 0
 
@@ -191,7 +202,7 @@ class _Gathering:
             redelivered=sorted(asked.redelivered),
             read_position=read_position,
             round=self.draft.number,
-            now=self.draft.now,
+            now=self._now(cursor),
             wall=self.draft.wall,
             due_read=cursor.due and virtual(cursor.due.read),
         )
@@ -245,6 +256,12 @@ class _Gathering:
                 is_blocked=consumer.is_blocked and consumer.consumer_id not in asks,
                 line=consumer.consumer_id if cursor.is_key_shared else None,
             )
+
+
+def _is_ready(cursor: Cursor) -> bool:
+    """Can all that the cursor keeps be read? Not with a due lane while the delay index is made anew: then it is given
+    nothing, and of what is asked only acknowledgements count."""
+    return cursor.due is None or cursor.due.promotion.is_ready
 
 
 def _stays_by_lane(cursor: Cursor) -> bool:

@@ -9,6 +9,7 @@ need be. Rules: semantics 3.29-3.31 (see protocol.expiry).
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from heapq import merge
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunk_walk import acknowledge, release_until
@@ -19,6 +20,7 @@ from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import due_stretches, honours_delays
+from pulsar_spark.protocol.cursor import REPLAY
 from pulsar_spark.protocol.expiry import (
     Activity,
     Delayed,
@@ -137,17 +139,34 @@ def _expire(bundle: Bundle, draft: RoundDraft, state: TopicState, cursor: Cursor
 
 
 def _delayed(state: TopicState, cursor: Cursor, last: int) -> Iterator[Delayed]:
-    """Entries behind mark-delete with a deliver time, but for those of the due lane, and for chunks of which a message
-    is not made: nobody waits for these."""
+    """Entries behind mark-delete with a deliver time, in order, but for those of the due lane, and for chunks of which
+    a message is not made: nobody waits for these. What waits goes by the time it waits for."""
     if last <= cursor.mark_delete:
         return
+    waiting = list(_waiting(cursor, last))
+    elsewhere = Positions((each.first, each.last) for each in waiting)
+    yield from merge(waiting, _by_deliver_time(state, cursor, last, elsewhere))
+
+
+def _waiting(cursor: Cursor, last: int) -> Iterator[Delayed]:
+    for page in cursor.pages:
+        if page.first > last:
+            return
+        for held in page.ranges if page.replays_at is not None else ():
+            if held.status == REPLAY and held.due_time is not None:
+                yield Delayed(held.first, held.last, held.due_time)
+
+
+def _by_deliver_time(state: TopicState, cursor: Cursor, last: int, elsewhere: Positions) -> Iterator[Delayed]:
+    """Those that are not *elsewhere*."""
     for run in state.ledgers(cursor.key.partition).parts(cursor.mark_delete + 1, last):
         if run.has_delayed:
             found = due_stretches(state.topic.path, run, cursor.due)
             parts = state.chunks(cursor.key.partition).parts(run.first_position, run.last_position)
+            others = Positions(sorted([*parts, *elsewhere]))
             for first, last, due_time in zip(*found.select(Delayed._fields).to_pydict().values()):
                 if due_time:
-                    yield from (Delayed(*stretch, due_time) for stretch in Positions(parts).gaps(first, last))
+                    yield from (Delayed(*stretch, due_time) for stretch in others.gaps(first, last))
 
 
 def _check_quota(
@@ -173,6 +192,8 @@ def _check_quota(
     is_too_big = size > 0 and backlog_bytes(stored, slowest) > size
     if is_evicting:
         for cursor in here:
+            if cursor.due and not cursor.due.promotion.is_ready:
+                continue  # the next check sees to it
             last = max(too_old, evicted_up_to(stored, cursor.visible_mark_delete, size) if is_too_big else -1)
             if last > cursor.visible_mark_delete:
                 _evict(draft.of(cursor), last)

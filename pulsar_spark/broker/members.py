@@ -78,7 +78,7 @@ class Members(Desk):
             return
         if honours_delays(self.bundle, cursor):
             wait_again(self.bundle, draft, self.draft.wall)
-        elif cursor.due or not cursor.is_single_active:
+        else:
             stop_waiting(draft)
 
     def _check_may_join(self, cursor: Cursor | None, request: Request, newcomer: Newcomer | None) -> None:

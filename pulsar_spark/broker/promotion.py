@@ -42,8 +42,8 @@ class Promotion:
         self.topic, self.topic_id, self.partition = topic, topic_id, partition
         self._index = index
         self.checkpoints: list[Checkpoint] = []
-        self.looked_at: int | None = None
-        """When it was looked at last for what has come due, by the machine's clock."""
+        self.advanced_at: int | None = None
+        """When anything came due last, by the machine's clock."""
         self._changed: set[int] = set()
         self._gone: set[int] = set()
         self._needed_from = 0
@@ -64,7 +64,7 @@ class Promotion:
     @property
     def is_ready(self) -> bool:
         """Can all that is promoted be read? Not while a delay index that was lost is made anew: then the due lanes of
-        the topic partition wait, and no other cursor does, but for a round in which something is asked of them."""
+        the topic partition wait, and no other cursor does. Acknowledgements count all the same (see due_requests)."""
         return self._ready_until() >= self.until
 
     @property
@@ -89,17 +89,18 @@ class Promotion:
 
     def next_look(self, wall: int, tick: int) -> int | None:
         """When to promote next without being asked, None while nothing waits: as the next entry comes due, but not
-        sooner than a *tick* behind the last time, so that very many deliver times do not make as many rounds (5.5)."""
+        sooner than a *tick* behind the last time that any did, so that very many deliver times do not make as many
+        rounds (5.5)."""
         due = self._next_due()
         if due is None:
             return None
-        looked_at = None if self.looked_at is None else min(self.looked_at, wall)
-        return due if looked_at is None else max(due, looked_at + tick)
+        advanced_at = None if self.advanced_at is None else min(self.advanced_at, wall)
+        return due if advanced_at is None else max(due, advanced_at + tick)
 
     def advance(self, wall: int) -> None:
         """Promote what has come due."""
-        self.looked_at = wall
         if self.is_due(wall):
+            self.advanced_at = wall
             for after, until, numbers in self._parts(self.until, min(wall, self._ready_until())):
                 self._append(Checkpoint(self.count, self.count + numbers - 1, after, until))
 

@@ -23,6 +23,8 @@ from pulsar_spark.broker.set_aside import SetAsideRequests
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
+from pulsar_spark.protocol.cursor import DELIVERY_ROUND
+from pulsar_spark.protocol.delays import CANCEL
 from pulsar_spark.protocol.policies import DELAYED_DELIVERY_ACTIVE, UNACKED_LIMITS, check_policy, policy_owners
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage.set_aside import SetAside
@@ -49,6 +51,9 @@ ANSWERED = {
 _ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "subscription")
 """What requests that follow each other have in common where one consumer says the same of many entries."""
 
+NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
+"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew."""
+
 MANY = 100
 """From so many alike on they are noted together: 1 microsecond each instead of 10."""
 
@@ -59,6 +64,9 @@ class Intake(Desk):
     def __init__(self, bundle: Bundle, draft: RoundDraft, broken: Mapping[str, SetAside]):
         super().__init__(bundle, draft)
         self._broken = broken
+        self.put_off: list[Request] = []
+        """What has to wait until the delay index is there again, by which it is known what it means."""
+        self._is_indexed = all(promotion.is_ready for promotion in bundle.promotions.values())
         self.members, self.moves = Members(bundle, draft), Moves(bundle, draft)
         self.entries = entries = LetterRequests(bundle, draft)
         aside = SetAsideRequests(bundle, draft, broken, self.take)
@@ -126,6 +134,9 @@ class Intake(Desk):
                 raise InvalidConfiguration(f"kind {shown(request.kind)} is not known: use a client of this release")
             request = admitted(request, now=self.draft.wall)
             self.members.renew_lease(request.client_id)
+            if not self._is_indexed and self._needs_index(request):
+                self.put_off.append(request)
+                return False
             text = self._handlers[request.kind](request)
         except (InvalidRequest, UnknownError) as refused:
             self.draft.refuse(request, refused, self.asker_of(request))
@@ -135,6 +146,14 @@ class Intake(Desk):
         if wants_answer:
             self.draft.reply(request, self.key_of(request), text=text)
         return True
+
+    def _needs_index(self, request: Request) -> bool:
+        """Is it about entries of a due lane, other than to acknowledge them?"""
+        cursor = self.bundle.cursors.get(self.key_of(request))
+        if cursor is None or cursor.due is None or cursor.due.promotion.is_ready:
+            return False
+        is_special = request.ack_set is not None or not request.properties.keys().isdisjoint((CANCEL, DELIVERY_ROUND))
+        return request.kind in NEEDS_INDEX or (request.kind in ("ack", "cumulative_ack") and is_special)
 
     def _create_subscription(self, request: Request) -> None:
         if self.key_of(request) in self.bundle.cursors:

@@ -77,6 +77,9 @@ class Rounds:
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
+        self._put_off: list[Request] = []
+        """What waits for the delay index (see requests). A crash forgets that it was asked: whoever waits for an answer
+        asks again, and what was given back comes back as its consumer leaves."""
 
     @uncollected()
     def take_over(self) -> None:
@@ -117,7 +120,16 @@ class Rounds:
         for it must be looked at again."""
         now = self.clock.look()
         own, wall = next_dues(self.bundle, self.bundle.now)
-        return (own is not None and own <= now.own) or (wall is not None and wall <= now.wall) or self._is_set_back(now)
+        is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
+        return is_due or self._is_set_back(now) or self._may_catch_up()
+
+    def _may_catch_up(self) -> bool:
+        """Is the delay index there again for whom it was not?"""
+        return any(
+            cursor.due and cursor.due.is_behind and cursor.due.promotion.is_ready
+            for cursor in self.bundle.cursors.values()
+            if not self.bundle.is_set_aside(cursor)
+        )
 
     def attempt(
         self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
@@ -133,7 +145,8 @@ class Rounds:
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(
-            (request.topic for request in [*self._waiting, *requests]), partial(bundle.delayed_after, draft.wall)
+            (request.topic for request in [*self._waiting, *self._put_off, *requests]),
+            partial(bundle.delayed_after, draft.wall),
         )
         for state in moved:
             for cursor in bundle.cursors_of(state.topic.topic_id):
@@ -141,7 +154,7 @@ class Rounds:
                     bundle.attach_chunks(cursor)
         take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
-        intake.take_all([*waiting, *requests])
+        intake.take_all([*waiting, *self._put_off, *requests])
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
@@ -155,7 +168,7 @@ class Rounds:
         rows.facts += bundle.promotion_facts()
         consumed = max(bundle.requests_version, requests_version)
         if not rows.facts and not rows.pages and not was_set_back:
-            bundle.requests_version = consumed
+            bundle.requests_version, self._put_off = consumed, intake.put_off
             return RoundResult(False, refusals=tuple(draft.refusals))
         is_snapshot = bundle.has_lost_topics or (
             draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0
@@ -169,7 +182,7 @@ class Rounds:
             bundle.index_new(moved)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
-        bundle.requests_version = consumed
+        bundle.requests_version, self._put_off = consumed, intake.put_off
         bundle.drop_promoted()
         bundle.let_go_of_chunks()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)

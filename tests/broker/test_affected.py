@@ -115,3 +115,11 @@ def test_what_came_due_first_is_offered_first_whatever_page_it_lies_in(monkeypat
     ]
     cursor.subscription_type = "Exclusive"
     assert affected(asked, now=50, permits=2)[0] == [0, 2]
+
+
+def test_what_is_acknowledged_takes_no_permits(asked):
+    """Else what was never delivered would overtake what came back."""
+    asked.acks = Positions([(6, 6)])
+    assert affected(asked, now=90, permits=1) == ([4, 6, 8], {0, 1, 2})
+    asked.acks, asked.ack_sets = Positions(), {6: ()}
+    assert affected(asked, now=90, permits=1) == ([4, 6, 8], {0, 1, 2})

@@ -12,7 +12,6 @@ from pulsar_spark.broker import delay_index, numbering, unread_runs
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
-from pulsar_spark.errors import DelayIndexNotReady
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.packing import unpacked
@@ -321,26 +320,66 @@ def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
 
 
-def test_others_go_on_while_the_index_of_a_topic_is_made_anew(engine, monkeypatch):
-    """Its due lanes wait, and a round that something is asked of them in."""
+@pytest.fixture
+def lost_index(engine, monkeypatch):
+    """Restarts a broker without its delay index, which is made anew when that is called."""
+    monkeypatch.setattr(delay_index, "AT_ONCE", 0)
+
+    def lose(now: int) -> DelayUpkeep:
+        index = delay_index.DelayIndex(engine.layout, is_attended=True)
+        monkeypatch.setattr("tests.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
+        engine.restart(now)
+        return DelayUpkeep(index)
+
+    return lose
+
+
+def test_others_go_on_while_the_index_of_a_topic_is_made_anew(engine, lost_index):
+    """Its due lanes wait, and nobody else does."""
     another = "persistent://public/default/u"
     other = On(another)
     engine.create_topic(another)
     publish(engine, 1_000, 2_000, None)
     engine.round(join(permits=2), START)
     assert positions(engine.round([], START + 1_000)) == [0]
-    monkeypatch.setattr(delay_index, "AT_ONCE", 0)
-    index = delay_index.DelayIndex(engine.layout, is_attended=True)
-    monkeypatch.setattr("tests.spark_engine.load_bundle", lambda layout: load_bundle(layout, index))
-    engine.restart(START + 1_001)
+    upkeep = lost_index(START + 1_001)
     engine.publish(another, -1, [1])
     asked = [other.subscribe("C", lease_ms=HOUR), other.flow("C", 9), ON.flow("A", 9)]
     found = engine.round(asked, START + 3_000)["deliveries"]
     assert [(each.topic, each.position) for each in found] == [(another, 0)]
-    with pytest.raises(DelayIndexNotReady, match="persistent://public/default/t"):
-        engine.round([ON.ack(0)], START + 3_001)
-    DelayUpkeep(index).work()
-    assert positions(engine.round([ON.ack(0)], START + 3_001)) == [1]
+    assert positions(engine.round([ON.ack(0)], START + 3_001)) == []
+    upkeep.work()
+    assert engine.rounds.is_due()
+    assert positions(engine.round([], START + 3_001)) == [1]
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 0
+
+
+@pytest.mark.parametrize("subscription_type", ["Shared", "KeyShared"])
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_asked_while_the_index_is_made_anew(engine, lost_index, dies, subscription_type):
+    """Acknowledgements count at once, a crash forgets none: of what waits, of what came due and is out, of others. What
+    is given back by a consumer that leaves comes again. The rest is answered when the index is there."""
+    publish(engine, *range(1_000, 7_000, 1_000), None, HOUR, None)
+    engine.round([*join(subscription_type=subscription_type), ON.subscribe("B", subscription_type)], START)
+    assert positions(engine.round([], START + 3_000)) == [0, 1, 2]
+    upkeep = lost_index(START + 3_001)
+    engine.round([ON.ack(1), ON.ack(4), ON.ack(7), ON.ack(6)], START + 3_002)
+    asked = [ON.negative_ack("A", 2), ON.reschedule(5, deliver_at_ms=START + 4_000), ON.cancel(3)]
+    assert engine.round(asked, START + 3_003)["replies"] == []
+    if dies:
+        upkeep = lost_index(START + 3_004)
+        engine.round(asked, START + 3_004)
+    engine.round([ON.close("B")], START + 3_005)
+    upkeep.work()
+    found = engine.round([], START + 3_006)
+    assert sorted(reply.text for reply in found["replies"]) == ["1", "1"]
+    assert [(each.position, each.redelivery_count) for each in found["deliveries"]] == [(2, 1)]
+    assert positions(engine.round([], START + 9_000)) == [5]
+    state = engine.state(TOPIC, -1, "s")
+    assert state["acknowledged"] == [(1, 1), (3, 4), (6, 7)]
+    assert sorted(state["pending"]) == [0, 2, 5, 8]
+    engine.round([ON.ack(0, 8)], START + 9_001)
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 8 and kept(engine) == []
 
 
 def delete(engine: SparkEngine, predicate: str, *, is_vacuumed: bool) -> None:

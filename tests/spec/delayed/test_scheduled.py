@@ -143,6 +143,49 @@ CASES = [
         | 4 |           | A ack 0; A ack 2         |           |       | none  | 2           |
     """,
     ),
+    Case(
+        "cancelled before anybody came",
+        source="0.33",
+        says="""
+        It is acknowledged like any other: mark-delete passes it.""",
+        table="""
+        | s | publish | requests                     | delivered | meant | mark-delete | read | backlog | delayed |
+        | 0 | 1@9 1@8 1 | create Earliest; cancel 0  |           | 1     | 0           | 1    | 2       | 1       |
+        | 1 |         | A subscribe Shared; A flow 9 | A 2       |       | 0           | 3    | 2       | 1       |
+    """,
+    ),
+    Case(
+        "time to live of what was moved",
+        source="0.26, 0.33",
+        says="""
+        What waits lives by the time it waits for; what was handed out, by no earlier than the one it was published with.""",
+        table="""
+ | s | publish     | requests                                                                               | delivered | meant | waits       | pending | mark-delete |
+ | 0 | 1@9 1@2 1@9 | A subscribe Shared; A flow 9; policy message_ttl_seconds 2; policy ttl_check_seconds 1 |           |       | 0@9 1@2 2@9 | none    | -1          |
+ | 1 |             | reschedule 0 2; reschedule 1 5                                                         |           | 1 1   | 0@2 1@5 2@9 | none    | -1          |
+ | 2 |             |                                                                                        | A 0       |       | 1@5 2@9     | A 0     | -1          |
+ | 4 |             | A nack 0 after 1                                                                       |           |       | 1@5 2@9     | A 0     | -1          |
+ | 5 |             |                                                                                        | A 0+1 1   |       | 2@9         | A 0+1 1 | -1          |
+ | 6 |             |                                                                                        |           |       | 2@9         | A 0+1   | -1          |
+ | 9 |             |                                                                                        | A 2       |       | none        | A 0+1 2 | -1          |
+ | 13 |            |                                                                                        |           |       | none        | none    | 2           |
+    """,
+    ),
+    Case(
+        "moved before somebody comes",
+        source="0.33, 0.26",
+        says="""
+        What is left of a batch that was acknowledged in part and moved waits for the time it was moved to, whoever comes, and lives as long.""",
+        table="""
+ | s | publish | requests                                                                  | delivered | meant | waits | mark-delete |
+ | 0 | 2@5     | create Earliest; policy message_ttl_seconds 1; policy ttl_check_seconds 1 |           |       | none  | -1          |
+ | 1 |         | A ack 0 left 1                                                            |           |       | 0@5   | -1          |
+ | 2 |         | reschedule 0 8                                                            |           | 1     | 0@8   | -1          |
+ | 3 |         | A subscribe Shared; A flow 9                                              |           |       | 0@8   | -1          |
+ | 7 |         |                                                                           |           |       | 0@8   | -1          |
+ | 8 |         |                                                                           | A 0{1}    |       | none  | -1          |
+    """,
+    ),
 ]
 
 

@@ -133,6 +133,50 @@ CASES = [
         | 9 |         |                                                                | A 2       | none  | A 6     |
     """,
     ),
+    Case(
+        "partly acknowledged while nobody was there",
+        source="2.6",
+        says="""
+        What is left of it waits for its deliver time, unless those who come know none.""",
+        table="""
+        | s | publish | requests                         | delivered | waits | replay | mark-delete |
+        | 0 | 1@9 2@9 | create Earliest                  |           | none  | none   | -1          |
+        | 1 |         | A ack 1 left 1                   |           | 1@9   | none   | -1          |
+        | 2 |         | A subscribe Failover             |           | none  | 1{1}   | -1          |
+        | 3 |         | A flow 1                         | A 0       | none  | 1{1}   | -1          |
+    """,
+    ),
+    Case(
+        "handed out while it was off",
+        source="ours, after 5.1: who reads an entry again looks at its deliver time",
+        says="""
+        Once it is on again, what had come back waits for its deliver time. Who holds an entry by then may give it back, and gets it at once; whoever comes when all have left waits.""",
+        table="""
+ | s | publish     | requests                                                       | delivered | waits | pending | replay |
+ | 0 | 1@7 1@8 1@9 | policy delayed_delivery_active 0; A subscribe Shared; A flow 3 | A 0-2     | none  | A 0-2   | none   |
+ | 1 |             | A nack 0                                                       |           | none  | A 1-2   | 0+1    |
+ | 2 |             | policy delayed_delivery_active 1                               |           | 0@7   | A 1-2   | none   |
+ | 3 |             | A nack 1; A flow 1                                             | A 1+1     | 0@7   | A 1+1 2 | none   |
+ | 4 |             | A close                                                        |           | 0@7   | none    | 1+1 2  |
+ | 5 |             | B subscribe Shared; B flow 9                                   |           | 0@7 1@8 2@9 | none | none |
+ | 7 |             |                                                                | B 0+1     | 1@8 2@9 | B 0+1 | none   |
+ | 8 |             |                                                                | B 1+1     | 2@9   | B 0-1+1 | none |
+ | 9 |             |                                                                | B 2       | none  | B 0-1+1 2 | none |
+    """,
+    ),
+    Case(
+        "off and on again in one round",
+        source="pulsar-admin set-delayed-delivery",
+        says="""
+        What waited waits on; what was acknowledged stays so.""",
+        table="""
+ | s | publish | requests                                                                       | delivered | waits   |
+ | 0 | 1@3 1 1@4 | A subscribe Shared; A flow 9                                                 | A 1       | 0@3 2@4 |
+ | 1 |         | policy delayed_delivery_active 0; policy delayed_delivery_active 1; A ack 1    |           | 0@3 2@4 |
+ | 3 |         |                                                                                | A 0       | 2@4     |
+ | 4 |         |                                                                                | A 2       | none    |
+    """,
+    ),
 ]
 
 
