@@ -82,10 +82,11 @@ class PagedRanges:
         self.pages = kept
         unchanged = {page.ranges[0].first: page for page in before}
         made, reached = [], -1
-        borders = [page.first for page in kept]
+        borders = list(map(attrgetter("first"), kept))
         if self.due:
             borders = sorted([*borders, DUE_BASE, APART_BASE])
-        for chunk in chunks(ranges, borders, most_ranges(len(ranges) + sum(len(page.ranges) for page in kept))):
+        most = most_ranges(len(ranges) + sum(map(len, map(attrgetter("ranges"), kept))))
+        for chunk in chunks(ranges, borders, most):
             page = unchanged.get(chunk[0].first)
             # A page may begin before its ranges do, where mark-delete took some: not where others lie there now.
             is_kept = page and page.ranges == chunk and page.first > reached
@@ -96,7 +97,8 @@ class PagedRanges:
         self.unacked += Counter()
         same = set(before).difference(passed)
         changed = {page.first: page for page in [*made, *passed] if page.ranges and page not in same}
-        gone = {page.first for page in [*before, *passed]} - {page.first for page in self.pages}
+        left = {page.first for page in [*made, *passed] if page.ranges}
+        gone = {page.first for page in [*before, *passed]} - left
         return list(changed.values()), sorted(gone)
 
     def _insert(self, pages: list[Page]) -> None:

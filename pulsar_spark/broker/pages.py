@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 
 import numpy as np
 
@@ -41,15 +42,16 @@ class Page:
         self.unacked: dict[str, int] = {}
         unacked = self.unacked
         for held in ranges:
-            first, last, status, consumer_id, _, _, due_time, ack_set, batch_size, entries = held
+            status = held[2]
             if status == PENDING:
+                first, last, _, consumer_id, _, _, due_time, ack_set, batch_size, entries = held
                 is_plain = ack_set is None and entries is None  # nearly all are: half the time of asking the range
                 messages = (last - first + 1) * batch_size if is_plain else held.unacked_messages
                 unacked[consumer_id] = unacked.get(consumer_id, 0) + messages
                 if due_time is not None and (self.returns_at is None or due_time < self.returns_at):
                     self.returns_at = due_time
-            elif status == REPLAY and (self.replays_at is None or (due_time or 0) < self.replays_at):
-                self.replays_at = due_time or 0
+            elif status == REPLAY and (self.replays_at is None or (held.due_time or 0) < self.replays_at):
+                self.replays_at = held.due_time or 0
 
     @cached_property
     def replays(self) -> list[tuple[int, int]]:
@@ -81,8 +83,8 @@ class Page:
 def chunks(ranges: list[Range], borders: list[int], most: int) -> Iterator[list[Range]]:
     """*ranges* cut at *borders* (first positions of other pages), and what lies between two of them into parts of like
     size, of at most so many ranges."""
-    firsts = [held.first for held in ranges]
-    cuts = [bisect_left(firsts, border) for border in borders]
+    firsts = np.fromiter(map(itemgetter(0), ranges), np.int64, len(ranges))
+    cuts = np.unique(np.searchsorted(firsts, np.array(borders, np.int64))).tolist()
     for first, last in pairwise([0, *cuts, len(ranges)]):
         parts = -(-(last - first) // most)
         for part in range(parts):

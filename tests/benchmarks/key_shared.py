@@ -6,13 +6,16 @@ each as that takes, one takes all of it back by what was delivered. Keys lie at 
 subscription.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 import pulsar_spark as pulsar
+from pulsar_spark.broker.lane_form import Lane
 from pulsar_spark.demo.broker_process import BrokerProcess
 from pulsar_spark.protocol.cursor import PENDING
+from pulsar_spark.protocol.hash_ranges import Owners
 from tests.benchmarks import keyed_backlog
 from tests.benchmarks.bench import PAYLOAD_BYTES, Bench, in_turns, seconds
 from tests.benchmarks.figures import COUNT, PER_SECOND, SECONDS, Budget, Figure
@@ -24,6 +27,7 @@ CONSUMERS = (1, 4, 32)
 STATE_ROWS = Budget(10_000)
 CLIENT_RATE = Budget(60_000, is_most=False)
 KEYS = 1000
+QUEUE_SIZES = (10_000, 50_000)
 LEASE_MS = 86_400_000
 
 
@@ -32,7 +36,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     for consumers in CONSUMERS:
         yield from _rounds(bench, messages, consumers)
     yield from _moves(bench, bench.few(10**6, 4 * 10**6))
-    yield _client(bench, bench.few(100_000, 10**6))
+    yield from _client(bench, bench.few(100_000, 10**6))
     yield from keyed_backlog.measure(bench)
 
 
@@ -50,22 +54,31 @@ def _rounds(bench: Bench, messages: int, consumers: int) -> Iterator[Figure]:
 
 
 def _moves(bench: Bench, messages: int) -> Iterator[Figure]:
-    """Consumers join and leave while messages are in flight."""
+    """A consumer joins and one leaves with half of the messages in flight; then each round acknowledges a quarter of
+    what was, and hands out as much, until no entry is with another consumer than the owner of its hash."""
     bench.say("a consumer joins and another leaves under load")
     keyed = _Subscription(bench, "moves", "KeyShared", 4)
     keyed.publish(messages)
-    keyed.hand_out(messages // 8)
+    share = messages // 8
+    keyed.hand_out(share)
     rig, on = keyed.rig, keyed.on
     rounds = [
-        seconds(lambda: rig.ask([on.subscribe("new", "KeyShared", lease_ms=LEASE_MS), on.flow("new", messages // 8)])),
+        seconds(lambda: rig.ask([on.subscribe("new", "KeyShared", lease_ms=LEASE_MS), on.flow("new", share)])),
         seconds(lambda: rig.ask([on.close("c0")])),
     ]
-    rows = [keyed.state_rows()]
-    for _ in range(6):
-        rounds.append(seconds(lambda: rig.ask([*keyed.acknowledgements(), *keyed.flows(messages // 32)])))
+    rows, until = [keyed.state_rows()], 0
+    while keyed.is_moving():
+        until += share
+        if until > messages:
+            raise AssertionError("all was acknowledged, and entries are with others than their owners")
+        asked = [*keyed.acknowledgements(until), *keyed.flows(share // 4)]
+        rounds.append(seconds(lambda: rig.ask(asked)))
         rows.append(keyed.state_rows())
     yield Figure(FAMILY, f"a round while a consumer joins and one leaves, {messages // 2:,} in flight", SECONDS, rounds)
-    yield Figure(FAMILY, "most rows of state meanwhile", COUNT, [max(rows)], budget=STATE_ROWS)
+    yield Figure(
+        FAMILY, "rounds until every hash is with its owner alone, a quarter done a round", COUNT, [len(rounds)]
+    )
+    yield Figure(FAMILY, "rows of state after each of these rounds", COUNT, rows, budget=STATE_ROWS, share=1.0)
 
 
 class _Subscription:
@@ -102,13 +115,25 @@ class _Subscription:
             raise AssertionError(f"mark-delete is {self._cursor().mark_delete} of {messages} messages")
         return messages / elapsed
 
-    def acknowledgements(self) -> list[dict]:
-        """One request for each range that is out, by its consumer."""
+    def acknowledgements(self, until: float = math.inf) -> list[dict]:
+        """One request for each range that is out, by its consumer, as far as it lies before position *until*."""
         return [
-            self.on.ack(held.first, held.last, consumer=held.consumer_id, delivery_round=held.delivery_round)
+            self.on.ack(
+                held.first, min(held.last, until - 1), consumer=held.consumer_id, delivery_round=held.delivery_round
+            )
             for held in self._ranges()
-            if held.status == PENDING
+            if held.status == PENDING and held.first < until
         ]
+
+    def is_moving(self) -> bool:
+        """Is any entry with another consumer than the owner of its hash? All hashes of a lane have one owner."""
+        cursor = self._cursor()
+        owners = Owners(cursor.owned, cursor.selector.axis)
+        return any(
+            held.status == PENDING and owners.number(held.consumer_id) != owners.of(_a_hash_of(lane))[0]
+            for lane in cursor.lanes.lanes.values()
+            for held in lane.ranges
+        )
 
     def state_rows(self) -> int:
         return len(self._ranges())
@@ -122,14 +147,16 @@ class _Subscription:
         return cursor
 
 
-def _client(bench: Bench, messages: int) -> Figure:
+def _a_hash_of(lane: Lane) -> np.ndarray:
+    held, axis = lane.hashes.ranges[0], lane.hashes.axis
+    return np.array([held.start - axis.start])
+
+
+def _client(bench: Bench, messages: int) -> Iterator[Figure]:
+    """What a consumer's queue holds is what a round can hand it, so receivers are quick as their queues are long."""
     root = bench.new_folder("key_shared_client") / "root"
     with BrokerProcess(root, bench.folder / "key_shared_client.log"):
-        bench.say(f"the client receives {messages:,} messages of {KEYS:,} keys")
         client = pulsar.Client(f"delta:{root}", operation_timeout_seconds=120)
-        consumer = client.subscribe(
-            "t", "s", pulsar.ConsumerType.KeyShared, receiver_queue_size=10_000, consumer_name="one"
-        )
         producer = client.create_producer(
             "t",
             batching_enabled=True,
@@ -137,15 +164,25 @@ def _client(bench: Bench, messages: int) -> Figure:
             max_pending_messages=50_000,
             block_if_queue_full=True,
         )
-        rates = []
-        for _ in range(2):
-            for number in range(messages):
-                producer.send_async(b"x" * PAYLOAD_BYTES, None, partition_key=f"key-{number % KEYS}")
-            producer.flush()
-            rates.append(messages / seconds(lambda: _receive(consumer, messages)))
+        for queue_size in QUEUE_SIZES:
+            bench.say(f"the client receives {messages:,} messages of {KEYS:,} keys, a queue of {queue_size:,}")
+            consumer = client.subscribe("t", "s", pulsar.ConsumerType.KeyShared, receiver_queue_size=queue_size)
+            rates = []
+            for _ in range(2):
+                for number in range(messages):
+                    producer.send_async(b"x" * PAYLOAD_BYTES, None, partition_key=f"key-{number % KEYS}")
+                producer.flush()
+                rates.append(messages / seconds(lambda: _receive(consumer, messages)))
+            consumer.unsubscribe()
+            yield Figure(
+                FAMILY,
+                f"client, receive and acknowledge each of {messages:,} x {PAYLOAD_BYTES} B, {KEYS:,} keys, "
+                f"a receiver queue of {queue_size:,}",
+                PER_SECOND,
+                rates,
+                budget=CLIENT_RATE,
+            )
         client.close()
-    what = f"client, receive and acknowledge each of {messages:,} x {PAYLOAD_BYTES} B, {KEYS:,} keys"
-    return Figure(FAMILY, what, PER_SECOND, rates, budget=CLIENT_RATE)
 
 
 def _receive(consumer, messages: int) -> None:
