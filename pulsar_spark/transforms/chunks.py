@@ -10,7 +10,9 @@ chunks of one (producer name, uuid) in order of position, as windows over the fe
 alone that make up messages (:func:`join_parts`): ``listagg`` collects what each task has of a message where it was
 read, in pieces as large as a file's split, and puts them end to end once, in the task that gets all of them. What a
 task needs at least is four times the largest message: its chunks, the message, and twice the message for the row, which
-Spark makes larger by doubling. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory (64 MiB);
+Spark makes larger by doubling (BufferHolder.grow). Three of these four are what any row of Spark takes: plainly reading
+one of 1 GiB from Parquet made a JVM with a heap of 8 GiB 6.4 GiB larger, and to append it plainly to a Delta table that
+heap was too small. ``concat_ws`` over a sorted ``collect_list`` takes the same time and memory (64 MiB);
 an Arrow function would hold the message in a Python process, too, and hand it back as the same row.
 """
 
