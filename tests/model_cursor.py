@@ -486,7 +486,7 @@ class Cursor:
         limiting, units = self.limiting, self.units
         dropped = units.oldest(
             behind,
-            limiting.limits.most,
+            0 if limiting.consumer_id in self.redeliver_all else limiting.limits.most,
             lambda unit: self.is_done(unit) or unit in self.pending or self._goes_by_deliver_time(unit),
         )
         if limiting.limits.is_acknowledged:

@@ -46,11 +46,11 @@ def affected_ranges(
     pages = asked.cursor.pages
     if not pages:
         return Affected(set(), [], [])
-    returning, offered = _returning(asked, now), list(offered)
+    leaving, offered = returning(asked, now), list(offered)
     given_back = [
         i
         for i, page in enumerate(pages)
-        if (page.returns_at is not None and page.returns_at <= now) or (returning and returning & page.unacked.keys())
+        if (page.returns_at is not None and page.returns_at <= now) or (leaving and leaving & page.unacked.keys())
     ]
     spans = as_array(_spans(asked, unread))
     touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
@@ -61,7 +61,7 @@ def affected_ranges(
     is_planned = _is_hit(ranges, *spans)
     for index in given_back:
         for number, held in enumerate(pages[index].ranges, begins[index]):
-            if held.status == PENDING and (held.consumer_id in returning or is_due(held, now)):
+            if held.status == PENDING and (held.consumer_id in leaving or is_due(held, now)):
                 is_planned[number] = True
     for index, number in offered:
         is_planned[begins[index] + number] = True
@@ -194,12 +194,12 @@ def _is_hit(ranges: list[Range], firsts: np.ndarray, lasts: np.ndarray) -> np.nd
     return np.cumsum(begun[:-1]) > 0
 
 
-def _returning(asked: CursorDraft, now: int) -> set[str]:
+def returning(asked: CursorDraft, now: int) -> set[str]:
     """Consumers all of whose entries are given back: they left or asked for it, or, on Exclusive and Failover, anything
     is given back (2.12)."""
-    cursor, returning = asked.cursor, asked.left | asked.redelivered
+    cursor, found = asked.cursor, asked.left | asked.redelivered
     if cursor.is_single_active and (
         asked.returns or asked.redelivered or any(page.has_returns(now) for page in cursor.pages)
     ):
-        returning = returning | cursor.unacked.keys()
-    return returning
+        found = found | cursor.unacked.keys()
+    return found

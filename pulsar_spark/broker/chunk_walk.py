@@ -2,14 +2,16 @@
 complete. The theory is in chunked, the rule in protocol.chunk_limits.
 
 Limits of how many there may be are looked at as a read goes by, in the order of positions, so nobody loses what was
-never on its way to him. What is read again, because consumers came or went, is looked at again. A complete message that
-waits for its deliver time is not on its way: it counts for no limit, and is not kept back.
+never on its way to him. What is read again, because consumers came or went, is looked at again; who asks for everything
+again gets everything, what was kept back, too. A complete message that waits for its deliver time is not on its way: it
+counts for no limit, and is not kept back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pulsar_spark.broker.affected import effective_returns, is_due, returning
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.deliver_times import delayed_at
@@ -113,10 +115,10 @@ def go_by_deliver_time(bundle: Bundle, cursor: Cursor, positions: np.ndarray, wa
 
 
 class ChunkWalk:
-    """A read of one cursor in one round, at *wall*, which goes by chunks."""
+    """A read of one cursor in one round, which goes by chunks."""
 
-    def __init__(self, bundle: Bundle, asked: CursorDraft, wall: int):
-        self._bundle, self._asked, self._chunked, self._wall = bundle, asked, asked.cursor.chunked, wall
+    def __init__(self, bundle: Bundle, asked: CursorDraft):
+        self._bundle, self._asked, self._chunked = bundle, asked, asked.cursor.chunked
         self._limits = self._chunked.limits
         self._found: tuple[tuple[int, int], list[Eviction]] | None = None
 
@@ -153,7 +155,8 @@ class ChunkWalk:
         return (np.append(lasts, -1)[at] == ends) & (np.append(begins, -1)[at] == firsts)
 
     def _evictions(self, last: int) -> list[Eviction]:
-        if not self._limits.most or last < self._chunked.walked:
+        limiter = self._chunked.limiter
+        if not self._limits.most or last < self._chunked.walked or limiter.consumer_id in self._asked.redelivered:
             return []
         way = self._chunked.walked, last
         if self._found is None or self._found[0] != way:
@@ -179,16 +182,23 @@ class ChunkWalk:
         is_settled = (ends == STILL_OPEN) & chunked.are_released(firsts)
         for kept in chunked.kept_back.values():
             is_settled |= (ends == STILL_OPEN) & inside(firsts, kept)
-        known = [
-            (held.first, held.last)
-            for held in cursor.ranges_between(0, DUE_BASE)
-            if held.status in (ACKNOWLEDGED, PENDING)
-        ]
-        is_known = (ends <= cursor.mark_delete) | inside(ends, [*known, *self._asked.acks])
+        is_known = (ends <= cursor.mark_delete) | inside(ends, [*self._known(), *self._asked.acks])
         units = np.sort(ends[self._are_complete(firsts, ends) & ~is_known])
-        by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._wall)]
+        by_deliver_time = units[go_by_deliver_time(self._bundle, cursor, units, self._bundle.now.wall)]
         is_known |= np.isin(ends, by_deliver_time)
         return is_settled | (self._are_complete(firsts, ends) & is_known)
+
+    def _known(self) -> Iterator[tuple[int, int]]:
+        """What is acknowledged, or with a consumer that does not give it back in this round."""
+        asked, now = self._asked, self._bundle.now.own
+        leaving = returning(asked, now)
+        held = [each for each in asked.cursor.ranges_between(0, DUE_BASE) if each.status in (ACKNOWLEDGED, PENDING)]
+        back = Positions(each[:2] for each in effective_returns(asked, held) if each.due_time <= now)
+        for each in held:
+            if each.status == ACKNOWLEDGED:
+                yield each.first, each.last
+            elif each.consumer_id not in leaving and not is_due(each, now):
+                yield from back.gaps(each.first, each.last)
 
 
 def _columns(found: list[Eviction]) -> tuple[np.ndarray, np.ndarray]:

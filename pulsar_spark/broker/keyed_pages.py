@@ -37,7 +37,7 @@ class KeyedByPage(Keyed):
         super().__init__(bundle, draft, asked, takers)
         self._met: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         """Of the windows looked at for new entries: the positions, which are passed over, and which may be read."""
-        self._walk = ChunkWalk(bundle, asked, draft.wall) if self._cursor.chunked else None
+        self._walk = ChunkWalk(bundle, asked) if self._cursor.chunked else None
 
     def replays(self) -> list[tuple[int, int]]:
         """(page, range) of what is to be delivered again now to a consumer that takes part, as many entries as its

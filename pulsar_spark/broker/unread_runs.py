@@ -43,7 +43,7 @@ def unread_runs(bundle: Bundle, asked: CursorDraft, most: int, wall: int) -> lis
         return []
     first = cursor.read_position
     if cursor.chunked:
-        ChunkWalk(bundle, asked, wall).pass_by(first - 1)
+        ChunkWalk(bundle, asked).pass_by(first - 1)
     if first <= last_passed(bundle, cursor):
         last = _pass_over(bundle, asked, topic, most, wall)
     else:
@@ -124,7 +124,7 @@ def _pass_over(bundle: Bundle, asked: CursorDraft, topic: TopicState, most: int,
     cursor, (width, widest) = asked.cursor, WINDOW_ENTRIES
     first = at = cursor.read_position
     end, last_to_look, runs = topic.end_position(cursor.key.partition), last_passed(bundle, cursor), 0
-    walk = ChunkWalk(bundle, asked, wall) if cursor.chunked else None
+    walk = ChunkWalk(bundle, asked) if cursor.chunked else None
     while at <= last_to_look and at - first < MOST_LOOKED_AT:
         last = min(at + max(width, min(most, widest)), end) - 1
         unknown = unknown_between(asked, at, last)

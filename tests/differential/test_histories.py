@@ -95,6 +95,16 @@ FOUND = {
         Turn(0, ["t/any: a subscribe Shared lease 600", "t/any: a flow 1", "t: publish A:0/2 B:0/1@100 1"]),
         Turn(0, ["t: publish A:0/3"], "between"),
     ],
+    "what is given back in this round counts": [
+        Turn(0, ["t: publish B:0/2 A:0/2 A:1/2 B:1/2", "t/any: a subscribe Shared pending 1 lease 600"]),
+        Turn(0, ["t/any: b subscribe Shared lease 600", "t/any: b flow 2"]),
+        Turn(0, ["t/any: b close", "t/any: a flow 2"]),
+    ],
+    "who asks for everything again gets everything": [
+        Turn(0, ["t: publish B:0/2 A:0/2 A:1/2 B:1/2", "t/any: a subscribe Shared pending 1 lease 600"]),
+        Turn(0, ["t/any: a flow 2"]),
+        Turn(0, ["t/any: a redeliver", "t/any: a flow 2"]),
+    ],
     "one that is kept back in this round is none that its key waits for": [
         Turn(0, ["t: publish A:0/2 B:0/2 1 A:1/2 1=b"]),
         Turn(0, ["t/keys: a subscribe KeyShared lease 600", "t/keys: c subscribe KeyShared pending 1 lease 600"]),
