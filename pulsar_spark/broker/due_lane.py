@@ -15,81 +15,34 @@ brought onto the axes (see due_requests); what leaves the broker names positions
 0.24.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-
 import numpy as np
 
-from pulsar_spark.broker.deliver_times import delayed_between
 from pulsar_spark.broker.drafts import CursorDraft
 from pulsar_spark.broker.entry_hashes import EntryHashes
-from pulsar_spark.broker.promotion import Promotion
-from pulsar_spark.broker.state import Cursor
-from pulsar_spark.broker.topics import TopicState
+from pulsar_spark.broker.own_entries import WINDOW, OwnEntries
 from pulsar_spark.broker.unread_slices import UnreadRun
-from pulsar_spark.protocol.cursor import ACKNOWLEDGED, Range
+from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.delays import (
     APART_BASE,
     AXES_END,
     DUE_BASE,
-    are_delayed,
     number_at,
     place_apart,
     position_of,
     virtual,
     visible_mark_delete,
 )
-from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.protocol.positions import as_array, expanded, inside, ranges_of
-from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.protocol.positions import inside, ranges_of
 
 LEAST_LOOK, MOST_LOOK = 1 << 10, 1 << 20
 """Numbers looked at in one go, at least and at most."""
 
-WINDOW = 1 << 20
-"""Positions whose deliver times are read in one go."""
 
-
-class Motion(NamedTuple):
-    """What is in motion: positions, ascending, and numbers of the entries that were looked at and are not acknowledged;
-    and the positions, ascending, of all that were looked at before others with lower numbers."""
-
-    positions: np.ndarray
-    numbers: np.ndarray
-    ahead: np.ndarray
-
-
-class DueLane:
+class DueLane(OwnEntries):
     """Of one cursor. ``mark_delete`` is on the axis of numbers: all up to there are done. ``visible`` is the
     mark-delete that people see: nothing up to there waits, is in motion or unread."""
 
-    def __init__(
-        self,
-        cursor: Cursor,
-        topic: TopicState,
-        promotion: Promotion,
-        *,
-        since: int,
-        floor: int,
-        mark_delete: int,
-        visible: int,
-    ):
-        self.cursor, self.topic, self.promotion = cursor, topic, promotion
-        self.since, self.floor, self.mark_delete = since, floor, mark_delete
-        self.visible = visible
-        self.is_behind = True
-        """May entries in motion have been acknowledged while the delay index was not there (see due_requests)?"""
-        self._blocker: int | None = None
-        self._motion: tuple[int, Motion] | None = None
-
-    @property
-    def ledgers(self) -> PartitionLedgers:
-        return self.topic.ledgers(self.cursor.key.partition)
-
-    @property
-    def read(self) -> int:
-        """The first number that was never looked at."""
-        return number_at(self.cursor.first_unknown(self.mark_delete + 1))
+    _blocker: int | None = None
 
     def has_ripe(self, wall: int) -> bool:
         """Is there a number to look at whose time has come? It has, but where the clock was set back."""
@@ -103,120 +56,12 @@ class DueLane:
         due, _ = self.promotion.key_of(read)
         return due if due > wall else None
 
-    @property
-    def motion(self) -> Motion:
-        """What is in motion now."""
-        if self._motion is None or self._motion[0] != self.cursor.changes:
-            held = list(self.cursor.ranges_between(DUE_BASE, APART_BASE))
-            read = virtual(self.read)
-            out = _numbers(each for each in held if each.status != ACKNOWLEDGED)
-            ahead = _numbers(each for each in held if each.first > read)
-            positions = self.promotion.at(out).positions
-            order = np.argsort(positions, kind="stable")
-            motion = Motion(positions[order], out[order], np.sort(self.promotion.at(ahead).positions))
-            self._motion = self.cursor.changes, motion
-        return self._motion[1]
-
-    def positions_of(self, held: Range) -> np.ndarray:
-        """The positions of the entries of a range of the lane, in order of number."""
-        return self.real(np.arange(held.first, held.last + 1))
-
-    def real(self, axis: np.ndarray) -> np.ndarray:
-        """The positions of entries on any axis, which ascend."""
-        numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
-        if numbered == len(axis):
-            return axis
-        due = self.promotion.at(number_at(axis[numbered:apart])).positions
-        return np.concatenate((axis[:numbered], due, position_of(axis[apart:])))
-
     def hashes_at(self, axis: np.ndarray, hashes: EntryHashes) -> np.ndarray:
         """The sticky-key hashes of entries on any axis, which ascend; *hashes* are those of the topic partition."""
         numbered, apart = np.searchsorted(axis, (DUE_BASE, APART_BASE))
         numbers = number_at(axis[numbered:apart])
         by_position = hashes.at(axis[:numbered]), hashes.at(position_of(axis[apart:]))
         return np.concatenate((by_position[0], self.promotion.at(numbers).hashes, by_position[1]))
-
-    # Which entries are its own, and what became of them
-
-    def is_own(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which entries are of this lane, by the deliver times of those that are delayed (0 of others)."""
-        return (times > self.since) & (positions >= self.floor)
-
-    def is_own_of(self, run: Run, times: np.ndarray) -> np.ndarray:
-        """The same of all entries of a run, by deliver times as their producers gave them (0 for none)."""
-        positions = np.arange(run.first_position, run.last_position + 1)
-        return self.is_own(positions, np.where(are_delayed(times, run.delayed_after), times, 0))
-
-    def waiting_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries that were not looked at, nor kept apart."""
-        return self.unlooked(*self._own_between(first, last))
-
-    def unfinished_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries that are not done: they wait, or are in motion."""
-        positions, times = self._own_between(first, last)
-        if not len(positions):
-            return positions
-        waiting = self.unlooked(positions, times)
-        is_unfinished = np.isin(positions, waiting) | np.isin(positions, self.motion.positions)
-        return positions[is_unfinished | inside(positions, self._apart_between(first, last, but=ACKNOWLEDGED))]
-
-    def own_between(self, first: int, last: int) -> np.ndarray:
-        """The positions first..last of its own entries, whatever became of them."""
-        return self._own_between(first, last)[0]
-
-    def _own_between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        positions, times = delayed_between(self.topic, self.cursor.key.partition, max(first, self.floor), last)
-        is_own = self.is_own(positions, times)
-        return positions[is_own], times[is_own]
-
-    def unlooked(self, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """The positions of its own among entries that were neither looked at nor kept apart."""
-        is_own = self.is_own(positions, times)
-        positions, times = positions[is_own], times[is_own]
-        if not len(positions):
-            return positions
-        time, position = self.promotion.key_of(self.read)
-        is_behind = (times > time) | ((times == time) & (positions >= position))
-        is_known = np.isin(positions, self.motion.ahead) | self.is_apart(positions)
-        return positions[is_behind & ~is_known]
-
-    def done_stretches(self) -> Iterator[tuple[int, int]]:
-        """The stretches of positions behind the visible mark-delete that are acknowledged, in order: in the main lane,
-        but not where it passed over what is not done; and what is done here though the main one has not come there."""
-        cursor = self.cursor
-        main = [(self.visible + 1, cursor.mark_delete)] if cursor.mark_delete > self.visible else []
-        main += [(held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED]
-        last_delayed = self.ledgers.last_delayed_position
-        for first in range(self.visible + 1, last_delayed + 1, WINDOW):
-            last = min(first + WINDOW - 1, last_delayed)
-            positions = np.arange(first, last + 1)
-            is_done = inside(positions, main) | np.isin(positions, self.own_between(first, last))
-            yield from ranges_of(positions[is_done & ~np.isin(positions, self.unfinished_between(first, last))])
-        yield from ((max(first, last_delayed + 1), last) for first, last in main if last > last_delayed)
-
-    def is_apart(self, positions: np.ndarray) -> np.ndarray:
-        """Which positions are kept apart."""
-        if not len(positions):
-            return np.zeros(0, bool)
-        return inside(positions, self._apart_between(int(positions.min()), int(positions.max())))
-
-    def _apart_between(self, first: int, last: int, but: str | None = None) -> list[tuple[int, int]]:
-        """The stretches of positions that are kept apart and overlap *first*..*last*, *but* those of one status."""
-        held = self.cursor.ranges_between(place_apart(first), place_apart(last) + 1)
-        return [(position_of(each.first), position_of(each.last)) for each in held if each.status != but]
-
-    def place(self, position: int) -> int:
-        """Where on the axes the state of the entry at *position* is kept, or would be."""
-        motion = self.motion
-        at = int(np.searchsorted(motion.positions, position))
-        if at < len(motion.positions) and motion.positions[at] == position:
-            return virtual(int(motion.numbers[at]))
-        held = self.cursor.find(position)
-        if held is not None and held.status != ACKNOWLEDGED:
-            return position
-        if self.cursor.find(place_apart(position)) or len(self.waiting_between(position, position)):
-            return place_apart(position)
-        return position
 
     # What comes due
 
@@ -303,8 +148,3 @@ class DueLane:
             and not (self.promotion.has_waiting or self.topic.newly_delayed)
             and all(held.status == ACKNOWLEDGED for held in cursor.ranges_between(APART_BASE, AXES_END))
         )
-
-
-def _numbers(ranges: Iterable[Range]) -> np.ndarray:
-    """The numbers of ranges of a due lane, ascending."""
-    return expanded(*as_array((number_at(held.first), number_at(held.last)) for held in ranges))

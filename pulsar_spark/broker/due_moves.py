@@ -13,23 +13,14 @@ import numpy as np
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.due_lane import WINDOW, DueLane
+from pulsar_spark.broker.due_lane import DueLane
 from pulsar_spark.broker.due_requests import catch_up
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY, Range
-from pulsar_spark.protocol.delays import (
-    APART_BASE,
-    AXES_END,
-    DUE_BASE,
-    Checkpoint,
-    agreed,
-    place_apart,
-    position_of,
-    virtual,
-)
+from pulsar_spark.protocol.delays import AXES_END, DUE_BASE, Checkpoint, agreed, place_apart, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
 
 log = logging.getLogger(__name__)
@@ -240,57 +231,6 @@ def meet(bundle: Bundle, asked: CursorDraft, first: int, last: int, wall: int) -
     known = [(held.first, held.last) for held in asked.cursor.ranges_between(first, last + 1)]
     if not (inside(waiting, known) | inside(waiting, asked.acks)).all():
         begin(bundle, asked, wall)
-
-
-def expire_due(asked: CursorDraft, last: int, dead_before: int) -> None:
-    """Let those of the due lane be acknowledged that came due before that instant, who were all published before: a
-    stretch of numbers. Of entries kept apart those up to position *last*."""
-    due = asked.cursor.due
-    due.promotion.advance(dead_before - 1)
-    behind = virtual(due.promotion.first_at(dead_before))
-    asked.axis_acks.add(due.mark_delete + 1, behind - 1)
-    asked.expired += behind - due.mark_delete - 1
-    for held in asked.cursor.ranges_between(DUE_BASE, behind):
-        if held.status == ACKNOWLEDGED:
-            asked.expired -= min(held.last + 1, behind) - held.first
-    _expire_apart(asked, last, dead_before)
-
-
-def _expire_apart(asked: CursorDraft, last: int, dead_before: int) -> None:
-    """What waits goes by the time it waits for. Of what was handed out no other time is known than the entry's own."""
-    due, unmoved = asked.cursor.due, []
-    for held in asked.cursor.ranges_between(APART_BASE, place_apart(last) + 1):
-        first, until = position_of(held.first), min(position_of(held.last), last)
-        if held.status == REPLAY and held.due_time is not None:
-            dead = [(first, until)] if held.due_time < dead_before else []
-            _expire_at(asked, dead)
-        elif held.status != ACKNOWLEDGED:
-            unmoved.append((first, until))
-    positions = expanded(*as_array(unmoved))
-    times = delayed_at(due.topic, due.cursor.key.partition, positions)
-    _expire_at(asked, ranges_of(positions[times < dead_before]))
-
-
-def _expire_at(asked: CursorDraft, stretches: Iterable[tuple[int, int]]) -> None:
-    for first, last in stretches:
-        asked.axis_acks.add(place_apart(first), place_apart(last))
-        asked.expired += last - first + 1
-
-
-def expire_main(asked: CursorDraft, first: int, last: int) -> None:
-    """Let first..last of the main lane be acknowledged; the entries of the due lane among them are passed over."""
-    cursor, due = asked.cursor, asked.cursor.due
-    known = Positions((held.first, held.last) for held in cursor.ranges())
-    done = Positions((held.first, held.last) for held in cursor.ranges() if held.status == ACKNOWLEDGED)
-    for begin in range(first, last + 1, WINDOW):
-        end = min(begin + WINDOW - 1, last)
-        own = ranges_of(due.own_between(begin, end))
-        for stretch in own:
-            for since, until in known.gaps(*stretch):
-                asked.passed.add(since, until)
-        for stretch in Positions(own).gaps(begin, end):
-            asked.expired += sum(until - since + 1 for since, until in done.gaps(*stretch))
-            asked.axis_acks.add(*stretch)
 
 
 def _waiting_unread(bundle: Bundle, cursor: Cursor, first: int, last: int, wall: int) -> np.ndarray:

@@ -14,7 +14,8 @@ from heapq import merge
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunk_walk import acknowledge, release_until
 from pulsar_spark.broker.drafts import CursorDraft, RoundDraft
-from pulsar_spark.broker.due_moves import expire_due, expire_main, meet
+from pulsar_spark.broker.due_expiry import expire_due, expire_main
+from pulsar_spark.broker.due_moves import meet
 from pulsar_spark.broker.isolation import isolated, of_topic
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.state import Cursor

@@ -5,8 +5,8 @@ import numpy as np
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.drafts import CursorDraft
-from pulsar_spark.broker.due_lane import WINDOW
 from pulsar_spark.broker.due_moves import meet, rewrite
+from pulsar_spark.broker.own_entries import WINDOW
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.protocol.cursor import REPLAY, Range
