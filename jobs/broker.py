@@ -38,6 +38,12 @@ def main(arguments: list[str] | None = None) -> None:
         help="so many buckets of the delay index at most: where there are more, some become one",
     )
     parser.add_argument(
+        "--no-housekeeping",
+        dest="housekeeping",
+        action="store_false",
+        help="leave the root's tables and logs to jobs/maintain.py",
+    )
+    parser.add_argument(
         "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"
     )
     add_logging_arguments(parser)
@@ -48,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
         max_unacked_messages_per_broker=given.max_unacked_messages_per_broker,
         available_now=given.available_now,
         delayed_delivery_max_num_buckets=given.delayed_delivery_max_num_buckets,
+        housekeeping=given.housekeeping,
     )
     log.info("broker of root %s stopped", given.root)
 

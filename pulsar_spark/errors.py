@@ -27,6 +27,10 @@ class DelayIndexNotReady(PulsarSparkError):
     """What waits for its deliver time on a topic is being indexed again: asked later, it is there."""
 
 
+class LogShortened(PulsarSparkError):
+    """Commits of a table that somebody wanted to follow are no longer in its log: they are older than it is kept."""
+
+
 class MessagesLost(CorruptState):
     """Files of a topic are gone though nobody took them out of its table, and their messages with them.
 

@@ -1,5 +1,6 @@
 """Upkeep of a root: trimming topics, joining files, deleting those nobody can see, checkpoints. What ``pulsar-spark
-maintain`` and ``jobs/maintain.py`` run.
+maintain`` and ``jobs/maintain.py`` run, for who wants it now, or without a broker; a broker does but the trimming by
+itself (see broker.housekeeping).
 
 No broker is needed, and none is disturbed. Every function gives one row (a dict of plain values) a table or topic
 partition, and changes nothing on a dry run.
@@ -9,13 +10,17 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from pulsar_spark.errors import InvalidConfiguration
 from pulsar_spark.link.requester import require_root
 from pulsar_spark.protocol.topic_name import parse_namespace
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.topics import Topic, list_topics, resolve_topic
 from pulsar_spark.storage.trimming import trim_topic
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 DEFAULT_VACUUM_HOURS = 168
 
@@ -77,8 +82,8 @@ def vacuum(
     hours: int = DEFAULT_VACUUM_HOURS,
     dry_run: bool = False,
 ) -> list[dict]:
-    """Delete the files that left the tables chosen more than *hours* ago; :class:`NotAllowedError` while somebody may
-    need them."""
+    """Delete the files that left the tables chosen more than *hours* ago, but for those of requests that wait for a
+    broker; :class:`NotAllowedError` while clients may still read them."""
     return [
         {"table": name, "files": len(upkeep.vacuum(layout, path, hours=hours, dry_run=dry_run))}
         for name, path in _tables(layout, topic, namespace)
@@ -88,6 +93,18 @@ def vacuum(
 def checkpoint(layout: Layout, topic: str | None = None, namespace: str | None = None) -> list[dict]:
     """Write checkpoints of the logs of the tables chosen, so that they open quickly."""
     return [{"table": name, "version": upkeep.checkpoint(path)} for name, path in _tables(layout, topic, namespace)]
+
+
+def housekeeping(layout: Layout) -> list[dict]:
+    """What brokers did by themselves, as their rounds say it, the latest last: when, to which table, what, and to how
+    many files (or commits, where the log was shortened)."""
+    require_root(layout)
+    table, columns = dataset_of(layout.broker_table(CURSOR_LEDGER.name)), ["round_time", "topic", "status", "entries"]
+    rows = table.to_table(columns=columns, filter=pc.field("kind") == "housekeeping").sort_by("round_time")
+    return [
+        {"time": row["round_time"].isoformat(), "table": row["topic"], "what": row["status"], "count": row["entries"]}
+        for row in rows.to_pylist()
+    ]
 
 
 def _tables(layout: Layout, topic: str | None, namespace: str | None) -> Iterator[tuple[str, Path]]:

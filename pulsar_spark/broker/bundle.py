@@ -40,7 +40,7 @@ class Bundle(Topics):
         self.epoch = 0
         self.broker_id: str | None = None
         """Who committed the latest round when the bundle was loaded."""
-        self.requests_version = 0
+        self.requests_version = self.requests_committed = 0
         self.ledgers_version = 0
         self.now = Instant(0, 0)
         """The moment of the latest round."""

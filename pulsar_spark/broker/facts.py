@@ -240,6 +240,11 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
+def housekeeping_row(table: str, what: str, count: int, wall: int) -> dict:
+    """One row per table and kind of housekeeping: to how many files or commits it was done, and when."""
+    return dict(kind="housekeeping", topic=table, status=what, entries=count, round_time=wall)
+
+
 def _hash_ranges(cursor: Cursor, consumer: Consumer) -> list[dict]:
     return [{"start": start, "end": end} for start, end in cursor.hash_ranges.get(consumer.consumer_id, ())]
 

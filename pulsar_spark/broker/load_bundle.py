@@ -41,6 +41,7 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
         bundle.requests_version, bundle.broker_id = latest.round_row["requests_version"], latest.round_row["broker_id"]
         wall = to_micros(latest.round_row["round_time"])
         bundle.now = Instant(to_micros(latest.round_row["due_time"]) if latest.round_row["due_time"] else wall, wall)
+        bundle.requests_committed = bundle.requests_version
     bundle.scan()
     bundle.set_aside = dict(latest.set_aside)
     _keep_unreadable(bundle, latest)

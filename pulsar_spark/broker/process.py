@@ -20,6 +20,7 @@ def run_broker(
     max_unacked_messages_per_broker: int = 0,
     available_now: bool = False,
     delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
+    housekeeping: bool = True,
 ) -> None:
     """Serve *root* until SIGTERM or SIGINT, or with *available_now* until nothing is left to do; blocks.
 
@@ -38,6 +39,7 @@ def run_broker(
         available_now=available_now,
         max_unacked_messages_per_broker=max_unacked_messages_per_broker,
         delayed_delivery_max_num_buckets=delayed_delivery_max_num_buckets,
+        housekeeping=housekeeping,
     )
     previous = {number: signal.signal(number, lambda *_: broker.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

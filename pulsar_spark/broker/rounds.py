@@ -18,6 +18,7 @@ stops (:class:`BrokerFenced`).
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -30,7 +31,15 @@ from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
 from pulsar_spark.broker.due_moves import mend_numbers
-from pulsar_spark.broker.facts import cursor_row, policy_row, promotion_rows, round_row, set_aside_row, topic_rows
+from pulsar_spark.broker.facts import (
+    cursor_row,
+    housekeeping_row,
+    policy_row,
+    promotion_rows,
+    round_row,
+    set_aside_row,
+    topic_rows,
+)
 from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import isolated, of_cursor, plan_isolated
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -52,6 +61,10 @@ SNAPSHOT_EVERY = 50
 RANGES_A_SNAPSHOT = 100_000
 """A snapshot every so many rounds; of a state of several times so many ranges as many times rarer, so that its cost
 does not grow with the state."""
+
+REQUESTS_UNSAID = 1000
+"""Commits of requests that asked for nothing, such as signs of life, after which a round says all the same that they
+are consumed, so that they may go."""
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +93,7 @@ class Rounds:
         self._put_off: list[Request] = []
         """What waits for the delay index (see requests). A crash forgets that it was asked: whoever waits for an answer
         asks again, and what was given back comes back as its consumer leaves."""
+        self._housekept: deque[tuple[str, str, int]] = deque()
 
     @uncollected()
     def take_over(self) -> None:
@@ -109,6 +123,10 @@ class Rounds:
         the machine, such as a full disk, is raised when the bundle is as its tables say; call again with the requests
         behind ``bundle.requests_version`` when it may have passed."""
         return self._recovery.run(requests, requests_version, unreadable)
+
+    def note_housekeeping(self, table: str, what: str, count: int) -> None:
+        """Let the next round say what was done to a table; from any thread."""
+        self._housekept.append((table, what, count))
 
     @property
     def is_waiting(self) -> bool:
@@ -167,12 +185,15 @@ class Rounds:
         rows = absorb(bundle, draft, work, plan_isolated(self.plan, work) if work else [], self.limit)
         rows.facts += bundle.promotion_facts()
         consumed = max(bundle.requests_version, requests_version)
-        if not rows.facts and not rows.pages and not was_set_back:
+        is_far = consumed >= bundle.requests_committed + REQUESTS_UNSAID
+        if not rows.facts and not rows.pages and not was_set_back and not is_far:
             bundle.requests_version, self._put_off = consumed, intake.put_off
             return RoundResult(False, refusals=tuple(draft.refusals))
         is_snapshot = bundle.has_lost_topics or (
             draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0
         )
+        housekept = list(self._housekept)
+        rows.facts += [housekeeping_row(*done, draft.wall) for done in housekept]
         table = self._rows_of(draft, rows, consumed, is_snapshot=is_snapshot)
         ledgers = LEDGERS.rows(ledger_rows)
         if is_trial:
@@ -182,7 +203,10 @@ class Rounds:
             bundle.index_new(moved)
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
-        bundle.requests_version, self._put_off = consumed, intake.put_off
+        bundle.requests_version = bundle.requests_committed = consumed
+        self._put_off = intake.put_off
+        for _ in housekept:
+            self._housekept.popleft()
         bundle.drop_promoted()
         bundle.let_go_of_chunks()
         self._waiting += write_projections(bundle, draft.number, bundle.now, rows.facts)
@@ -261,7 +285,9 @@ class Rounds:
 
 def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
     """All latest rows: replies and removals of this round, and the state of everything."""
-    kept = [fact for fact in rows.facts if fact["kind"] in ("reply", "letter") or fact.get("is_removed")]
+    kept = [
+        fact for fact in rows.facts if fact["kind"] in ("reply", "letter", "housekeeping") or fact.get("is_removed")
+    ]
     whole = RoundRows([*kept, *bundle.waiting_letters.everything(bundle.cursors)], rows.number)
     whole.facts += [
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()

@@ -36,6 +36,7 @@ from pulsar_spark.broker.delay_build import SparkBuild
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.drafts import RoundResult
+from pulsar_spark.broker.housekeeping import Housekeeping
 from pulsar_spark.broker.isolation import is_spark_gone
 from pulsar_spark.broker.journal import Journal
 from pulsar_spark.broker.load_bundle import load_bundle
@@ -83,6 +84,7 @@ class Broker:
         max_unacked_messages_per_broker: int = 0,
         available_now: bool = False,
         delayed_delivery_max_num_buckets: int = MAX_NUM_BUCKETS,
+        housekeeping: bool = True,
     ):
         if max_unacked_messages_per_broker < 0:
             raise InvalidConfiguration(
@@ -94,6 +96,7 @@ class Broker:
             )
         self.delayed_delivery_max_num_buckets = delayed_delivery_max_num_buckets
         self._delays: DelayUpkeep | None = None
+        self._is_housekeeping, self._housekeeping = housekeeping, None
         self.max_unacked_messages_per_broker = max_unacked_messages_per_broker
         self.spark, self.layout, self.now, self.on_round = spark, Layout(root), now, on_round
         self.broker_id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -148,6 +151,7 @@ class Broker:
                 if is_up and self._patiently(self._take_over) and self._patiently(self._stream.start):
                     threading.Thread(target=self._supervise, name="broker-supervisor", daemon=True).start()
                     self._planner.compile_soon(COMPILE_AFTER_SECONDS)
+                    self._keep_house()
                     log.info("broker %s serves %s", self.broker_id, self.layout.root)
                     return True
         except BaseException:
@@ -156,6 +160,11 @@ class Broker:
         if self._stopping.is_set():
             self.close()
         return False
+
+    def _keep_house(self) -> None:
+        if self._is_housekeeping:
+            self._housekeeping = Housekeeping(self.layout, self.broker_id, self.rounds.note_housekeeping)
+            self._housekeeping.start()
 
     @property
     def is_stopping(self) -> bool:
@@ -183,8 +192,9 @@ class Broker:
             self._between_batches.wait(STOP_SECONDS)
             self._stream.stop()
             self._planner.end()
-            if self._delays is not None:
-                self._delays.close()
+            for background in (self._delays, self._housekeeping):
+                if background is not None:
+                    background.close()
             self._tenure.end()
             self._journal.end_minute()
 

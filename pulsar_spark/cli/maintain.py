@@ -1,5 +1,5 @@
-"""``pulsar-spark maintain ...``: upkeep of a root's tables, manual or scheduled. Nothing of it happens by
-itself."""
+"""``pulsar-spark maintain ...``: upkeep of a root's tables, manual or scheduled; what brokers did of it by themselves
+is told by ``maintain housekeeping``."""
 
 from typing import Annotated
 
@@ -63,6 +63,12 @@ def vacuum(
 def checkpoint(root: Root, topic: Topic = None, namespace: Namespace = None, as_json: Json = False):
     """Write checkpoints, so that tables open quickly."""
     _print(upkeep.checkpoint(Layout(root), topic, namespace), as_json)
+
+
+@app.command()
+def housekeeping(root: Root, as_json: Json = False):
+    """Say what brokers did by themselves to keep tables small, the latest last."""
+    _print(upkeep.housekeeping(Layout(root)), as_json)
 
 
 def _print(rows: list[dict], as_json: bool, dry_run: bool = False) -> None:

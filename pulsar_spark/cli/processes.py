@@ -48,6 +48,14 @@ MaxNumBuckets = Annotated[
     ),
 ]
 
+Housekeeping = Annotated[
+    bool,
+    typer.Option(
+        "--housekeeping/--no-housekeeping",
+        help="Keep the root's tables small and their logs short while it serves, in the background.",
+    ),
+]
+
 
 @broker_app.callback()
 def broker(
@@ -59,6 +67,7 @@ def broker(
     available_now: AvailableNow = False,
     max_unacked: MaxUnacked = 0,
     max_num_buckets: MaxNumBuckets = MAX_NUM_BUCKETS,
+    housekeeping: Housekeeping = True,
 ):
     """Run a broker on the root until it is told to stop (SIGTERM or Ctrl-C); its log goes to standard error.
 
@@ -88,6 +97,7 @@ def broker(
         max_unacked_messages_per_broker=max_unacked,
         available_now=available_now,
         delayed_delivery_max_num_buckets=max_num_buckets,
+        housekeeping=housekeeping,
     )
     log.info("broker of root %s stopped", root)
 

@@ -264,7 +264,7 @@ class Consumer:
                 "a consumer of several topics or partitions has no last message id: ask one of a single partition"
             )
         subscription = self._subscriptions[0]
-        return last_message_id(subscription.topic, subscription.partition)
+        return last_message_id(subscription.topic, subscription.partition, self._ledgers)
 
     # Leaving and listening.
 

@@ -71,7 +71,7 @@ class Reader:
         check_target(messageid)
         with self._lock:
             if messageid == MessageId.latest and self._is_inclusive and len(self._partitions) == 1:
-                messageid = last_message_id(self._topic, self._partitions[0])
+                messageid = last_message_id(self._topic, self._partitions[0], self._client._ledgers)
             self._next = None
             self._start_id = self._start_time = None
             self._chunks = {partition: self._chunks_of(partition) for partition in self._partitions}

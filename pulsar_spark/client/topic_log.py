@@ -59,13 +59,15 @@ class TopicLog:
 
     def next_runs(self) -> Iterator[tuple[int, Run]]:
         """The runs, by partition, of the commits since, a file each, in order, up to the latest."""
+        if self._log.is_shortened(self._seen):
+            yield from self.start_at(self._seen + 1)
         for commit in self._log.commits(after=self._seen):
             self._seen = commit.version
             yield from self._runs(commit)
 
     def has_more(self) -> bool:
         """Whether there are commits :meth:`next_runs` has not given."""
-        return self._log.has(self._seen + 1)
+        return self._log.has_news(self._seen)
 
     def _runs(self, commit: Commit) -> list[tuple[int, Run]]:
         runs = []
@@ -85,20 +87,27 @@ class TopicLog:
                     yield partition, run
 
 
-def last_message_id(topic: Topic, partition: int) -> MessageId:
+def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> MessageId:
     """Id of the last message of a partition; ``MessageId.earliest`` for none."""
+    for run in _runs_from_the_end(topic, partition, ledgers):
+        last = run._replace(first_entry_id=run.last_entry_id, entries=1)
+        for part in (last, run):  # the rest of the file where the last entry was deleted
+            blocks = list(EntryReader().rows_of(topic.path, part, columns=[]))
+            if blocks:
+                entry_id, batch_index = (blocks[-1][name][-1].as_py() for name in ("entry_id", "batch_index"))
+                place = MessageId(partition, run.ledger_id, entry_id, -1 if batch_index is None else batch_index)
+                return place.of_topic(str(topic.name.partition(partition)))
+    return MessageId.earliest
+
+
+def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> Iterator[Run]:
+    """The runs of a partition from the last on, of commits that are no longer in the log as ``ledgers`` has them."""
     log = TableLog(topic.path)
-    version, earliest = log.latest(), max(1, log.earliest())
-    while version >= earliest:
+    earliest = max(1, log.earliest())
+    for version in range(log.latest(), earliest - 1, -1):
         files = published_files(topic.path, log.commit(version), topic.partitions)
         runs = [file.as_run(version) for file in files if file.partition == partition]
-        for run in sorted(runs, key=lambda run: -run.first_entry_id):
-            last = run._replace(first_entry_id=run.last_entry_id, entries=1)
-            for part in (last, run):  # the rest of the file where the last entry was deleted
-                blocks = list(EntryReader().rows_of(topic.path, part, columns=[]))
-                if blocks:
-                    entry_id, batch_index = (blocks[-1][name][-1].as_py() for name in ("entry_id", "batch_index"))
-                    place = MessageId(partition, version, entry_id, -1 if batch_index is None else batch_index)
-                    return place.of_topic(str(topic.name.partition(partition)))
-        version -= 1
-    return MessageId.earliest
+        yield from sorted(runs, key=lambda run: -run.first_entry_id)
+    if earliest > 1:
+        runs = ledgers.ledgers(topic.topic_id, partition).runs
+        yield from (run for run in reversed(runs) if run.ledger_id < earliest)

@@ -21,6 +21,7 @@ from pulsar_spark.storage.due_rows import by_position
 from pulsar_spark.storage.key_hashes import hashes_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.slices import PositionRange
 from pulsar_spark.storage.topics import read_topic
@@ -89,13 +90,13 @@ class History:
         if round_number <= self._round:
             return
         version = version_of_round(self._path, round_number, after=self._seen)
-        if self._seen < 0:
-            until = self._is_mine() & (ds.field("round") <= round_number)
-            self._apply(dataset_of(self._path).to_table(columns=_COLUMNS, filter=until))
+        if self._seen < 0 or version is None or TableLog(self._path).is_shortened(self._seen):
+            is_new = (ds.field("round") > self._round) & (ds.field("round") <= round_number)
+            self._apply(dataset_of(self._path).to_table(columns=_COLUMNS, filter=self._is_mine() & is_new))
         else:
             for each in range(self._seen + 1, version + 1):
                 self._apply(read_round(self._path, each).select(_COLUMNS).filter(self._is_mine()))
-        self._seen, self._round = version, round_number
+        self._seen, self._round = self._seen if version is None else version, round_number
 
     def exact(self, delivery: Delivery) -> Delivery:
         """The same delivery without ranges of lanes."""

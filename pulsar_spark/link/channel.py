@@ -237,7 +237,7 @@ class Channel(Worker):
     def _pause(self) -> None:
         with self._condition:
             now = self._clock()
-            if self._is_stopping or self._log.has(self._seen + 1):
+            if self._is_stopping or self._log.has_news(self._seen):
                 return
             wake_at = now + (FAST_POLL if self._inbox.waiting or self._eager else SLOW_POLL)
             if self._outbox or self._sources:
@@ -278,6 +278,8 @@ class Channel(Worker):
                 callback(version)
 
     def _receive(self) -> None:
+        if self._log.is_shortened(self._seen):
+            self._begin_again()
         for commit in self._log.commits(after=self._seen):
             rows = read_added(self._path, commit, CURSOR_LEDGER.schema, COLUMNS)
             with self._condition:
@@ -285,3 +287,10 @@ class Channel(Worker):
             self._broker.heard()
             self._inbox.dispatch(rows, wanted)
             self._seen = commit.version
+
+    def _begin_again(self) -> None:
+        """Follow the log from its end: what the rounds said that are gone, nobody will. The leases that were held are
+        over since long."""
+        self._seen = self._log.latest()
+        for subscriber in self._inbox.subscribers():
+            subscriber.on_removed("it was away for longer than the log is kept")

@@ -102,7 +102,10 @@ class Inbox:
     def take_all(self) -> tuple[list[Callable[[Reply], None]], list[Subscriber]]:
         """Everybody who waits for a reply, and who waits no longer afterwards; and every subscriber."""
         waiting, self.waiting = list(self.waiting.values()), {}
-        return waiting, list(self._subscribers.values())
+        return waiting, self.subscribers()
+
+    def subscribers(self) -> list[Subscriber]:
+        return list(self._subscribers.values())
 
     def wanted(self) -> tuple[pa.Array, pa.Array]:
         """The consumer ids and request ids somebody is interested in."""

@@ -17,6 +17,14 @@ QUOTA_POLICIES = (HOLD, REFUSE, EVICT)
 DELAYED_DELIVERY_ACTIVE, DELAYED_DELIVERY_TICK_MS = "delayed_delivery_active", "delayed_delivery_tick_ms"
 """Policies that say whether deliver times count, and how far apart the rounds are that are made for them."""
 
+HOUSEKEEPING, HISTORY_SECONDS, TIME_TRAVEL_SECONDS = (
+    "housekeeping",
+    "history_retention_seconds",
+    "time_travel_retention_seconds",
+)
+"""Policies that say whether a broker keeps tables small by itself, how long it keeps rounds and requests that only tell
+what happened, and how long files and log entries that only older versions of a table need."""
+
 POLICIES: dict[str, int | str] = {
     "max_unacked_messages_per_consumer": 50_000,
     "max_unacked_messages_per_subscription": 200_000,
@@ -39,6 +47,9 @@ POLICIES: dict[str, int | str] = {
     "subscription_key_shared_use_classic_persistent_implementation": 0,
     "key_shared_look_ahead_msg_in_replay_threshold_per_consumer": 2_000,
     "key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 20_000,
+    HOUSEKEEPING: 1,
+    HISTORY_SECONDS: 7 * 24 * 60 * 60,
+    TIME_TRAVEL_SECONDS: 7 * 24 * 60 * 60,
 }
 """Policies and their defaults; topics go before namespaces, namespaces before these. 0 is off, but for retention, where
 it is none and -1 is for ever. The tick of delayed delivery is how far apart the rounds are, at least, that are made for
@@ -76,6 +87,7 @@ _MOST = {
     "_replica_points": 10_000,
     "_one_owner_per_point": 1,
     "_use_classic_persistent_implementation": 1,
+    HOUSEKEEPING: 1,
 }
 _NUMBER = re.compile("-?[0-9]{1,19}", re.ASCII)
 _LEAST = {
@@ -83,6 +95,8 @@ _LEAST = {
     "max_message_size": 1,
     "retention_seconds": -1,
     "retention_bytes": -1,
+    HISTORY_SECONDS: 60 * 60,
+    TIME_TRAVEL_SECONDS: 60 * 60,
     "subscription_key_shared_consistent_hashing_replica_points": 1,
 }
 

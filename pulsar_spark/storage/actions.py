@@ -15,6 +15,8 @@ from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.message_id import MAX_LONG
 
 ENGINE = "pulsar_spark"
+HOUSEKEEPING = "housekeeping"
+"""Transaction of a commit that takes out of a table of the broker's what nobody needs: it fences nobody."""
 TRIMMED = "trimmed/"
 """Transaction of a commit that trims a topic: this and the partition; its version is the last ledger that is gone."""
 
@@ -49,6 +51,11 @@ class Commit:
     is_overwrite: bool = False
     operation: str = ""
     asks_for: str | None = None
+
+    @property
+    def is_fencing(self) -> bool:
+        """Does it say that somebody else writes the table? Not where it changed no data, or was housekeeping."""
+        return bool(self.added or self.removed) and HOUSEKEEPING not in self.transactions
 
     @property
     def trimmed(self) -> dict[int, int]:

@@ -10,32 +10,25 @@ Why not through ``deltalake``: its append brings the whole table's file list int
 of 60 commits and 200 to 500 ms on one of 300 to 800, and a broker makes that many in minutes. An append needs none
 of it: 2 ms, however long the log is (``python -m tests.benchmarks``). What is left out is what appends of ours never
 need: schema changes, deletion vectors, column mapping; a table that asks for more than :data:`WRITER_VERSION` is
-refused. Every so many commits a checkpoint is made by ``deltalake`` in the background, for those who open the table.
+refused. Now and then a checkpoint is made in the background, for those who open the table (see checkpoints).
 Source: the Delta protocol, "Delta Log Entries", "Actions".
 """
 
 import contextlib
 import json
-import logging
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
-
 from pulsar_spark.storage.actions import ENGINE
+from pulsar_spark.storage.checkpoints import is_due, start_checkpoint
 from pulsar_spark.storage.data_files import remove_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.scan import open_table
 
 WRITER_VERSION = 4
-CHECKPOINT_EVERY = 100
-_checkpointing = threading.Lock()
-log = logging.getLogger(__name__)
 
 
 def commit(
@@ -46,22 +39,22 @@ def commit(
     removes: Sequence[dict] = (),
     *,
     metadata: dict | None = None,
-    changes_data: bool = True,
+    is_rearranged: bool = False,
     held: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> int | None:
     """Put a commit in place as the first of *versions* that nobody has taken, each asked for when the one before is;
     that version, None when there is none.
 
-    *removes* are path, size and partitionValues of files that leave the table; *metadata* is what the table's
-    ``metaData`` action says from then on; without *changes_data* the same rows lie in other files; the link is made
-    inside *held*. Where the commit does not come to be, the
+    *removes* are path, size and partitionValues of files that leave the table; where the same rows come back in *adds*
+    it *is_rearranged*, so that no data changes; *metadata* is what the table's ``metaData`` action says from then on;
+    the link is made inside *held*. Where the commit does not come to be, the
     files of *adds* are taken away. An error means that, but for one of the last step, which brings the log's folder to
     the disk."""
     log_folder = table / "_delta_log"
     fresh = log_folder / f".{uuid.uuid4().hex}.tmp"
     version = None
     try:
-        fresh.write_text(commit_text(adds, transactions, removes, metadata, changes_data))
+        fresh.write_text(commit_text(adds, transactions, removes, metadata, is_rearranged))
         if is_durable(table):
             sync_file(fresh)
         version = _link(fresh, TableLog(table), versions, held)
@@ -74,8 +67,8 @@ def commit(
         return None
     if is_durable(table):
         sync_folder(log_folder)
-    if version % CHECKPOINT_EVERY == 0:
-        _start_checkpoint(table)
+    if is_due(table, version):
+        start_checkpoint(table)
     return version
 
 
@@ -84,16 +77,14 @@ def commit_text(
     transactions: dict[str, int],
     removes: Sequence[dict] = (),
     metadata: dict | None = None,
-    changes_data: bool = True,
+    is_rearranged: bool = False,
 ) -> str:
     """What a commit's file holds: an action a line. The first says how many files the others name, so that one that was
     cut off between two lines is known."""
     if metadata is not None:
         operation = {"operation": "ADD COLUMNS", "operationParameters": {}}
-    elif not changes_data:
-        operation = {"operation": "OPTIMIZE", "operationParameters": {}}
     elif removes:
-        operation = {"operation": "DELETE", "operationParameters": {}}
+        operation = {"operation": "OPTIMIZE" if is_rearranged else "DELETE", "operationParameters": {}}
     else:
         operation = {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
     actions = [
@@ -112,13 +103,13 @@ def commit_text(
         for app_id, number in transactions.items()
     ]
     actions += [] if metadata is None else [{"metaData": metadata}]
-    actions += [{"add": {**add, "dataChange": changes_data}} for add in adds]
+    actions += [{"add": add | {"dataChange": not is_rearranged}} for add in adds]
     actions += [
         {
             "remove": {
                 **remove,
                 "deletionTimestamp": now_micros() // 1000,
-                "dataChange": changes_data,
+                "dataChange": not is_rearranged,
                 "extendedFileMetadata": True,
             }
         }
@@ -172,31 +163,6 @@ def _is_linked(fresh: Path) -> bool:
         return fresh.stat().st_nlink > 1
     except FileNotFoundError:  # with its folder: the table was deleted
         return False
-
-
-def _start_checkpoint(table: Path) -> None:
-    """On a thread that the process waits for at its end: one that is killed in the middle of native code takes the
-    process with it."""
-    try:
-        threading.Thread(target=_checkpoint, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
-    except RuntimeError:  # the interpreter is ending already and starts no threads: the next checkpoint will do
-        log.info("no checkpoint of %s: the process is ending", table)
-
-
-def _checkpoint(table: Path) -> None:
-    """Make a checkpoint of the table as it is. One at a time; a table deleted meanwhile needs none, and one that cannot
-    be made now is made another time."""
-    with _checkpointing:
-        try:
-            if not (table / "_delta_log").is_dir():
-                return
-            open_table(table).create_checkpoint()
-            if is_durable(table):
-                for path in (table / "_delta_log").glob("*.checkpoint*.parquet"):
-                    sync_file(path)
-                sync_folder(table / "_delta_log")
-        except (DeltaError, OSError) as failed:
-            log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
 
 
 def now_micros() -> int:

@@ -26,12 +26,15 @@ def read_round(path: Path, version: int, kinds: Collection[str] | None = None) -
     return rows_of(path, TableLog(path).commit(version), kinds)
 
 
-def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int:
+def version_of_round(path: Path, round_number: int, *, after: int = -1) -> int | None:
     """The version that committed a round, looked for behind version *after*: the round's number and what OPTIMIZE and
-    vacuum added to the log before it."""
-    for commit in TableLog(path).commits(max(round_number - 1, after)):
+    vacuum added to the log before it. None where the log was shortened and no longer has it."""
+    log = TableLog(path)
+    for commit in log.commits_left(max(round_number - 1, after)):
         if any(file.max_values.get("round") == round_number for file in commit.added):
             return commit.version
+    if log.earliest() > round_number:
+        return None
     raise CorruptState(f"{str(path)!r}: round {round_number} is not in the log: {DOCTOR}")
 
 

@@ -161,9 +161,8 @@ def _publish_ids(layout: Layout, topic: Topic, numbered: int) -> set[str]:
 
 def check_not_stopped(topic: Topic, known: int = 0) -> int:
     """:class:`TopicStopped` when the log behind version *known* cannot be followed; else the last version that can."""
-    log = TableLog(topic.path)
     try:
-        for commit in log.commits(known):
+        for commit in TableLog(topic.path).commits_left(known):
             check_features(topic.path, commit)
             check_statistics(topic.path, commit)
             known = commit.version

@@ -62,7 +62,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 replaces its ranges too, those of its own round are all it holds; a consumer's row without hash ranges leaves those it
 had; of a policy's properties the name counts; what names an entry that is set aside says SetAside.id."""
 
-OF_ONE_ROUND = ("letter", "reply")
+OF_ONE_ROUND = ("letter", "reply", "housekeeping")
 """Kinds of rows that say what a round did, and nothing of the state after it."""
 
 HANGS_ON: dict[str, tuple[str, ...]] = {

@@ -173,7 +173,7 @@ def regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         if sum(each.num_rows for each in waiting) >= _ROW_GROUP_ROWS:
             yield from _small_enough(pa.concat_tables(waiting))
             waiting = []
-        elif sum(each[_SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
+        elif _SIZED in rows.schema.names and sum(each[_SIZED].nbytes for each in waiting) > ROW_GROUP_BYTES:
             *whole, rest = _small_enough(pa.concat_tables(waiting))
             yield from whole
             waiting = [rest]

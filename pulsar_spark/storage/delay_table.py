@@ -223,9 +223,10 @@ class DelayTable:
         """The next version; one behind commits of others only if these changed nothing, as that of a vacuum does."""
         version = self.version + 1
         while True:
-            yield version
-            taken = self._log.commit(version)
-            if taken.added or taken.removed:
+            is_taken_long_ago = self._log.is_shortened(version - 1)
+            if not is_taken_long_ago:
+                yield version
+            if is_taken_long_ago or self._log.commit(version).is_fencing:
                 raise BrokerFenced(
                     f"{str(self.path)!r} was changed by somebody else in version {version}: another broker serves this "
                     "bundle, or the table was written to by hand"

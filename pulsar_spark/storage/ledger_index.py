@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.data_files import read_added
 from pulsar_spark.storage.layout import Layout
@@ -144,14 +144,21 @@ class LedgerIndex:
     def _refresh(self) -> None:
         if self._version is None:
             return
-        for commit in self._log.commits(after=self._version):
-            rows = read_added(self._path, commit, LEDGERS.schema, _COLUMNS)
-            for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
-                if topic_id in self._topics:
-                    self._append(
-                        topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id))
-                    )
-            self._version = commit.version
+        try:
+            for commit in self._log.commits(after=self._version):
+                self._take_in(read_added(self._path, commit, LEDGERS.schema, _COLUMNS))
+                self._version = commit.version
+        except (LogShortened, FileNotFoundError):  # away so long that commits, or their files, were cleared away
+            table = open_table(self._path)
+            wanted = pc.field("topic_id").isin(pa.array(list(self._topics), pa.string()))
+            self._take_in(stored_rows(table, _COLUMNS, wanted))
+            self._version = table.version()
+
+    def _take_in(self, rows: pa.Table) -> None:
+        """Add the rows of the topics that are known; those that were there already are passed over."""
+        for topic_id in pc.unique(rows.column("topic_id")).to_pylist():
+            if topic_id in self._topics:
+                self._append(topic_id, self._topics[topic_id], rows.filter(pc.equal(rows.column("topic_id"), topic_id)))
 
     def _append(self, topic_id: str, partitions: dict[int, PartitionLedgers], rows: pa.Table) -> None:
         """Take in rows of a topic: runs, and notes of files that hold none (see storage.ledgers)."""

@@ -2,15 +2,17 @@
 
 A reader that knows version v asks whether ``v + 1`` exists (microseconds) and parses only that JSON file: this is what
 makes an idle topic cost a look at its log version. Only commits are read, no checkpoints: who starts from nothing opens
-the table (see tables) or a projection instead. Source: the Delta protocol, sections "Delta Log Entries" and "Actions".
+the table (see tables) or a projection instead. So does who was away for longer than the log is kept: the oldest commits
+go (see shortening), but for the first, by which a table is known. Source: the Delta protocol, sections "Delta Log
+Entries" and "Actions".
 """
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
-from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import Commit, parse_actions, parse_commit
 
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -47,7 +49,9 @@ class TableLog:
 
     def latest(self, known: int = -1) -> int:
         """The highest version, at least *known*; -1 for no table. Cheap when little came after *known*."""
-        if known < 0 or not self.has(known):
+        if (
+            known < 0 or not self.has(known) or (known == 0 and not self.has(1))
+        ):  # the first commit stays, whatever goes
             try:
                 known = max(self.versions(), default=-1)
             except OSError as error:
@@ -70,13 +74,33 @@ class TableLog:
         return [int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json") and name[:20].isdigit()]
 
     def earliest(self) -> int:
-        """The lowest version whose commit file still exists; -1 for no table."""
+        """The version from which on the log is whole; -1 for no table. It is the first, or the lowest behind those that
+        were taken away because a checkpoint stands in for them."""
         try:
-            return min(self.versions(), default=-1)
+            versions = self.versions()
         except OSError as error:
             if error.errno not in _NO_FOLDER:
                 raise
             return -1
+        lowest = min((version for version in versions if version), default=0)
+        if 0 in versions and (lowest <= 1 or not self._has_checkpoint_from(lowest)):
+            return 0
+        return lowest if versions else -1
+
+    def _has_checkpoint_from(self, version: int) -> bool:
+        names = os.listdir(self.folder)
+        return any(name[:20].isdigit() and int(name[:20]) >= version for name in names if ".checkpoint" in name)
+
+    def is_shortened(self, known: int) -> bool:
+        """Are commits behind version *known* gone, so that who has read up to it must begin elsewhere? For the price of
+        a stat or two where they are not."""
+        if self.has(known + 1) or (known > 0 and self.has(known)):
+            return False
+        return self.earliest() > known + 1
+
+    def has_news(self, known: int) -> bool:
+        """Is anything behind version *known*, there to be read or gone already?"""
+        return self.has(known + 1) or self.is_shortened(known)
 
     def commit(self, version: int) -> Commit:
         """The commit of one version; :class:`CorruptState` when it is missing or unreadable."""
@@ -94,12 +118,30 @@ class TableLog:
         gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
+    def takes_out(self, version: int, paths: Container[str]) -> bool:
+        """Does the commit of *version*, which is there, take one of these files out of the table, for whatever
+        reason?"""
+        removed = (action["remove"] for action in read_actions(self.file(version)) if "remove" in action)
+        return any(remove["path"] in paths for remove in removed)
+
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
-        """The commits above *after*, in order, up to the latest or *until*."""
+        """The commits above *after*, in order, up to the latest or *until*; :class:`LogShortened` where the next ones
+        are gone."""
         version = after + 1
-        while (until is None or version <= until) and self.has(version):
+        while until is None or version <= until:
+            if not self.has(version):
+                if version in (after + 1, 1) and self.is_shortened(version - 1):
+                    raise LogShortened(
+                        f"{str(self.folder.parent)!r}: commits {version} to {self.earliest() - 1} are no longer in the "
+                        "log: whoever was away for so long begins again with the table as it is"
+                    )
+                return
             yield self.commit(version)
             version += 1
+
+    def commits_left(self, after: int) -> Iterator[Commit]:
+        """The commits above *after* that are still in the log, in order."""
+        return self.commits(max(after, self.earliest() - 1) if self.is_shortened(after) else after)
 
 
 def read_actions(path: Path) -> list[dict]:

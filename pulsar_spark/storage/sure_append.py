@@ -38,6 +38,7 @@ class SureAppend:
         """The version that holds *rows*, in order. Before every further try *wait* is called with what the last one
         raised: it lets some time pass, or raises to give up. FileNotFoundError when the table was deleted or made
         again."""
+        self._known = self._log.latest(self._known)
         while True:
             try:
                 version = self._table.append(rows)

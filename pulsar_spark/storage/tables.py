@@ -12,7 +12,6 @@ the table is still the one it was opened for.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -27,12 +26,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
 from pulsar_spark.storage import forks
+from pulsar_spark.storage.actions import HOUSEKEEPING
 from pulsar_spark.storage.commits import WRITER_VERSION, commit
 from pulsar_spark.storage.data_files import StagedFile, place_files, write_files
 from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder, sync_parents
-from pulsar_spark.storage.layout import LOCK, beside
 from pulsar_spark.storage.log import TableLog, read_actions
 from pulsar_spark.storage.scan import open_table
+from pulsar_spark.storage.table_lock import append_lock, shared_lock
 from pulsar_spark.table_specs import LAYOUT_VERSION, TableSpec
 
 FORMAT, _CONFIGURATION = "pulsar_spark", {"delta.enableChangeDataFeed": "true"}
@@ -45,26 +45,6 @@ class Definition(NamedTuple):
     layout_version: int
     table_id: str
     properties: dict
-
-
-@contextlib.contextmanager
-def append_lock(table: str | os.PathLike) -> Iterator[None]:
-    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read."""
-    with _locked(table, fcntl.LOCK_EX):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
-    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
-    lock = beside(table, LOCK)
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(opened, kind)
-        yield
-    finally:
-        os.close(opened)
 
 
 def create_table(
@@ -231,10 +211,28 @@ class AppendTable:
         except NewerLayout as newer:
             raise BrokerFenced(f"the root is a newer release's: {newer}") from newer
 
+    def replace_files(self, adds: list[dict], removes: Sequence[dict], version: int) -> int | None:
+        """Take files out of the table as it was in *version*, and put *adds* in, which hold the same rows; without
+        these the rows go, which is housekeeping. The version committed; None where somebody else has taken one of the
+        files out since, and then *adds* are taken away."""
+        needed, self._known = {remove["path"] for remove in removes}, version
+
+        def versions() -> Iterator[int]:
+            while True:
+                if not self._log.has_news(self._known):
+                    yield self._known + 1
+                if self._log.is_shortened(self._known) or self._log.takes_out(self._known + 1, needed):
+                    return
+                self._known += 1
+
+        said = {} if adds else {HOUSEKEEPING: version}
+        return commit(Path(self.path), versions(), adds, said, removes, is_rearranged=bool(adds), held=self._shared)
+
     def _check_fence(self, expected: int) -> bool:
         if (
-            any(commit.added or commit.removed for commit in self._log.commits(expected, self._known))
-            or self._known < expected
+            self._known < expected
+            or self._log.is_shortened(expected)
+            or any(commit.is_fencing for commit in self._log.commits(expected, self._known))
         ):
             raise BrokerFenced(
                 f"{self.path!r} is at version {self._known}, not {expected}: another broker serves this bundle"
@@ -249,6 +247,8 @@ class AppendTable:
         return _has_transaction(table, app_id, version)
 
     def _is_new(self, seen: int, app_id: str, version: int) -> bool:
+        if self._log.is_shortened(seen):
+            return not _has_transaction(open_table(self.path), app_id, version)
         commits = self._log.commits(seen, self._known)
         return all(commit.transactions.get(app_id, version - 1) < version for commit in commits)
 
@@ -277,9 +277,12 @@ class AppendTable:
 
     @contextlib.contextmanager
     def _shared(self) -> Iterator[None]:
-        """Nobody deletes the table or holds it alone, and it is still the one that was opened."""
-        with _locked(self.path, fcntl.LOCK_SH):
+        """Nobody deletes the table or holds it alone, and it is still the one that was opened. FileExistsError where
+        versions behind the one that is known were taken and are gone from the log since."""
+        with shared_lock(self.path):
             self._check_life()
+            if self._log.is_shortened(self._known):
+                raise FileExistsError(f"{self.path!r}: version {self._known + 1} was taken long ago")
             yield
 
     def _update(self) -> None:

@@ -116,7 +116,7 @@ class TopicFiles:
         if ledger_id < self._from:
             self._look(range(ledger_id + 1, self._from + 1))
             self._from = ledger_id
-        if self._log.has(self._seen + 1):
+        if self._log.has_news(self._seen):
             self._seen = self._look(range(self._seen + 1, self._log.latest(self._seen) + 1))
 
     def _look(self, versions: range) -> int:

@@ -4,8 +4,8 @@ the log. For schedulers, not for brokers.
 OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9).
 What may still name a file by its path finds the rows by their publish id or round when vacuum has taken it; two things
 do not: a client that follows the broker's tables looks at a commit's file within seconds, and a broker reads requests
-when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests while
-any wait for a broker.
+when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests that
+wait for a broker as long as they do.
 """
 
 import shutil
@@ -13,19 +13,18 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from deltalake import DeltaTable
-
 from pulsar_spark.errors import NotAllowedError
-from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION
-from pulsar_spark.storage.compaction import join_files
+from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import staging_folder
+from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
+SECONDS_AN_HOUR = 60 * 60
 
 
 class Optimized(NamedTuple):
@@ -41,50 +40,50 @@ def broker_tables(layout: Layout) -> dict[str, Path]:
 
 
 def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
-    """Join small files to larger ones, partition by partition; of messages here (see compaction), unless the table asks
-    for what only ``deltalake`` knows. A dry run only counts the files there are."""
+    """Join small files to larger ones, partition by partition (see joining); ``deltalake`` does where the table asks for
+    what only it knows. A dry run only counts the files there are."""
     delta = open_table(table)
     if dry_run:
         return Optimized(len(delta.file_uris()), 0)
-    if _has_payloads(delta) and _is_known(delta):
-        return Optimized(*join_files(table, delta))
-    metrics = delta.optimize.compact()
-    return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
-
-
-def _has_payloads(delta: DeltaTable) -> bool:
-    return any(field.name == "payload" for field in delta.schema().fields)
-
-
-def _is_known(delta: DeltaTable) -> bool:
-    protocol = delta.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return protocol.min_reader_version <= READER_VERSION and features <= KNOWN_FEATURES
+    if not can_be_joined(delta):
+        metrics = delta.optimize.compact()
+        return Optimized(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+    joined = [join(table, delta, group) for group in large_groups_of(files_of(delta))]
+    return Optimized(sum(joined), sum(map(bool, joined)))
 
 
 def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) -> list[str]:
-    """Delete files that left the table, or were staged for it and given up, more than *hours* ago; their paths.
-    :class:`NotAllowedError` when somebody may still read them."""
+    """Delete files that left the table, or never came into it, more than *hours* ago, but for those of requests that
+    wait for a broker; their paths. :class:`NotAllowedError` when somebody may still read them."""
     if hours < LEAST_HOURS:
         raise NotAllowedError(
             f"vacuum of {str(table)!r} after {hours} hours: clients may still read files that left the table; "
             f"keep them for {LEAST_HOURS} hour at least"
         )
-    if table == layout.broker_table(REQUESTS.name) and _has_waiting_requests(layout, table):
-        raise NotAllowedError(
-            f"vacuum of {str(table)!r}: requests wait for a broker, which would not find them; start one first"
-        )
-    stale = _remove_stale(table, time.time() - 3600 * hours, dry_run)
-    return stale + open_table(table).vacuum(retention_hours=hours, dry_run=dry_run, enforce_retention_duration=False)
+    before = time.time() - SECONDS_AN_HOUR * hours
+    needed = _waiting_requests(layout, table) if table == layout.broker_table(REQUESTS.name) else frozenset()
+    doomed = [path for path in unseen_files(table, before) if path not in needed]
+    stale = remove_stale(table, before, dry_run=dry_run)
+    for path in () if dry_run else doomed:
+        (table / path).unlink(missing_ok=True)
+    return stale + doomed
 
 
-def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
-    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since
-    *before*."""
+def unseen_files(table: Path, before: float) -> list[str]:
+    """Paths of the files in the table's folder that left it, or never came into it, before an instant (in seconds, to
+    the hour)."""
+    hours = max(0, int((time.time() - before) // SECONDS_AN_HOUR))
+    found = open_table(table).vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
+    return [path for path in found if path.endswith(".parquet")]
+
+
+def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:
+    """Remove what was staged by writers that have ended without it: nothing in its folder has changed since *before*;
+    the folders."""
     stale = [
         folder
         for folder in staging_folder(table).glob("*")
-        if max(path.lstat().st_mtime for path in (folder, *folder.rglob("*"))) < before
+        if max((path.lstat().st_mtime for path in (folder, *folder.rglob("*"))), default=before) < before
     ]
     if not dry_run:
         for folder in stale:
@@ -94,11 +93,11 @@ def _remove_stale(table: Path, before: float, dry_run: bool) -> list[str]:
 
 def checkpoint(table: Path) -> int:
     """Write a checkpoint of the log, from which the table opens; its version."""
-    delta = open_table(table)
-    delta.create_checkpoint()
-    return delta.version()
+    return make_checkpoint(table)
 
 
-def _has_waiting_requests(layout: Layout, table: Path) -> bool:
+def _waiting_requests(layout: Layout, table: Path) -> frozenset[str]:
+    """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped."""
     row = read_latest(layout, "round").round_row
-    return any(commit.added for commit in TableLog(table).commits(row["requests_version"] if row else 0))
+    commits = TableLog(table).commits(row["requests_version"] if row else 0)
+    return frozenset(file.path for commit in commits for file in commit.added)

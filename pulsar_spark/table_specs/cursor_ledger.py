@@ -15,9 +15,13 @@ CURSOR_LEDGER = TableSpec(
                 "kind",
                 pa.string(),
                 "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
-                "reply, set_aside",
+                "reply, set_aside, housekeeping",
             ),
-            ("topic", pa.string(), "full name of the topic, without a partition"),
+            (
+                "topic",
+                pa.string(),
+                "full name of the topic, without a partition; housekeeping: or of a table of the broker's",
+            ),
             ("topic_id", pa.string(), "Delta's id of the topic's table, so that a topic created again starts clean"),
             ("partition", pa.int32(), "partition, -1 where the topic has none"),
             ("subscription", pa.string(), "name of the subscription"),
@@ -44,7 +48,7 @@ CURSOR_LEDGER = TableSpec(
                 "range: acknowledged, pending (delivered, not acknowledged) or replay (to be delivered "
                 "again); letter, waiting_letter: retry or dead; cursor: blocked_by_broker while the broker's "
                 "own limit of unacknowledged messages holds it back; set_aside: request, topic or "
-                "subscription",
+                "subscription; housekeeping: rows_removed, files_joined, log_shortened or files_removed",
             ),
             ("consumer_id", pa.string(), "consumer: its id; pending: who holds the entries; reply: whom it is for"),
             (
@@ -150,7 +154,7 @@ CURSOR_LEDGER = TableSpec(
                 TIME,
                 "round: the machine's clock; cursor: when a consumer last came or left, or the cursor was "
                 "created, by the broker's own clock (null in rows of older releases); set_aside: when it was; "
-                "waiting_letter: since when it waits",
+                "waiting_letter: since when it waits; housekeeping: the round's",
             ),
             (
                 "requests_version",
@@ -196,7 +200,13 @@ CURSOR_LEDGER = TableSpec(
                 "numbers first to last are due after this, and at due_time at the latest",
                 2,
             ),
-            ("entries", pa.int64(), "range: the entries it means, those of its lane; null = all, last - first + 1", 2),
+            (
+                "entries",
+                pa.int64(),
+                "range: the entries it means, those of its lane; null = all, last - first + 1; housekeeping: how many "
+                "files, of log_shortened commits",
+                2,
+            ),
             (
                 "positions",
                 pa.binary(),

@@ -94,6 +94,12 @@ VIEWS = (
         "round",
         ("round", "round_time", "requests_version", "epoch", "broker_id", "is_snapshot"),
     ),
+    ViewSpec(
+        "housekeeping",
+        "what a broker did to keep a table small, as the round behind it says",
+        "housekeeping",
+        ("round_time", "topic", "status", "entries", "round"),
+    ),
 )
 
 HASH_OWNERS = TableSpec(

@@ -43,6 +43,7 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
         "pending_acks": latest_pending_acks,
         "consumers": latest_consumers,
         "rounds": committed_rounds,
+        "housekeeping": done_housekeeping,
     }
     for view in VIEWS:
         frames[view.name](rows).select(*view.column_names).createOrReplaceTempView(view.name)
@@ -63,6 +64,11 @@ def create_views(spark: SparkSession, root: str | os.PathLike) -> list[str]:
 def committed_rounds(rows: DataFrame) -> DataFrame:
     """Every round the table still holds."""
     return rows.filter(F.col("kind") == "round")
+
+
+def done_housekeeping(rows: DataFrame) -> DataFrame:
+    """Everything that brokers did to keep tables small, as far back as the table goes."""
+    return rows.filter(F.col("kind") == "housekeeping")
 
 
 def latest_cursors(rows: DataFrame) -> DataFrame:

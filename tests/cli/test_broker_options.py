@@ -19,7 +19,7 @@ BUCKETS = "--delayed-delivery-max-num-buckets"
 
 @pytest.fixture
 def started(monkeypatch) -> Iterator[list[tuple]]:
-    """Roots, limits, whether they are for now, and most buckets, of the brokers that were started."""
+    """Roots, limits, whether they are for now, most buckets, and whether they keep house, of brokers that started."""
     started, log = [], logging.getLogger("pulsar_spark")
     level = log.level
 
@@ -30,8 +30,10 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
         max_unacked_messages_per_broker=0,
         available_now=False,
         delayed_delivery_max_num_buckets=0,
+        housekeeping=True,
     ):
-        started.append((root, max_unacked_messages_per_broker, available_now, delayed_delivery_max_num_buckets))
+        limits = (max_unacked_messages_per_broker, available_now, delayed_delivery_max_num_buckets, housekeeping)
+        started.append((root, *limits))
 
     monkeypatch.setattr(process, "run_broker", run_broker)
     yield started
@@ -41,10 +43,11 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
 @pytest.mark.parametrize(
     "given, asked",
     [
-        ([], (0, False, 20)),
-        ([OPTION, "70000"], (70_000, False, 20)),
-        (["--available-now"], (0, True, 20)),
-        ([BUCKETS, "7"], (0, False, 7)),
+        ([], (0, False, 20, True)),
+        ([OPTION, "70000"], (70_000, False, 20, True)),
+        (["--available-now"], (0, True, 20, True)),
+        ([BUCKETS, "7"], (0, False, 7, True)),
+        (["--no-housekeeping"], (0, False, 20, False)),
     ],
 )
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pulsar_spark.storage.commits import CHECKPOINT_EVERY
+from pulsar_spark.storage.checkpoints import CHECKPOINT_EVERY
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.topics import create_topic

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake import Field as DeltaField
 
-from pulsar_spark.storage import compaction, data_files
+from pulsar_spark.storage import data_files, joining
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable, create_table
@@ -31,7 +31,7 @@ def test_files_keep_rows_and_row_groups(tmp_path, monkeypatch, partitions):
     large = "y" * 200_000  # does not compress away: its file is larger than what is joined here
     rows = MESSAGES.rows([message(9, payload=random.Random(0).randbytes(200_000), partition=0 if partitions else -1)])
     write_deltalake(str(path), rows.append_column("mine", pa.array([large])), mode="append")
-    monkeypatch.setattr(compaction, "JOINED_BYTES", 100_000)
+    monkeypatch.setattr(joining, "JOINED_BYTES", 100_000)
     before, version = dataset_of(path).to_table().sort_by("entry_id"), TableLog(path).latest()
     assert optimize(path) == (8, max(partitions, 1)) and optimize(path) == (0, 0)
     assert dataset_of(path).to_table().sort_by("entry_id").equals(before)
@@ -53,16 +53,16 @@ def test_joining_goes_behind_what_was_committed_meanwhile(tmp_path, monkeypatch,
     create_table(path, MESSAGES, {"topic": "t", "partitions": 0})
     for number in range(3):
         AppendTable(path).append(MESSAGES.rows([message(number)]))
-    join = compaction.commit
+    write = joining.write_parts
 
     def meanwhile(*asked, **options):
         if happens == "append":
             AppendTable(path).append(MESSAGES.rows([message(3)]))
         else:
             DeltaTable(str(path)).delete("entry_id = 1")
-        return join(*asked, **options)
+        return write(*asked, **options)
 
-    monkeypatch.setattr(compaction, "commit", meanwhile)
+    monkeypatch.setattr(joining, "write_parts", meanwhile)
     assert optimize(path) == ((3, 1) if happens == "append" else (0, 0))
     left = dataset_of(path).to_table().sort_by("entry_id")["entry_id"].to_pylist()
     assert left == ([0, 1, 2, 3] if happens == "append" else [0, 2])

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pulsar_spark.errors import BrokerFenced, CorruptState, NewerLayout, NotARoot
-from pulsar_spark.storage import commits, data_files
+from pulsar_spark.storage import checkpoints, data_files
 from pulsar_spark.storage.data_files import read_file
 from pulsar_spark.storage.file_statistics import statistics
 from pulsar_spark.storage.log import TableLog
@@ -130,7 +130,7 @@ def test_writers_of_both_kinds_side_by_side_lose_nothing(tmp_path):
 
 
 def test_a_checkpoint_is_made_now_and_then(tmp_path, monkeypatch):
-    monkeypatch.setattr(commits, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 3)
     create_table(tmp_path / "t", REQUESTS)
     table = AppendTable(tmp_path / "t")
     for number in range(4):

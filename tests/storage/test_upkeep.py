@@ -1,6 +1,8 @@
 """OPTIMIZE, vacuum and checkpoints change nothing for those who follow versions, read by path, or start from
 nothing."""
 
+import time
+
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
@@ -11,15 +13,17 @@ from pulsar_spark.errors import CorruptState, NotAllowedError
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.delta_sink import History
 from pulsar_spark.protocol.letters import dead_letter_topic
+from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.requests import read_requests
 from pulsar_spark.storage.scan import dataset_of
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
-from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, vacuum
+from pulsar_spark.storage.upkeep import broker_tables, checkpoint, optimize, unseen_files, vacuum
 from pulsar_spark.table_specs import REQUESTS
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -165,14 +169,24 @@ def test_a_client_that_follows_versions_goes_on(engine):
         client.close()
 
 
-def test_the_requests_that_wait_are_not_vacuumed_away(engine):
+def test_the_requests_that_wait_are_not_vacuumed_away(engine, monkeypatch):
+    """Who closes when the broker has stopped leaves some; a file of theirs stays, though OPTIMIZE took it out of the
+    table long ago, and nothing is refused."""
     engine.round([], 0)
     requests = engine.layout.broker_table("requests")
-    vacuum(engine.layout, requests, hours=1)
     AppendTable(requests).append(REQUESTS.rows([ON.create_subscription("Earliest")]))
+    engine.rounds.bundle.requests_version = 1
+    engine.round([ON.create_subscription("Earliest")], 1)
+    AppendTable(requests).append(REQUESTS.rows([ON.clear_backlog()]))
+    consumed, waiting = (TableLog(requests).commit(version).added[0].path for version in (1, 2))
+    (requests / "orphan.parquet").write_text("of a writer that crashed")
     optimize(requests)
-    with pytest.raises(NotAllowedError, match="wait for a broker"):
-        vacuum(engine.layout, requests, hours=1)
+    assert vacuum(engine.layout, requests, hours=1) == []
+    monkeypatch.setattr(upkeep, "unseen_files", lambda table, before: unseen_files(table, time.time()))
+    assert sorted(vacuum(engine.layout, requests, hours=1, dry_run=True)) == sorted([consumed, "orphan.parquet"])
+    assert sorted(vacuum(engine.layout, requests, hours=1)) == sorted([consumed, "orphan.parquet"])
+    assert (requests / waiting).exists() and not (requests / consumed).exists()
+    assert [found.rows["kind"].to_pylist() for found in read_requests(requests, after=1)][0] == ["clear_backlog"]
     assert vacuum(engine.layout, engine.layout.broker_table("ledgers"), hours=1, dry_run=True) == []
 
 

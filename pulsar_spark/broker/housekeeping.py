@@ -1,0 +1,130 @@
+"""The broker keeps house while it serves: in the background it keeps the tables of its root small and their logs short
+(see storage.housekeeping), so that a root left alone for a year is one like on its first day.
+
+One thread does one step at a time, and rests nine times as long as a step took. Before each it looks whether the lease
+is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done
+for that table, for now: a full disk, a foreign OPTIMIZE or VACUUM in between, a topic that was deleted. A table is
+looked at again when so many commits have been made to it, and now and then in any case, because what it holds gets old.
+
+How long things stay, and whether a topic is kept at all, policies say (see storage.kept_tables).
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.errors import PulsarSparkError
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.housekeeping import Done, keep_house
+from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.log import TableLog
+
+LOOK_SECONDS = 30.0
+COMMITS = 64
+"""So many commits to a table are worth a look into it."""
+IDLE_SECONDS, AGAIN_SECONDS = 6 * 60 * 60, 10 * 60
+"""So long after a look there is another, and after one that came to nothing."""
+REST = 9
+"""A step is followed by so many times its time."""
+MAY_PASS = (OSError, PulsarSparkError, DeltaError)
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """Of one broker. *note* is told, table by table, what was done."""
+
+    def __init__(
+        self, layout: Layout, broker_id: str, note: Callable[[str, str, int], None] = lambda table, what, count: None
+    ):
+        self._layout, self._lease, self._note = layout, BundleLease(layout, broker_id), note
+        self._stopping = threading.Event()
+        self._next_look: dict[Path, tuple[int, float]] = {}
+        """By table: from which version on, or else when."""
+        self._failed: dict[str, str] = {}
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work by itself."""
+        self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End when the step under way is done."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """Do what there is to do, table by table."""
+        for kept, version in self._due():
+            pause = IDLE_SECONDS if self._keep(kept) else AGAIN_SECONDS
+            self._next_look[kept.path] = version + COMMITS, time.monotonic() + pause
+            if self._stopping.is_set():
+                return
+
+    def is_ours(self) -> bool:
+        """Does this broker serve the bundle still, as far as its lease says?"""
+        holder = self._lease.holder()
+        return holder is not None and holder.broker_id == self._lease.broker_id
+
+    def _due(self) -> Iterator[tuple[Kept, int]]:
+        """The tables that are worth a look, each with the version it has before."""
+        try:
+            latest = read_latest(self._layout, *NEEDED)
+        except MAY_PASS as failed:
+            self._say("cursor_ledger", failed)
+            return
+        for kept in kept_tables(self._layout, latest):
+            version, instant = self._next_look.get(kept.path, (0, 0.0))
+            newest = TableLog(kept.path).latest(version - COMMITS)
+            if newest >= 0 and (newest >= version or time.monotonic() >= instant):
+                yield kept, newest
+
+    def _keep(self, kept: Kept) -> bool:
+        """Do what there is to do for one table; whether it came to an end."""
+        done, is_at_end = Counter(), False
+        try:
+            is_at_end = self._step_by_step(kept, done)
+            self._failed.pop(kept.name, None)
+        except Exception as failed:  # whatever it is: the other tables are kept, and this one is tried again
+            self._say(kept.name, failed)
+        finally:
+            for what, count in done.items():
+                self._note(kept.name, what, count)
+        if done:
+            log.info("housekeeping of %s: %s", kept.name, ", ".join(f"{what} {count}" for what, count in done.items()))
+        return is_at_end
+
+    def _step_by_step(self, kept: Kept, done: Counter) -> bool:
+        steps = keep_house(
+            kept.path, kept.needs, history_seconds=kept.history_seconds, time_travel_seconds=kept.time_travel_seconds
+        )
+        while not self._stopping.is_set() and self.is_ours():
+            started = time.monotonic()
+            step: Done | None = next(steps, None)
+            if step is None:
+                return True
+            if step.count:
+                done[step.what] += step.count
+            self._stopping.wait(REST * (time.monotonic() - started))
+        return False
+
+    def _say(self, name: str, failed: Exception) -> None:
+        """Once for each cause, so that what stays as it is does not fill the log."""
+        if self._failed.get(name) != str(failed):
+            self._failed[name] = str(failed)
+            is_known = isinstance(failed, MAY_PASS)
+            log.warning(
+                "housekeeping of %s waits, and tries again: %s", name, failed, exc_info=None if is_known else failed
+            )

@@ -1,0 +1,131 @@
+"""Checkpoints of a table's log, for those who open the table: written by ``deltalake`` in the background of whoever
+commits, and removed when newer ones stand.
+
+A checkpoint repeats the list of all the table's files. So the next one is made when a fixed part of what the last one
+holds has been committed since: all checkpoints together cost in proportion to the commits, and who opens the table
+reads, beside the checkpoint, commits that are at most that part of it. What stays is the newest; one a day before it,
+where a reader of an older version begins; those that a reader may just have chosen; and the one at which a shortened
+log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
+"""
+
+import json
+import logging
+import re
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from deltalake.exceptions import DeltaError
+
+from pulsar_spark.storage.durability import is_durable, sync_file, sync_folder
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import open_table
+
+CHECKPOINT_EVERY = 100
+"""Versions apart at least; only such a version begins one, so that of many writers one does."""
+SHARE = 8
+"""The commits since the last checkpoint are this part of the actions in it, at least."""
+CHOSEN_SECONDS = 600
+"""A checkpoint that is younger may be one that a reader has just chosen."""
+APART_SECONDS = 24 * 60 * 60
+MOST_KEPT = 10
+"""Checkpoints that lie so far apart are kept, the newest of them, for readers of older versions."""
+_FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
+_checkpointing = threading.Lock()
+log = logging.getLogger(__name__)
+
+
+class Checkpoint(NamedTuple):
+    """One that lies in the log, in one file or several, and when it was written."""
+
+    version: int
+    files: tuple[Path, ...]
+    written: float
+
+
+def checkpoints(table: Path) -> list[Checkpoint]:
+    """Those that lie in the table's log, by version; one that goes meanwhile is passed over."""
+    found: dict[int, list[Path]] = {}
+    with suppress(FileNotFoundError):
+        for file in TableLog(table).folder.iterdir():
+            if match := _FILE.fullmatch(file.name):
+                found.setdefault(int(match[1]), []).append(file)
+    each = []
+    for version, files in sorted(found.items()):
+        with suppress(FileNotFoundError):
+            each.append(Checkpoint(version, tuple(sorted(files)), max(file.stat().st_mtime for file in files)))
+    return each
+
+
+def is_due(table: Path, version: int) -> bool:
+    """Is the commit of *version* one behind which a checkpoint is to be made?"""
+    if version % CHECKPOINT_EVERY:
+        return False
+    last, size = last_checkpoint(table)
+    return (version - last) * SHARE >= size
+
+
+def last_checkpoint(table: Path) -> tuple[int, int]:
+    """Version of the latest checkpoint and how many actions it holds; 0 and 0 where there is none, or where nobody can
+    tell."""
+    try:
+        said = json.loads((TableLog(table).folder / "_last_checkpoint").read_text())
+        return int(said["version"]), int(said["size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, 0
+
+
+def start_checkpoint(table: Path) -> None:
+    """Make one on a thread that the process waits for at its end: one that is killed in the middle of native code takes
+    the process with it."""
+    try:
+        threading.Thread(target=_try, args=(table,), name=f"checkpoint {table.name}", daemon=False).start()
+    except RuntimeError:  # the interpreter is ending already and starts no threads: the next checkpoint will do
+        log.info("no checkpoint of %s: the process is ending", table)
+
+
+def _try(table: Path) -> None:
+    """One at a time; a table deleted meanwhile needs none, and one that cannot be made now is made another time."""
+    with _checkpointing:
+        try:
+            if TableLog(table).exists():
+                make_checkpoint(table)
+        except (DeltaError, OSError) as failed:
+            log.warning("no checkpoint of %s for now, it only makes opening quicker: %s", table, failed)
+
+
+def make_checkpoint(table: Path) -> int:
+    """Write a checkpoint of the table as it is, and remove those that nobody needs behind it; its version."""
+    opened = open_table(table)
+    opened.create_checkpoint()
+    if is_durable(table):
+        for file in TableLog(table).folder.glob(f"{opened.version():020d}.checkpoint*.parquet"):
+            sync_file(file)
+        sync_folder(TableLog(table).folder)
+    remove_checkpoints(table)
+    return opened.version()
+
+
+def remove_checkpoints(table: Path) -> list[int]:
+    """Remove those that nobody needs any more; their versions. A crash in between leaves the others for the next
+    time."""
+    found, gone = checkpoints(table), []
+    begins, newest = TableLog(table).earliest(), last_checkpoint(table)[0]
+    for each in found:
+        if each.version < newest and each.version not in _kept(found, time.time()) | {begins}:
+            gone.append(each.version)
+            for file in each.files:
+                file.unlink(missing_ok=True)
+    return gone
+
+
+def _kept(found: list[Checkpoint], now: float) -> set[int]:
+    """The versions of the checkpoints that may have been chosen just now, and of one a day."""
+    apart: list[Checkpoint] = []
+    for each in found:
+        if not apart or each.written >= apart[-1].written + APART_SECONDS:
+            apart.append(each)
+    young = {each.version for each in found if each.written > now - CHOSEN_SECONDS}
+    return young | {each.version for each in apart[-MOST_KEPT:]}

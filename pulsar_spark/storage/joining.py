@@ -1,0 +1,175 @@
+"""Joining small files of a table to larger ones, some at a time, while others append, remove and read.
+
+A commit of it changes no data: it takes out the files that were read and puts in one that has their rows, in order. It
+is made behind every commit that does not take one of those files out; where one does, it comes to nothing. So a foreign
+OPTIMIZE, a DELETE or another housekeeper meanwhile loses nothing and doubles nothing. A joined file counts as old as
+the youngest that is in it. A file that cannot be read is left as it is.
+
+Files are joined :data:`FILES` at a time, of about one size: each row is written again once a size, so all joining
+together costs in proportion to what was written, and few files of each size are left.
+"""
+
+import math
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import CorruptState
+from pulsar_spark.storage.actions import KNOWN_FEATURES, READER_VERSION
+from pulsar_spark.storage.data_files import conform, file_add, partition_values, regrouped, removing, write_parts
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.storage.topic_files import READ_ERRORS, raise_unless_damage
+
+FILES = 64
+"""Files of one size that become one; fewer wait for more."""
+BYTES = 32 * 1024 * 1024
+"""No file is made larger than this, and none half as large is joined."""
+JOINED_BYTES = 100 * 1024 * 1024
+"""The same of files that are joined because somebody asked for it; what Delta makes files of, too."""
+_SMALLEST = 4096
+_PLAIN = re.compile(r"[A-Za-z0-9=./_-]+")
+"""Paths that are the same whether they are written as a URL or not."""
+
+
+class DataFile(NamedTuple):
+    """A file of a table; ``written`` in milliseconds, the lowest and the highest round in it where it has rounds."""
+
+    path: str
+    size: int
+    rows: int
+    written: int
+    first_round: int | None
+    last_round: int | None
+
+
+def files_of(table: DeltaTable) -> list[DataFile]:
+    """All files of the table, the oldest first, but for those with names that no writer of ours gives."""
+    actions = pa.table(table.get_add_actions())
+    columns = [actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "modification_time")]
+    found = [
+        DataFile(path, size, rows or 0, written, first, last)
+        for path, size, rows, written, first, last in zip(
+            *columns, _rounds(actions, "min"), _rounds(actions, "max"), strict=True
+        )
+        if _PLAIN.fullmatch(path)
+    ]
+    return sorted(found, key=lambda file: (file.written, file.path))
+
+
+def _rounds(actions: pa.Table, bound: str) -> list[int | None]:
+    kind = actions.schema.field(bound).type if bound in actions.schema.names else pa.null()
+    if not pa.types.is_struct(kind) or kind.get_field_index("round") < 0:
+        return [None] * actions.num_rows
+    return pc.struct_field(actions[bound], "round").to_pylist()
+
+
+def can_be_joined(table: DeltaTable) -> bool:
+    """Are the rows of the table what its files hold? Features that we do not know may say otherwise."""
+    protocol = table.protocol()
+    return protocol.min_reader_version <= READER_VERSION and KNOWN_FEATURES.issuperset(protocol.writer_features or ())
+
+
+def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """The *files* that are to become one, each group of one partition and size, in order."""
+    alike: dict[tuple, list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < BYTES // 2:
+            alike[_folder(file), _size(file)].append(file)
+    for same in alike.values():
+        group: list[DataFile] = []
+        for file in same:
+            if group and sum(each.size for each in group) + file.size > BYTES:
+                yield group
+                group = []
+            group.append(file)
+            if len(group) == FILES:
+                yield group
+                group = []
+
+
+def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """The same for who wants them joined now, few or many: each group of one partition makes up a large file."""
+    by_folder: dict[str, list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < JOINED_BYTES:
+            by_folder[_folder(file)].append(file)
+    for same in by_folder.values():
+        group: list[DataFile] = []
+        for file in same:
+            if sum(each.size for each in group) + file.size > JOINED_BYTES:
+                yield from [group] if len(group) > 1 else []
+                group = []
+            group.append(file)
+        yield from [group] if len(group) > 1 else []
+
+
+def _size(file: DataFile) -> int:
+    """Sizes lie so far apart that a joined file is of the next one."""
+    largest = max(file.rows, file.size / _SMALLEST, 1)
+    return int(math.log(largest, FILES) + 1e-9)
+
+
+def join(path: Path, table: DeltaTable, group: Sequence[DataFile]) -> int:
+    """Join the files of *group* of the *table* at *path*, as far as they can be read; how many became one, 0 where
+    somebody has taken one of them out meanwhile. Takes a row group or two of memory."""
+    appended, schema = AppendTable(path), _schema(table)
+    while len(group) > 1:
+        name = f"{_folder(group[0])}part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        try:
+            with removing(path, [{"path": name}]):
+                write_parts(path, name, schema, regrouped(_rows(path, group, schema)))
+                add = file_add(path, name)
+        except _Damaged as damaged:
+            group = [file for file in group if file != damaged.file]
+            continue
+        youngest = max(file.written for file in group)
+        adds, removes = [add | {"modificationTime": youngest}], [remove_of(file) for file in group]
+        return 0 if appended.replace_files(adds, removes, table.version()) is None else len(group)
+    return 0
+
+
+def remove_of(file: DataFile) -> dict:
+    """What a commit says that takes the file out."""
+    return {"path": file.path, "size": file.size, "partitionValues": partition_values(file.path)}
+
+
+class _Damaged(Exception):
+    def __init__(self, file: DataFile):
+        super().__init__(file.path)
+        self.file = file
+
+
+def _schema(table: DeltaTable) -> pa.Schema:
+    """That of the files, which have no partition columns."""
+    partitioned = table.metadata().partition_columns
+    fields = pa.schema(table.schema().to_arrow())
+    return pa.schema([field.with_nullable(True) for field in fields if field.name not in partitioned])
+
+
+def _folder(file: DataFile) -> str:
+    return file.path[: file.path.rfind("/") + 1]
+
+
+def _rows(path: Path, group: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """A row group at a time."""
+    for file in group:
+        rows = 0
+        try:
+            with pq.ParquetFile(path / file.path) as parquet:
+                for number in range(parquet.num_row_groups):
+                    part = conform(parquet.read_row_group(number), schema)
+                    rows += part.num_rows
+                    yield part
+        except READ_ERRORS as error:
+            raise_unless_damage(error)
+            raise _Damaged(file) from error
+        if file.rows and rows != file.rows:
+            raise CorruptState(f"{str(path / file.path)!r} has {rows} rows, the log says {file.rows}")

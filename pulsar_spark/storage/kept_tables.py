@@ -1,0 +1,69 @@
+"""Which tables of a root housekeeping keeps, what of each is needed, and how long things stay.
+
+How long are policies. A topic's or its namespace's holds for the topic's table, which they may also leave alone; of the
+broker's own tables, in which the rows of all topics lie together, what is kept longest for any of them.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pulsar_spark.protocol.policies import (
+    HISTORY_SECONDS,
+    HOUSEKEEPING,
+    POLICIES,
+    TIME_TRAVEL_SECONDS,
+    policy_number,
+    policy_text,
+)
+from pulsar_spark.protocol.topic_name import parse_topic_name
+from pulsar_spark.storage.cursor_ledger import LatestRows
+from pulsar_spark.storage.housekeeping import Needs, needs_of, needs_of_topic
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.tables import read_definition
+from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
+
+NEEDED = ("topic", "policy")
+"""Kinds of facts that say what is kept."""
+
+
+class Kept(NamedTuple):
+    """A table that is kept: its name for people, what is needed of it, and how long things stay."""
+
+    name: str
+    path: Path
+    needs: Callable[[], Needs]
+    history_seconds: int
+    time_travel_seconds: int
+
+
+def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
+    """The tables of a root that are to be kept, the broker's first; some may not be there."""
+    topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
+    seconds = {name: _seconds(latest, name) for name in topics.values()}
+    longest = [max(found) for found in zip(*seconds.values())] or [
+        POLICIES[HISTORY_SECONDS],
+        POLICIES[TIME_TRAVEL_SECONDS],
+    ]
+    for spec in (*BROKER_TABLES, DELAY_INDEX):
+        path = layout.broker_table(spec.name)
+        yield Kept(spec.name, path, partial(needs_of, path, spec.name, latest), *longest)
+    for topic_id, name in topics.items():
+        path = layout.topic(parse_topic_name(name))
+        if _number(latest, name, HOUSEKEEPING):
+            yield Kept(name, path, partial(_needs_of_topic, path, topic_id, latest), *seconds[name])
+
+
+def _seconds(latest: LatestRows, topic: str) -> list[int]:
+    return [_number(latest, topic, name) for name in (HISTORY_SECONDS, TIME_TRAVEL_SECONDS)]
+
+
+def _number(latest: LatestRows, topic: str, name: str) -> int:
+    return policy_number(name, policy_text(latest.policies, topic, name))
+
+
+def _needs_of_topic(path: Path, topic_id: str, latest: LatestRows) -> Needs:
+    if read_definition(path).table_id != topic_id:
+        raise FileNotFoundError(f"the topic at {str(path)!r} was deleted and made again")
+    return needs_of_topic(path, topic_id, latest)

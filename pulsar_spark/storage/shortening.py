@@ -1,0 +1,59 @@
+"""Taking the oldest commits, and their checkpoints, out of a table's log: what a checkpoint stands in for.
+
+A log begins at a checkpoint then, and at its first commit, which stays, because a table is known by it. Who follows the
+log and comes after that begins again with the table as it is (see log.TableLog.commits); a reader of a version before
+it is refused by Delta. The oldest go first, and the table is held alone meanwhile, so that what is left is whole at any
+moment, and nobody takes a version that was another's. Source: the Delta protocol, "Metadata Cleanup".
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pulsar_spark.storage.checkpoints import checkpoints
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.tables import append_lock
+
+COMMITS_A_STEP = 500
+_OF_A_COMMIT = (".json", ".crc")
+
+
+def shorten(table: Path, followed: int, before: float) -> Iterator[int]:
+    """Let the log begin at the last checkpoint of a version that is older than the instant *before* (in seconds), and
+    up to which everybody who must has *followed*; the number of commits that went, some at a time."""
+    log = TableLog(table)
+    begins = _new_beginning(table, followed, before)
+    if begins is None:
+        return
+    versions = range(max(log.earliest(), 1), begins)
+    for first in range(versions.start, begins, COMMITS_A_STEP):
+        doomed = range(first, min(first + COMMITS_A_STEP, begins))
+        with append_lock(table):
+            for version in doomed:
+                for suffix in _OF_A_COMMIT:
+                    log.file(version).with_suffix(suffix).unlink(missing_ok=True)
+        yield len(doomed)
+    for each in checkpoints(table):
+        if each.version < begins:
+            for file in each.files:
+                file.unlink(missing_ok=True)
+
+
+def _new_beginning(table: Path, followed: int, before: float) -> int | None:
+    """The version of that checkpoint; None where no commit can go."""
+    log = TableLog(table)
+    for each in reversed(checkpoints(table)):
+        if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version):
+            is_old = log.file(each.version).stat().st_mtime <= before
+            if is_old and _can_be_read(each.files[0]):
+                return each.version if each.version > max(log.earliest(), 1) else None
+    return None
+
+
+def _can_be_read(file: Path) -> bool:
+    try:
+        return pq.read_metadata(file).num_rows > 0
+    except (pa.ArrowInvalid, FileNotFoundError):
+        return False

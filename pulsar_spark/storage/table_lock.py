@@ -1,0 +1,35 @@
+"""A table's inter-process lock, which lies beside it: held alone, or shared with all who append."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+
+from pulsar_spark.storage.layout import LOCK, beside
+
+
+@contextlib.contextmanager
+def append_lock(table: str | os.PathLike) -> Iterator[None]:
+    """Hold the table's inter-process lock alone: nobody appends meanwhile. Not needed to append or to read."""
+    with _locked(table, fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def shared_lock(table: str | os.PathLike) -> Iterator[None]:
+    """Hold it with others: nobody holds it alone meanwhile."""
+    with _locked(table, fcntl.LOCK_SH):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(table: str | os.PathLike, kind: int) -> Iterator[None]:
+    """Hold the lock beside the table, alone or with others, after waiting for it without looking again and again."""
+    lock = beside(table, LOCK)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    opened = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(opened, kind)
+        yield
+    finally:
+        os.close(opened)

@@ -1,0 +1,202 @@
+"""A broker keeps house in the background, for itself and for nobody else, and stops when it is told to."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import pulsar_spark as pulsar
+from pulsar_spark.broker import housekeeping
+from pulsar_spark.broker.housekeeping import Housekeeping
+from pulsar_spark.broker.rounds import REQUESTS_UNSAID
+from pulsar_spark.cli import app
+from pulsar_spark.storage import checkpoints, joining
+from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.housekeeping import Done
+from pulsar_spark.storage.layout import Layout
+from pulsar_spark.storage.lease import BundleLease
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.shortening import shorten
+from pulsar_spark.storage.topics import read_topic
+from tests.client.waiting import eventually
+from tests.faults import faults
+from tests.plain_broker import PlainBroker
+from tests.requests import On
+from tests.spark_engine import SparkEngine, new_engine
+
+TOPIC = "persistent://public/default/t"
+ON = On(TOPIC)
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    """Few files become one, often, and at once."""
+    monkeypatch.setattr(joining, "FILES", 4)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 10)
+    for name, value in {"LOOK_SECONDS": 0.05, "COMMITS": 8, "IDLE_SECONDS": 0.2, "REST": 0}.items():
+        monkeypatch.setattr(housekeeping, name, value)
+
+
+@pytest.fixture
+def engine(tmp_path) -> SparkEngine:
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    for number in range(8):
+        engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
+        engine.round([ON.subscribe("A"), ON.flow("A", 1)], number)
+    engine.restart(9000)
+    return engine
+
+
+def files(engine: SparkEngine) -> int:
+    return len(open_table(read_topic(engine.layout, TOPIC).path).file_uris())
+
+
+def housekeeper(engine: SparkEngine) -> Housekeeping:
+    """Of a broker that has the lease."""
+    assert BundleLease(engine.layout, "me").take()
+    return Housekeeping(engine.layout, "me", engine.rounds.note_housekeeping)
+
+
+def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_path, caplog):
+    root = tmp_path / "root"
+    with caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"), PlainBroker(root) as broker:
+        client = pulsar.Client(f"delta:{root}")
+        consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+        producer, received = client.create_producer("t"), []
+        for number in range(40):
+            producer.send(b"%d" % number)
+            if number % 2:
+                for message in (consumer.receive(10_000), consumer.receive(10_000)):
+                    received.append(message.data())
+                    consumer.acknowledge(message)
+        topic = read_topic(Layout(root), TOPIC).path
+        eventually(lambda: len(open_table(topic).file_uris()) <= 20)
+        producer.send(b"40")
+        assert (received, consumer.receive(10_000).data()) == ([b"%d" % number for number in range(40)], b"40")
+
+        def told() -> list[dict]:
+            said = CliRunner().invoke(
+                app, ["maintain", "housekeeping", "--root", str(root), "--json"], catch_exceptions=False
+            )
+            return json.loads(said.output)
+
+        eventually(lambda: any((row["table"], row["what"]) == (TOPIC, "files_joined") for row in told()))
+        assert {row["what"] for row in told()} <= {"files_joined"}, "nothing is old enough to go"
+        reader = client.create_reader("t", pulsar.MessageId.earliest)
+        assert [reader.read_next(10_000).data() for _ in range(41)] == [b"%d" % number for number in range(41)]
+        client.close()
+        assert broker.failure is None
+    assert [record.message for record in caplog.records] == []
+
+
+def test_a_broker_that_is_told_not_to_keeps_no_house(tmp_path):
+    with PlainBroker(tmp_path / "root", housekeeping=False) as broker:
+        assert broker._housekeeping is None
+    with PlainBroker(tmp_path / "root") as broker:
+        eventually(broker._housekeeping.is_ours)
+
+
+def test_who_was_taken_over_does_nothing(engine):
+    keeper = housekeeper(engine)
+    BundleLease(engine.layout, "me").let_go()
+    assert BundleLease(engine.layout, "other").take()
+    before = [TableLog(path).latest() for path in _tables(engine)]
+    keeper.look()
+    assert not keeper.is_ours() and [TableLog(path).latest() for path in _tables(engine)] == before
+
+
+def _tables(engine: SparkEngine) -> list[Path]:
+    names = ("requests", "cursor_ledger", "ledgers")
+    return [*(engine.layout.broker_table(name) for name in names), read_topic(engine.layout, TOPIC).path]
+
+
+def test_a_full_disk_is_said_once_and_it_is_tried_again(engine, caplog, monkeypatch):
+    monkeypatch.setattr(housekeeping, "COMMITS", 0)
+    keeper, before = housekeeper(engine), dataset_of(read_topic(engine.layout, TOPIC).path).count_rows()
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING), faults(first=1, count=1000):
+            keeper.look()
+    said = [record.message for record in caplog.records if "housekeeping" in record.message]
+    assert len(said) == 3 and all("waits, and tries again" in line and "No space left" in line for line in said)
+    assert files(engine) == 8 and len([*read_topic(engine.layout, TOPIC).path.glob("*.parquet")]) == 8
+    keeper.look()
+    assert files(engine) == 2 and dataset_of(read_topic(engine.layout, TOPIC).path).count_rows() == before
+    engine.restart(10_000)
+    assert engine.rounds.bundle.topic(TOPIC).end_position(-1) == 8
+
+
+def test_one_table_that_fails_holds_up_no_other(engine, caplog):
+    keeper = housekeeper(engine)
+    (engine.layout.broker_table("ledgers") / "_delta_log" / f"{3:020d}.json").write_text("{")
+    with caplog.at_level(logging.WARNING):
+        keeper.look()
+    assert [record.args[0] for record in caplog.records if "tries again" in record.message] == ["ledgers"]
+    assert files(engine) == 2
+
+
+def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
+    steps = []
+
+    def endless(table: Path, *_, **options) -> Iterator[Done]:
+        while True:
+            steps.append(table)
+            yield Done(table, "files_joined", 1)
+
+    monkeypatch.setattr(housekeeping, "REST", 10**9)
+    monkeypatch.setattr(housekeeping, "keep_house", endless)
+    keeper = housekeeper(engine)
+    keeper.start()
+    eventually(lambda: steps)
+    keeper.close()
+    assert not keeper._thread.is_alive() and steps == [engine.layout.broker_table("requests")]
+
+
+def test_what_it_did_is_in_the_next_round_and_makes_none_by_itself(engine):
+    before = engine.rounds.bundle.round
+    engine.rounds.note_housekeeping(TOPIC, "files_joined", 64)
+    engine.run([], 10_000)
+    assert engine.rounds.bundle.round == before
+    engine.run([ON.flow("A", 1)], 11_000)
+    engine.run([ON.flow("A", 1)], 12_000)
+    rows = dataset_of(engine.layout.broker_table("cursor_ledger")).to_table().to_pylist()
+    said = [row for row in rows if row["kind"] == "housekeeping"]
+    assert [(row["topic"], row["status"], row["entries"], row["round"]) for row in said] == [
+        (TOPIC, "files_joined", 64, before + 1)
+    ]
+
+
+def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
+    before, version = engine.rounds.bundle.round, engine.rounds.bundle.requests_version
+    engine.rounds.run([], version + REQUESTS_UNSAID - 1)
+    assert engine.rounds.bundle.round == before
+    engine.rounds.run([], version + REQUESTS_UNSAID)
+    engine.rounds.run([], version + REQUESTS_UNSAID + 1)
+    assert engine.rounds.bundle.round == before + 1
+    assert read_latest(engine.layout, "round").round_row["requests_version"] == version + REQUESTS_UNSAID
+
+
+def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path):
+    root = tmp_path / "root"
+    with PlainBroker(root, housekeeping=False) as broker:
+        client = pulsar.Client(f"delta:{root}")
+        consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
+        producer = client.create_producer("t")
+        producer.send(b"0")
+        assert consumer.receive(10_000).data() == b"0"
+        path = Layout(root).broker_table("cursor_ledger")
+        (consumer_id,) = broker.cursor("t", "s").consumers
+        with broker.paused():
+            client._channel._seen = 2**40
+            broker.end_lease(consumer_id)
+            make_checkpoint(path)
+            assert sum(shorten(path, TableLog(path).latest(), 2**40)) > 0
+            client._channel._seen = 0
+        producer.send(b"1")
+        assert sorted(consumer.receive(10_000).data() for _ in range(2)) == [b"0", b"1"], "it subscribed again"
+        client.close()

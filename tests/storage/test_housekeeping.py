@@ -1,0 +1,399 @@
+"""Housekeeping makes tables small and logs short, and nobody who reads, follows or writes them notices."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, TableFeatures
+
+import pulsar_spark as pulsar
+from pulsar_spark.errors import BrokerFenced, LogShortened
+from pulsar_spark.frames.delivery import Delivery
+from pulsar_spark.frames.sent_history import History
+from pulsar_spark.storage import checkpoints, joining, shortening
+from pulsar_spark.storage.checkpoints import make_checkpoint
+from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.examination import examine_root
+from pulsar_spark.storage.housekeeping import keep_house
+from pulsar_spark.storage.joining import files_of, groups_of, join
+from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
+from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.scan import dataset_of, open_table
+from pulsar_spark.storage.shortening import shorten
+from pulsar_spark.storage.tables import AppendTable, create_table
+from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.table_specs import REQUESTS
+from tests.requests import On
+from tests.spark_engine import SparkEngine, new_engine
+
+TOPIC = "persistent://public/default/t"
+ON = On(TOPIC)
+N = 8
+
+
+class Crash(BaseException):
+    """The process is gone at this point."""
+
+
+@pytest.fixture(autouse=True)
+def few_make_one(monkeypatch):
+    monkeypatch.setattr(joining, "FILES", 4)
+    monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", 0)
+
+
+@pytest.fixture
+def engine(tmp_path) -> SparkEngine:
+    """So many rounds of a message each, the last of which are acknowledged."""
+    engine = new_engine(None, tmp_path)
+    engine.create_topic(TOPIC)
+    requests = AppendTable(engine.layout.broker_table("requests"))
+    for number in range(N):
+        engine.publish(TOPIC, -1, [1], publish_time_ms=1000 * number, payload=b"%d" % number)
+        rows = [ON.subscribe("A"), ON.flow("A", 1), *([ON.ack(number - 1)] if number > 4 else [])]
+        version = requests.append(REQUESTS.rows(rows))
+        engine.rounds.bundle.requests_version = version
+        engine.round(rows, number)
+    engine.restart(12_000)
+    return engine
+
+
+def keep(engine: SparkEngine, history_seconds: int = 10**6, time_travel_seconds: int = 0) -> Counter:
+    """Keep house in all tables at once, with checkpoints where there is something to shorten; what was done."""
+    done: Counter = Counter()
+    for kept in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)):
+        if TableLog(kept.path).exists():
+            make_checkpoint(kept.path)
+            steps = keep_house(
+                kept.path,
+                kept.needs,
+                history_seconds=history_seconds,
+                time_travel_seconds=time_travel_seconds,
+                now=lambda: time.time() + 2,
+            )
+            for step in steps:
+                done[step.what] += step.count
+    return done
+
+
+def payloads(engine: SparkEngine) -> list[bytes]:
+    """What a reader that begins at the first message gets."""
+    client = pulsar.Client(f"delta:{engine.layout.root}")
+    try:
+        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+        found = []
+        while reader.has_message_available():
+            found.append(reader.read_next(timeout_millis=5000).data())
+        return found
+    finally:
+        client.close()
+
+
+def whole(engine: SparkEngine) -> tuple:
+    """All that a start finds, and all that a reader reads."""
+    latest = read_latest(engine.layout)
+    return latest.round, latest.pages, latest.cursors, latest.consumers, payloads(engine)
+
+
+def versions(path: Path) -> list[int]:
+    return sorted(TableLog(path).versions())
+
+
+def test_all_is_as_it_was_and_rounds_go_on(engine):
+    before, topic = whole(engine), read_topic(engine.layout, TOPIC).path
+    done = keep(engine)
+    assert done["files_joined"] >= 3 * N and done["log_shortened"] > 2 * N and done["files_removed"] >= 3 * N
+    assert whole(engine) == before
+    assert len(list(topic.glob("*.parquet"))) == N // 4 and len(versions(topic)) < 6
+    assert list(examine_root(engine.layout)) == []
+    engine.publish(TOPIC, -1, [1], payload=b"%d" % N)
+    engine.round([ON.ack(N - 1), ON.flow("A", 5)], 20_000)
+    engine.restart(21_000)
+    assert keep(engine)["rows_removed"] == 0
+    assert payloads(engine) == [b"%d" % number for number in range(N + 1)]
+    assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == -1
+
+
+def test_rows_of_history_go_when_their_time_is_over_and_what_is_needed_stays(engine):
+    engine.round([ON.ack(0, N - 1)], 13_000)
+    engine.restart(14_000)
+    before = whole(engine)
+    tables = [engine.layout.broker_table(name) for name in ("requests", "cursor_ledger")]
+    rows = [dataset_of(path).count_rows() for path in tables]
+    assert keep(engine)["rows_removed"] == 0 and [dataset_of(path).count_rows() for path in tables] == rows
+    AppendTable(tables[0]).append(REQUESTS.rows([ON.flow("A", 7)]))
+    assert keep(engine, history_seconds=0)["rows_removed"] > 0
+    assert dataset_of(tables[0]).to_table()["permits"].to_pylist() == [7], "it waits for a round"
+    rounds = dataset_of(tables[1]).to_table()["round"]
+    assert pc.min(rounds).as_py() == pc.max(rounds).as_py() == before[0], "the newest snapshot is a round's"
+    assert whole(engine) == before
+
+
+def test_rounds_that_delivered_what_is_out_still_stay(engine):
+    """A sink asks them who had it, before it writes it again."""
+    assert keep(engine, history_seconds=0)["rows_removed"] == N, "the requests"
+    history = History(engine.layout, engine.topic_ids[TOPIC], "s")
+    history.read_up_to(N)
+    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    assert found.rounds.tolist() == list(range(1, N + 1))
+
+
+def test_what_was_delivered_is_known_though_the_log_was_shortened_meanwhile(engine):
+    history = History(engine.layout, engine.topic_ids[TOPIC], "s")
+    history.read_up_to(3)
+    keep(engine)
+    for until in (5, N - 1, N):
+        history.read_up_to(until)
+    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    assert sorted(found.rounds.tolist()) == list(range(1, N + 1))
+
+
+def test_topics_are_kept_as_their_policies_say_and_the_broker_s_tables_as_the_longest(engine):
+    engine.create_topic(other := "persistent://public/default/other")
+    engine.publish(other, -1, [1])
+    hour, day = "3600", "86400"
+    engine.round([ON.policy("time_travel_retention_seconds", day), ON.policy("history_retention_seconds", day)], 1)
+    engine.round([On(other).policy("time_travel_retention_seconds", hour), On(other).policy("housekeeping", "0")], 2)
+    kept = {each.name: each[3:] for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED))}
+    week = 7 * 86_400
+    own = dict.fromkeys(["requests", "cursor_ledger", "ledgers", "delay_index"], (week, 86_400))
+    assert kept == own | {TOPIC: (86_400, 86_400)}
+
+
+# Followers that were away.
+
+
+def test_who_follows_ledgers_goes_on_where_the_log_or_its_files_are_gone(engine):
+    index, topic_id = LedgerIndex(engine.layout), engine.topic_ids[TOPIC]
+    known = index.ledgers(topic_id, -1)
+    engine.publish(TOPIC, -1, [1, 1])
+    engine.restart(13_000)
+    engine.round([], 14_000)
+    keep(engine)
+    assert [run.entries for run in index.runs(topic_id, -1, N - 1, N + 1)] == [1, 2]
+    assert index.ledgers(topic_id, -1) is known and known.end_position == N + 2
+
+
+def test_a_reader_that_was_away_reads_on(engine):
+    client = pulsar.Client(f"delta:{engine.layout.root}")
+    try:
+        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+        received = [reader.read_next(timeout_millis=5000).data() for _ in range(N)]
+        assert not reader.has_message_available()
+        for number in range(N, N + 3):
+            engine.publish(TOPIC, -1, [1], payload=b"%d" % number)
+        engine.round([], 13_000)
+        engine.restart(14_000)
+        keep(engine)
+        received += [reader.read_next(timeout_millis=5000).data() for _ in range(3)]
+        assert received == [b"%d" % number for number in range(N + 3)]
+        assert not reader.has_message_available()
+        keep(engine)
+        reader.seek(pulsar.MessageId.latest)
+        reader = client.create_reader(TOPIC, pulsar.MessageId.latest, start_message_id_inclusive=True)
+        assert reader.read_next(timeout_millis=5000).data() == b"%d" % (N + 2), "its commit is no longer in the log"
+        assert client.create_producer(TOPIC).send(b"x").ledger_id() > N + 3
+    finally:
+        client.close()
+
+
+def test_writers_that_were_away_take_no_version_again(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    row = REQUESTS.rows([dict(request_id="r")])
+    first, second, fenced = (AppendTable(tmp_path / "t") for _ in range(3))
+    first._update()
+    assert [second.append(row) for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    fenced._update()
+    assert [first.append(row), second.append_once(row, "app", 1)] == [7, 8]
+    make_checkpoint(tmp_path / "t")
+    assert sum(shorten(tmp_path / "t", 8, time.time() + 1)) == 7
+    assert versions(tmp_path / "t") == [0, 8]
+    assert [first.append(row), AppendTable(tmp_path / "t").append(row)] == [9, 10]
+    assert second.append_once(row, "app", 1) is None
+    with pytest.raises(BrokerFenced, match="is at version 10, not 6"):
+        fenced.append_fenced(row, 6)
+    assert dataset_of(tmp_path / "t").count_rows() == 10
+
+
+def test_a_writer_that_slept_between_its_look_and_its_link_takes_no_version_again(tmp_path, monkeypatch):
+    create_table(tmp_path / "t", REQUESTS)
+    row = REQUESTS.rows([dict(request_id="r")])
+    sleeper, other = AppendTable(tmp_path / "t"), AppendTable(tmp_path / "t")
+    write = sleeper._commit
+
+    def sleep(*arguments):
+        for _ in range(5):
+            other.append(row)
+        make_checkpoint(tmp_path / "t")
+        assert sum(shorten(tmp_path / "t", 5, time.time() + 1)) == 4
+        return write(*arguments)
+
+    monkeypatch.setattr(sleeper, "_commit", sleep)
+    assert sleeper.append(row) == 6
+    assert versions(tmp_path / "t") == [0, 5, 6] and dataset_of(tmp_path / "t").count_rows() == 6
+
+
+def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    table, log = AppendTable(tmp_path / "t"), TableLog(tmp_path / "t")
+    life = log.life()
+    for number in range(6):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    log.file(1).rename(tmp_path / "1")
+    assert (log.earliest(), log.is_shortened(0)) == (0, False), "a commit is missing: no checkpoint stands in for it"
+    (tmp_path / "1").rename(log.file(1))
+    make_checkpoint(tmp_path / "t")
+    table.append(REQUESTS.rows([dict(request_id="6")]))
+    assert sum(shorten(tmp_path / "t", 4, time.time() + 1)) == 0, "somebody has not followed so far"
+    assert sum(shorten(tmp_path / "t", 7, time.time() - 60)) == 0, "too young"
+    assert sum(shorten(tmp_path / "t", 7, time.time() + 1)) == 5
+    assert (log.earliest(), log.latest(0), log.life()) == (6, 7, life)
+    assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [False] + [True] * 3 + [False] * 3
+    assert [log.has_news(known) for known in (3, 5, 6, 7)] == [True, True, True, False]
+    assert [commit.version for commit in log.commits(5)] == [commit.version for commit in log.commits_left(0)] == [6, 7]
+    for behind in (0, 3):
+        with pytest.raises(LogShortened, match=f"commits {behind + 1} to 5 are no longer in the log"):
+            list(log.commits(behind))
+    assert open_table(tmp_path / "t").version() == 7 and dataset_of(tmp_path / "t").count_rows() == 7
+
+
+def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 5)
+    written = []
+    monkeypatch.setattr(
+        "pulsar_spark.storage.commits.start_checkpoint",
+        lambda table: written.append(make_checkpoint(table)) if table == tmp_path / "t" else None,
+    )
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(400):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    assert written[:8] == [5, 10, 15, 20, 25, 30, 35, 40] and len(written) < 32, "400 / 5 would be 80"
+    assert sum(written) < 10 * 400 and 400 - written[-1] <= 400 / 8 + 5
+    left = [each.version for each in checkpoints.checkpoints(tmp_path / "t")]
+    assert left == [5, written[-1]], "the day's first, and the newest"
+    assert dataset_of(tmp_path / "t").count_rows() == 400
+
+
+def test_a_checkpoint_a_day_is_kept_and_where_a_log_begins(tmp_path, monkeypatch):
+    create_table(tmp_path / "t", REQUESTS)
+    table, day = AppendTable(tmp_path / "t"), 86_400
+    for number in range(20):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+        make_checkpoint(tmp_path / "t")
+        (file,) = (tmp_path / "t/_delta_log").glob(f"{number + 1:020d}.checkpoint.parquet")
+        os.utime(file, (time.time() - (40 - number) * day / 2,) * 2)
+    left = [each.version for each in checkpoints.checkpoints(tmp_path / "t")]
+    assert left == [3, 5, 7, 9, 11, 13, 15, 17, 19, 20]
+    monkeypatch.setattr(checkpoints, "MOST_KEPT", 2)
+    sum(shorten(tmp_path / "t", 3, time.time() + 1))
+    assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 7, 9, 11, 13, 15]
+    assert DeltaTable(str(tmp_path / "t"), version=4).version() == 4
+
+
+# What goes on meanwhile.
+
+
+def grouped(path: Path) -> tuple[DeltaTable, list]:
+    table = open_table(path)
+    return table, list(groups_of(files_of(table)))
+
+
+def test_two_that_join_the_same_files_double_nothing(engine):
+    path = read_topic(engine.layout, TOPIC).path
+    table, groups = grouped(path)
+    assert [join(path, table, group) for group in groups] == [4] * (N // 4)
+    assert [join(path, table, group) for group in groups] == [0] * (N // 4)
+    assert len(open_table(path).file_uris()) == len([*path.glob("*.parquet")]) - N == N // 4
+    assert payloads(engine) == [b"%d" % number for number in range(N)]
+
+
+@pytest.mark.parametrize("foreign", ["optimize", "delete", "vacuum", "lost"])
+def test_what_others_do_to_the_files_meanwhile_stays_done(engine, foreign):
+    path = read_topic(engine.layout, TOPIC).path
+    table, groups = grouped(path)
+    if foreign == "delete":
+        DeltaTable(str(path)).delete("publish_id = '00000000000000000000000000000001'")
+    elif foreign == "lost":
+        (path / groups[0][0].path).unlink()
+    else:
+        DeltaTable(str(path)).optimize.compact()
+        if foreign == "vacuum":
+            DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    joined = [join(path, table, group) for group in groups]
+    assert joined == {"delete": [0, 4], "lost": [3, 4]}.get(foreign, [0, 0])
+    left = (
+        sorted(dataset_of(path).to_table(filter=pc.field("entry_id") >= 0)["payload"].to_pylist())
+        if (foreign != "lost")
+        else []
+    )
+    first = 1 if foreign == "delete" else 0
+    assert left in ([], sorted(b"%d" % number for number in range(first, N)))
+
+
+def test_files_are_joined_by_size_each_row_a_few_times(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    table, joined = AppendTable(tmp_path / "t"), 0
+    for number in range(64):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+        opened, groups = grouped(tmp_path / "t")
+        joined += sum(sum(file.rows for file in group) for group in groups if join(tmp_path / "t", opened, group))
+    while groups:
+        opened, groups = grouped(tmp_path / "t")
+        joined += sum(sum(file.rows for file in group) for group in groups if join(tmp_path / "t", opened, group))
+    assert joined <= 3 * 64 and len(opened.file_uris()) <= 9
+    rows = dataset_of(tmp_path / "t").to_table()["request_id"].to_pylist()
+    assert sorted(rows, key=int) == [str(number) for number in range(64)]
+
+
+def test_a_table_of_unknown_features_is_left_alone(engine):
+    path = read_topic(engine.layout, TOPIC).path
+    DeltaTable(str(path)).alter.add_feature([TableFeatures.DeletionVectors], True)
+    topic = next(each for each in kept_tables(engine.layout, read_latest(engine.layout, *NEEDED)) if each.path == path)
+    steps = keep_house(path, topic.needs, history_seconds=0, time_travel_seconds=0)
+    assert {step.what for step in steps} == {"files_removed"} and len(open_table(path).file_uris()) == N
+
+
+@contextmanager
+def crash_at(number: int) -> Iterator[list[int]]:
+    """The process dies at its *number*-th write: a data file, a whole text, a link, or a removal."""
+    writes = [0]
+
+    def wrap(function):
+        def write(*arguments, **options):
+            writes[0] += 1
+            if writes[0] == number:
+                raise Crash
+            return function(*arguments, **options)
+
+        return write
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joining, "write_parts", wrap(joining.write_parts))
+        for owner, name in ((Path, "write_text"), (Path, "unlink"), (os, "link"), (pq, "ParquetWriter")):
+            patch.setattr(owner, name, wrap(getattr(owner, name)))
+        yield writes
+
+
+def test_a_crash_at_any_write_loses_nothing(engine, monkeypatch):
+    monkeypatch.setattr(shortening, "COMMITS_A_STEP", 3)
+    before, crashes, number = whole(engine), 0, 1
+    while True:
+        try:
+            with crash_at(number):
+                keep(engine, history_seconds=10**6)
+            break
+        except Crash:
+            crashes += 1
+        if crashes % 5 == 0:
+            assert whole(engine) == before, number
+        number += 1
+    assert crashes > 20 and whole(engine) == before
+    engine.restart(30_000)
+    assert payloads(engine) == before[-1]
