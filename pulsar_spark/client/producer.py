@@ -11,7 +11,6 @@ import time
 import uuid
 
 from pulsar_spark.client.arguments import public_call
-from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.client.message_routing import MessageRouting
 from pulsar_spark.client.open_batches import OpenBatches
 from pulsar_spark.client.payloads import AS_IT_IS, stored
@@ -19,7 +18,7 @@ from pulsar_spark.client.producer_settings import ProducerSettings
 from pulsar_spark.client.publish_rows import Entry, Outgoing
 from pulsar_spark.client.publisher import Publisher
 from pulsar_spark.client.send_arguments import outgoing
-from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome
+from pulsar_spark.client.send_outcomes import ChunkedSend, Outcome, answer
 from pulsar_spark.client.splitting import chunks_of, pieces_of
 from pulsar_spark.errors import (
     AlreadyClosed,
@@ -137,15 +136,10 @@ class Producer:
         A message that is too big, a full queue and a closed producer are told to the callback too, at once; arguments
         that are wrong are raised.
         """
-
-        def done(error: PulsarSparkError | None, message_id: MessageId | None) -> None:
-            if callback is not None:
-                callback(Result.Ok if error is None else result_of(error), message_id)
-
         message = outgoing(
             self._settings.schema,
             self._timeout,
-            done,
+            callback,
             content,
             properties,
             partition_key,
@@ -159,7 +153,7 @@ class Producer:
         )
         error = self._enqueue(message, is_flush=False)
         if error is not None:
-            done(error, None)
+            answer(callback, error, None)
 
     @public_call
     def flush(self) -> None:

@@ -19,7 +19,7 @@ from pulsar_spark.table_specs import MESSAGES
 
 
 class Outgoing(NamedTuple):
-    """A message on its way, or a chunk of one. ``done`` is called with (error, message id), where somebody wants to
+    """A message on its way, or a chunk of one. ``done`` is told (send_outcomes.answer), where somebody wants to
     know; times are ms since 1970; ``columns`` has the values of further columns."""
 
     payload: bytes | memoryview | None

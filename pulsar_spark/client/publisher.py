@@ -14,11 +14,12 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
 from pulsar_spark.client.publish_rows import Entry, Outgoing, publish_rows, unwritable_text
+from pulsar_spark.client.send_outcomes import answer
 from pulsar_spark.errors import AlreadyClosed, InvalidMessage, PulsarSparkError, Timeout, TopicNotFound, UnknownError
 from pulsar_spark.link.worker import Worker
 from pulsar_spark.protocol.message_id import MessageId
@@ -54,7 +55,7 @@ class Publisher(Worker):
         self._settled = settled
         self._answered = answered
         self._queue: deque[Entry] = deque()
-        self._callbacks: deque[tuple[Callable, PulsarSparkError | None, MessageId | None]] = deque()
+        self._callbacks: deque[Iterator[tuple[object, PulsarSparkError | None, MessageId | None]]] = deque()
         self._table = SureAppend(topic.path, "publish_id")
         self._topic_names = {index: str(topic.name.partition(index)) for index in topic.partition_indexes}
         self._under_way: list[Entry] = []
@@ -75,7 +76,7 @@ class Publisher(Worker):
         for entry in left:
             self._settled(entry.messages, False)
             for message in entry.messages:
-                message.done(error, None)
+                answer(message.done, error, None)
             self._answered(len(entry.messages))
 
     def _run(self) -> None:
@@ -153,7 +154,7 @@ class Publisher(Worker):
             return
         messages = [message for entry in entries for message in entry.messages]
         names = self._topic_names
-        self._callbacks.extend(
+        self._callbacks.append(  # an id is made when its turn has come: a hundred thousand at once are slow to collect
             (message.done, None, MessageId(partition, version, entry_id, batch_index, names[partition]))
             for message, (partition, entry_id, batch_index) in zip(messages, places, strict=True)
         )
@@ -200,16 +201,17 @@ class Publisher(Worker):
 
     def _fail(self, entries: list[Entry], error: PulsarSparkError) -> None:
         messages = [message for entry in entries for message in entry.messages]
-        self._callbacks.extend((message.done, error, None) for message in messages)
+        self._callbacks.append((message.done, error, None) for message in messages)
         self._settled(messages, False)
 
     def _call_back(self) -> None:
         callbacks, called = self._callbacks, 0
         try:
             while callbacks:
-                done, error, message_id = callbacks.popleft()
-                called += 1
-                done(error, message_id)
+                for done, error, message_id in callbacks[0]:
+                    called += 1
+                    answer(done, error, message_id)
+                callbacks.popleft()
         finally:
             self._answered(called)
 

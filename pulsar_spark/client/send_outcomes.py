@@ -1,14 +1,34 @@
-"""What a producer's sends are answered to: one that waits, and the chunks of a message that has one answer for all."""
+"""What a producer's sends are answered to: one that waits, the chunks of a message that has one answer for all, and the
+application's callbacks.
+
+A callback is kept as it was given: an object more for each message that is pending would cost Python's garbage
+collection more than all else that is done for it.
+"""
 
 import threading
 from collections.abc import Callable
 
+from pulsar_spark.client.enums import Result, result_of
 from pulsar_spark.errors import AlreadyClosed, PulsarSparkError, Timeout
 from pulsar_spark.link import interrupts
 from pulsar_spark.protocol.message_id import MessageId
 
 
-class Outcome:
+class Answered:
+    """Is called with (error, message id), one of them None."""
+
+    __slots__ = ()
+
+
+def answer(done: "Answered | Callable | None", error: PulsarSparkError | None, message_id: MessageId | None) -> None:
+    """Tell *done* what became of a message; a callback of the application's as the ``pulsar`` package does."""
+    if isinstance(done, Answered):
+        done(error, message_id)
+    elif done is not None:
+        done(Result.Ok if error is None else result_of(error), message_id)
+
+
+class Outcome(Answered):
     """What a blocking send waits for."""
 
     __slots__ = ("_event", "_error", "_message_id")
@@ -29,7 +49,7 @@ class Outcome:
         return self._message_id
 
 
-class ChunkedSend:
+class ChunkedSend(Answered):
     """What a message's chunks are answered to; *done* is called once, with the first error or, behind the last of
     *chunks*, with the id of the message (1.7)."""
 
@@ -50,7 +70,7 @@ class ChunkedSend:
             self._left -= 1
             if error is None and self._left:
                 return
-        self._done(error, None if error is not None else message_id.of_chunks(self._first))
+        answer(self._done, error, None if error is not None else message_id.of_chunks(self._first))
 
     def give_up(self) -> None:
         """Ctrl-C ended the call that was putting the chunks into the queue: nobody is told, and no more are sent."""
