@@ -40,7 +40,7 @@ def broker_tables(layout: Layout) -> dict[str, Path]:
 
 
 def optimize(table: Path, *, dry_run: bool = False) -> Optimized:
-    """Join small files to larger ones, partition by partition (see joining); ``deltalake`` does where the table asks for
+    """Join small files to larger ones, partition by partition (see joining); ``deltalake`` does where a table asks for
     what only it knows. A dry run only counts the files there are."""
     delta = open_table(table)
     if dry_run:
