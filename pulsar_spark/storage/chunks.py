@@ -17,7 +17,7 @@ from pulsar_spark.errors import UnreadableMessage
 from pulsar_spark.protocol.chunking import parts_of, wrong_size
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import Positions, ranges_of
-from pulsar_spark.storage.chunk_groups import read_chunks
+from pulsar_spark.storage.chunk_rows import read_chunks
 from pulsar_spark.storage.entries import EntryReader
 
 _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"

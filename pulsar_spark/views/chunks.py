@@ -16,7 +16,7 @@ import pyarrow as pa
 from pulsar_spark.errors import TopicNotFound
 from pulsar_spark.protocol.chunking import REASONS, Judged, Verdict, judged, none_open
 from pulsar_spark.protocol.positions import ranges_of
-from pulsar_spark.storage.chunk_groups import Chunks, read_chunks
+from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
 from pulsar_spark.storage.entries import read_slice
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
