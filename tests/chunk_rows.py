@@ -46,6 +46,8 @@ def chunks_of(state: TopicState, partition: int) -> Chunks:
 def chunk_set(state: TopicState, partition: int, first: int, last: int) -> tuple[int, ...]:
     """The chunks of the message between two positions, as a reader finds them who is told no more than these."""
     rows = read_chunks(state, partition, first)[: last - first + 1]
+    if rows[-1] is None:  # it is deleted
+        return ()
     of_message = [place for place, chunk in enumerate(rows) if chunk and _group(chunk) == _group(rows[-1])]
     taken = chunking.parts_of(*([rows[place][column] for place in of_message] for column in (1, 2)))
     return tuple(first + of_message[place] for place in taken)

@@ -28,11 +28,11 @@ from pulsar_spark.storage.chunk_groups import STILL_OPEN
 
 
 def take_numbered(bundle: Bundle, draft: RoundDraft) -> None:
-    """Look at chunks that were numbered since the last round: of what is complete with them, what was released is
-    acknowledged, and what is kept back from a consumer is with that."""
+    """Look at chunks that were numbered, deleted or rewritten since the last round: of what is complete with them, what
+    was released is acknowledged, and what is kept back from a consumer is with that."""
     for cursor in bundle.cursors.values():
         chunked = cursor.chunked
-        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.seen < chunked.numbered:
+        if chunked is not None and not bundle.is_set_aside(cursor) and chunked.has_news:
             with isolated(of_cursor(cursor)):
                 _take_numbered(bundle, draft, chunked)
 
@@ -45,8 +45,8 @@ def _take_numbered(bundle: Bundle, draft: RoundDraft, chunked: Chunked) -> None:
         for consumer_id, kept in chunked.kept_back.items():
             units = lasts[inside(firsts, kept)]
             hold(draft.of(cursor), consumer_id, units[~go_by_deliver_time(bundle, cursor, units, draft.wall)])
-    chunked.seen = chunked.numbered
-    # What was begun anew, or broken, is needed no more: also where nobody asks anything of the cursor.
+    chunked.take_news()
+    # What was begun anew, broken or deleted is needed no more: also where nobody asks anything of the cursor.
     chunked.settle()
     if chunked.visible != visible:
         draft.of(cursor).is_changed = True

@@ -33,6 +33,7 @@ class Chunked:
 
     def __init__(self, cursor: Cursor, groups: ChunkGroups, visible: int):
         self.cursor, self.groups, self.visible, self.seen = cursor, groups, visible, 0
+        self._rewritten = groups.rewritten
         self.released = Positions()
         self.kept_back: dict[str, Positions] = {}
         self.walked = visible + 1
@@ -43,6 +44,15 @@ class Chunked:
     def numbered(self) -> int:
         """Behind the last chunk that is numbered."""
         return self.groups.last_position + 1
+
+    @property
+    def has_news(self) -> bool:
+        """Were chunks numbered, or was what is numbered rewritten?"""
+        return self.seen < self.numbered or self._rewritten != self.groups.rewritten
+
+    def take_news(self) -> None:
+        """All of it was looked at."""
+        self.seen, self._rewritten = self.numbered, self.groups.rewritten
 
     # Whose limits hold
 

@@ -97,6 +97,8 @@ def _number(state: "TopicState", commit: Commit, delayed_after: Callable[[int], 
             commit.version,
             commit.operation or "no operation named",
         )
+        for groups in state.chunk_groups.values():
+            groups.read_again()
     for partition, ledger_id in commit.trimmed.items():
         if partition in topic.partition_indexes:
             first = max(state.first_position(partition), state.ledgers(partition).first_behind(ledger_id))

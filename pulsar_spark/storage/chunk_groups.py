@@ -16,7 +16,7 @@ import numpy as np
 from pulsar_spark.protocol.chunking import Open, Verdict, judged
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, ranges_of
-from pulsar_spark.storage.chunk_rows import Chunks, read_chunks
+from pulsar_spark.storage.chunk_rows import Chunks, read_published_chunks
 from pulsar_spark.storage.columns_of_numbers import Columns
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.ledgers import PartitionLedgers, ledgers_of_topic
@@ -48,7 +48,7 @@ class ChunkGroups:
     def __init__(self, table: Path, ledgers: PartitionLedgers, first: int = 0):
         self._table, self._ledgers, self._first = table, ledgers, first
         self.begin = self.end = ledgers.end_position
-        self._changes = 0
+        self._changes = self.rewritten = 0
         self._forget()
 
     def trim(self, first: int) -> None:
@@ -56,13 +56,18 @@ class ChunkGroups:
         self._first = first
         self._forget()
 
+    def read_again(self) -> None:
+        """Rows of the table were removed or rewritten."""
+        self.rewritten += 1
+        self._forget()
+
     def _forget(self) -> None:
         self._is_read, self._changes = False, self._changes + 1
         self._attempts = Columns(
-            first=np.int64, end=np.int64, since=np.int64, last=np.int64, next=np.int32, of=np.int32
+            first=np.int64, end=np.int64, since=np.int64, last=np.int64, next=np.int32, of=np.int32, is_gone=np.bool_
         )
         """Each group as it was opened, by its chunk 0: where it ended, since when, its last chunk so far, the next one,
-        and how many there are."""
+        how many there are, and whether one of them was deleted."""
         self._units = Columns(first=np.int64, last=np.int64)
         self._parts = Columns(first=np.int64, last=np.int64)
         self._keys, self._of_key = np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -104,9 +109,10 @@ class ChunkGroups:
         return np.append(self._parts["first"], STILL_OPEN)[at] <= positions
 
     def open(self) -> OpenGroups:
-        """The messages that are not complete, by their first chunks."""
+        """The messages that are not complete and may still be, by their first chunks: none of which a chunk was
+        deleted."""
         self.need(self._ledgers.end_position)
-        is_open = self._attempts["end"] == STILL_OPEN
+        is_open = (self._attempts["end"] == STILL_OPEN) & ~self._attempts["is_gone"]
         return OpenGroups(*(self._attempts[name][is_open] for name in ("first", "last", "since")))
 
     def between(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -115,7 +121,7 @@ class ChunkGroups:
         self.need(first)
         firsts, ends = self._attempts["first"], self._attempts["end"]
         until = np.searchsorted(firsts, last, "right")
-        here = np.flatnonzero(ends[:until] >= first)
+        here = np.flatnonzero((ends[:until] >= first) & ~self._attempts["is_gone"][:until])
         return firsts[here], ends[here]
 
     # What is read
@@ -130,7 +136,8 @@ class ChunkGroups:
 
     def chunks_from(self, run: Run) -> int:
         """Of the run that comes next: where its oldest group begins that is open, or the run itself."""
-        opened = self.open().firsts
+        self.need(self._ledgers.end_position)
+        opened = self._attempts["first"][self._attempts["end"] == STILL_OPEN]
         return min(run.first_position, int(opened[0])) if len(opened) else run.first_position
 
     @property
@@ -163,12 +170,12 @@ class ChunkGroups:
     def take(self, run: Run) -> None:
         """Read the chunks of the run from ``end`` on, which is the next that may have some."""
         for first in range(max(run.first_position, self.end, self._first), run.last_position + 1, MOST_READ):
-            found = read_chunks(self._table, run.part(first, first + MOST_READ - 1))
+            found, deleted = read_published_chunks(self._table, run.part(first, first + MOST_READ - 1))
             if len(found.positions):
-                self._judge(found)
+                self._judge(found, deleted)
         self.end = run.last_position + 1
 
-    def _judge(self, found: Chunks) -> None:
+    def _judge(self, found: Chunks, deleted: np.ndarray) -> None:
         self._changes += 1
         at = np.searchsorted(self._keys, found.keys)
         is_known = np.append(self._keys, 0)[at] == found.keys
@@ -189,12 +196,14 @@ class ChunkGroups:
             last=found.positions[is_opener],
             next=np.ones(is_opener.sum(), np.int32),
             of=found.num_chunks[is_opener],
+            is_gone=np.zeros(is_opener.sum(), np.bool_),
         )
         number = begun + np.cumsum(is_opener) - 1
         attempt = np.where(openers >= 0, number[openers], before[found.groups])
         taken = verdicts <= Verdict.COMPLETES
         self._attempts["last"][attempt[taken]] = found.positions[taken]
         self._attempts["next"][attempt[taken]] = found.chunk_ids[taken] + 1
+        self._attempts["is_gone"][attempt[taken & np.isin(found.positions, deleted)]] = True
         self._end(found, verdicts, is_opener, attempt, before)
         self._complete(found, verdicts == Verdict.COMPLETES, attempt)
         now = np.where(left.openers >= 0, number[left.openers], before)

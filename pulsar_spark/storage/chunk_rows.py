@@ -1,4 +1,8 @@
-"""The chunks of a run: what their rows say of the message they are part of, without their payloads."""
+"""The chunks of a run: what their rows say of the message they are part of, without their payloads.
+
+Of a chunk that was deleted the file that was published still says it, until VACUUM takes that. So a DELETE of some
+chunks leaves the message what it was, one that is gone, and not one that might still be completed.
+"""
 
 import hashlib
 from pathlib import Path
@@ -8,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_spark.protocol.numbering import Run
-from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.entries import is_in_table, read_slice
 
 COLUMNS = ("uuid", "producer_name", "chunk_id", "num_chunks_from_msg", "publish_time")
 
@@ -25,16 +29,35 @@ class Chunks(NamedTuple):
 
 
 def read_chunks(table: Path, run: Run) -> Chunks:
-    """The chunks of *run*."""
-    uuids = read_slice(table, [run], COLUMNS[:1])["uuid"]
+    """The chunks of *run* that the table has."""
+    return _chunks_in(_rows_of(table, run))
+
+
+def read_published_chunks(table: Path, run: Run) -> tuple[Chunks, np.ndarray]:
+    """The chunks of *run*, as the table has them or, of those that were deleted, as they were published; and the
+    positions of these."""
+    there = _rows_of(table, run)
+    if is_in_table(table, run):
+        return _chunks_in(there), np.zeros(0, np.int64)
+    published = _rows_of(table, run, as_published=True)
+    is_deleted = read_slice(table, [run], ("entry_id",))["entry_id"].is_null().to_numpy()
+    deleted = published.filter(is_deleted[published["position"].to_numpy() - run.first_position])
+    rows = pa.concat_tables([there, deleted]).sort_by("position") if deleted.num_rows else there
+    return _chunks_in(rows), deleted["position"].to_numpy()
+
+
+def _rows_of(table: Path, run: Run, *, as_published: bool = False) -> pa.Table:
+    """The rows that are chunks."""
+    uuids = read_slice(table, [run], COLUMNS[:1], as_published=as_published)["uuid"]
     places = np.flatnonzero(uuids.is_valid().to_numpy())
-    nothing = np.zeros(0, np.int64)
-    if not len(places):
-        return Chunks(nothing, np.zeros(0, np.uint64), nothing, nothing, nothing, nothing)
-    rows = read_slice(
-        table, [run.part(run.first_position + int(places[0]), run.first_position + int(places[-1]))], COLUMNS
+    wanted = (
+        [run.part(run.first_position + int(places[0]), run.first_position + int(places[-1]))] if len(places) else []
     )
-    rows = rows.filter(rows["uuid"].is_valid())
+    rows = read_slice(table, wanted, COLUMNS, as_published=as_published)
+    return rows.filter(rows["uuid"].is_valid())
+
+
+def _chunks_in(rows: pa.Table) -> Chunks:
     keys, groups = _keys_of(rows["producer_name"], rows["uuid"])
     return Chunks(
         rows["position"].to_numpy(),

@@ -21,6 +21,7 @@ from pulsar_spark.storage.chunk_rows import read_chunks
 from pulsar_spark.storage.entries import EntryReader
 
 _PAYLOAD, _SIZE = "payload", "total_chunk_msg_size"
+_PLACE = ("uuid", "producer_name", "num_chunks_from_msg", "chunk_id")
 
 SpansOf = Callable[[Sequence[tuple[int, int]]], Iterable[tuple[Run, list[tuple[int, int]]]]]
 """The runs of a topic partition that hold positions, as PartitionLedgers.spans_of gives them."""
@@ -73,11 +74,16 @@ class ChunkedMessages(NamedTuple):
         return pa.concat_tables(self._read(parts, None))
 
     def joined(self, parts: np.ndarray) -> bytes | None:
-        """The payload of the chunks at these positions; None where some are deleted. :class:`MessagesLost` where some
-        are lost, :class:`UnreadableMessage` where they are not as large together as they say."""
-        payload, found, said = io.BytesIO(), 0, set()
-        for rows in self._read(parts, (_PAYLOAD, _SIZE)):
-            for piece, size in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist()):
+        """The payload of the chunks at these positions; None where some are deleted, or are rewritten so that they are
+        no message in this order. :class:`MessagesLost` where some are lost, :class:`UnreadableMessage` where they are
+        not as large together as they say."""
+        payload, found, said, message = io.BytesIO(), 0, set(), None
+        for rows in self._read(parts, (_PAYLOAD, _SIZE, *_PLACE)):
+            places = zip(*(rows[name].to_pylist() for name in _PLACE))
+            for piece, size, (*of, chunk_id) in zip(rows[_PAYLOAD], rows[_SIZE].to_pylist(), places):
+                message = message or (of[0], of[1], len(parts))
+                if (*of, chunk_id) != (*message, found):
+                    return None
                 payload.write(piece.as_buffer() or b"")
                 found += 1
                 said.add(size)

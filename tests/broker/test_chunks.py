@@ -253,18 +253,79 @@ def test_a_message_whose_first_chunk_was_trimmed_is_none(engine):
     assert marks(engine) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    "deleted, delivered", [("chunk_id = 0", [0, 2, 4]), ("chunk_id = 1", [1, 2, 4]), ("uuid is null", [2, 3, 4])]
-)
-def test_a_message_one_of_whose_chunks_was_deleted_is_none(engine, deleted, delivered):
+def delete(engine: SparkEngine, which: str, *, vacuums: bool = False) -> None:
+    table = DeltaTable(engine.layout.topic(parse_topic_name(TOPIC)))
+    table.delete(which)
+    if vacuums:
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+
+
+def restart(engine: SparkEngine, now: int) -> None:
+    engine.restart(now)
+    engine.committed()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("deleted", ["chunk_id = 0", "chunk_id = 1", "chunk_id = 2", "true"])
+def test_a_message_one_of_whose_chunks_was_deleted_is_still_one_that_is_delivered(engine, deleted, restarts):
+    """Who is sent it sees that it is gone."""
     publish(engine, "A:0:3 A:1:3 x A:2:3 B:0:1")
     engine.round([], START)
-    DeltaTable(engine.layout.topic(parse_topic_name(TOPIC))).delete(f"{deleted} and (uuid is null or uuid = 'A')")
-    engine.restart(START + 1)
-    engine.committed()
+    delete(engine, f"uuid = 'A' and {deleted}")
+    if restarts:
+        restart(engine, START + 1)
+    found = engine.round(join(), START + 2)
+    assert (positions(found), chunks_of_round(engine)[0][:2]) == ([2, 3, 4], [0, 3])
+    engine.round([ON.ack(position) for position in positions(found)], START + 3)
+    assert marks(engine) == (4, 4)
+    restart(engine, START + 4)
+    publish(engine, "y")
+    assert positions(engine.round([], START + 5)) == [5] and marks(engine) == (4, 4)
+
+
+@pytest.mark.parametrize("deleted, delivered", [("chunk_id = 0", [0, 2, 4]), ("chunk_id = 1", [1, 2, 4])])
+def test_when_nothing_is_left_of_a_chunk_its_message_is_none(engine, deleted, delivered):
+    publish(engine, "A:0:3 A:1:3 x A:2:3 B:0:1")
+    engine.round([], START)
+    delete(engine, f"uuid = 'A' and {deleted}", vacuums=True)
+    restart(engine, START + 1)
     found = engine.round(join(), START + 2)
     assert positions(found) == delivered, "also the one that is gone, of which nothing is known: who is sent it sees"
     engine.round([ON.ack(position) for position in positions(found)], START + 3)
+    assert marks(engine) == (4, 4)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("deleted", ["chunk_id = 0", "chunk_id = 1", "true"])
+def test_one_that_is_not_complete_is_needed_no_more_when_a_chunk_of_it_is_deleted(engine, deleted, restarts):
+    publish(engine, "A:0:3 A:1:3 x")
+    engine.round(join(), START)
+    engine.round([ON.ack(2)], START + 1)
+    assert marks(engine) == (-1, 2)
+    delete(engine, f"uuid = 'A' and {deleted}")
+    engine.round([], START + 2)
+    assert marks(engine) == (2, 2)
+    if restarts:
+        restart(engine, START + 3)
+    publish(engine, "A:2:3")
+    assert positions(engine.round([], START + 4)) == [3], "who is sent it sees that it is gone"
+    engine.round([ON.ack(3)], START + 5)
+    assert marks(engine) == (3, 3)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "change", [{"chunk_id": "5"}, {"num_chunks_from_msg": "9"}, {"uuid": "'Z'"}, {"producer_name": "'q'"}]
+)
+def test_a_message_with_a_chunk_that_is_rewritten_while_it_is_delivered_goes_on(engine, change, restarts):
+    publish(engine, "A:0:3 A:1:3 x A:2:3 y")
+    assert positions(engine.round(join(), START)) == [2, 3, 4]
+    DeltaTable(engine.layout.topic(parse_topic_name(TOPIC))).update(change, predicate="chunk_id = 1")
+    engine.round([], START + 1)
+    if restarts:
+        restart(engine, START + 1)
+    assert engine.state(TOPIC, -1, "s")["pending"].keys() == {2, 3, 4}
+    engine.round([ON.ack(position) for position in (2, 3, 4)], START + 2)
     assert marks(engine) == (4, 4)
 
 

@@ -73,13 +73,14 @@ def stored(monkeypatch) -> list[Entry]:
     """The entries of a topic, which is no table."""
     entries: list[Entry] = []
 
-    def read(table, run: Run) -> Chunks:
+    def read(table, run: Run) -> tuple[Chunks, np.ndarray]:
         at = [place for place in range(run.first_position, run.last_position + 1) if entries[place].group is not None]
         rows = np.array([entries[place] for place in at], np.int64).reshape(-1, 3)
         keys, groups = np.unique(rows[:, 0].astype(np.uint64), return_inverse=True)
-        return Chunks(np.array(at, np.int64), keys, groups, rows[:, 1], rows[:, 2], np.array(at, np.int64))
+        chunks = Chunks(np.array(at, np.int64), keys, groups, rows[:, 1], rows[:, 2], np.array(at, np.int64))
+        return chunks, np.zeros(0, np.int64)
 
-    monkeypatch.setattr(chunk_groups, "read_chunks", read)
+    monkeypatch.setattr(chunk_groups, "read_published_chunks", read)
     return entries
 
 
