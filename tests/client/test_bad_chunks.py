@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from itertools import count
 
 import pytest
+from deltalake import DeltaTable
 
 import pulsar_spark as pulsar
 from pulsar_spark.errors import UnreadableMessage
@@ -14,7 +15,7 @@ from pulsar_spark.protocol.numbering import publish_id
 from pulsar_spark.storage.tables import AppendTable
 from pulsar_spark.storage.topics import read_topic
 from pulsar_spark.table_specs import MESSAGES
-from tests.client.waiting import DEADLINE_SECONDS, eventually
+from tests.client.waiting import DEADLINE_SECONDS, eventually, nothing_comes
 from tests.plain_broker import PlainBroker
 
 UNREADABLE = "unreadable"
@@ -88,6 +89,21 @@ def next_of(receive) -> bytes | str:
         return UNREADABLE
 
 
+def take(consumer: pulsar.Consumer, count: int) -> list[bytes | str]:
+    """Receive so many messages and acknowledge them, readable or not."""
+    found = []
+    for _ in range(count):
+        try:
+            message = consumer.receive(DEADLINE_SECONDS * 1000)
+        except UnreadableMessage as refused:
+            found.append(UNREADABLE)
+            consumer.acknowledge(refused.message_id)
+        else:
+            found.append(message.data())
+            consumer.acknowledge(message)
+    return found
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_reader_gets_the_rest(lonely_client, case):
     rows, expected = CASES[case]
@@ -116,16 +132,63 @@ def test_a_consumer_gets_the_rest(served, case, kind):
     topic = f"{case}-{kind.name}".replace(" ", "-").replace(",", "")
     consumer = client.subscribe(topic, "s", kind)
     write(client._layout, topic, [*rows[:1], plain(b"between"), *rows[1:], plain(b"behind")])
-    found = []
-    for _ in range(2 + len(expected)):
-        try:
-            message = consumer.receive(DEADLINE_SECONDS * 1000)
-        except UnreadableMessage as refused:
-            found.append(UNREADABLE)
-            consumer.acknowledge(refused.message_id)
-        else:
-            found.append(message.data())
-            consumer.acknowledge(message)
-    assert found == [b"between", *expected, b"behind"]
+    assert take(consumer, 2 + len(expected)) == [b"between", *expected, b"behind"]
     eventually(lambda: not broker.cursor(topic, "s").unacked.total())
     consumer.close()
+
+
+CHANGES = {
+    "delete chunk_id = 0": [],
+    "delete chunk_id = 1": [],
+    "delete chunk_id = 2": [],
+    "delete uuid is not null": [],
+    "update chunk_id = 5": [],
+    "update chunk_id = 0": [],
+    "update num_chunks_from_msg = 9": [],
+    "update uuid = 'Z'": [],
+    "update total_chunk_msg_size = 9": [UNREADABLE],
+    "update payload = cast('B' as bytea)": [b"aBc"],
+}
+"""What becomes of messages of which some chunks are deleted, or the second one is rewritten."""
+IN_THREE = [(b"a", 0), (b"b", 1), (b"c", 2)]
+WRITTEN_TO = [
+    plain(b"1"),
+    *(chunk("A", number, 3, payload) for payload, number in IN_THREE),
+    plain(b"2"),
+    *(chunk("B", number, 3, payload) for payload, number in IN_THREE[:2]),
+    plain(b"3"),
+    chunk("B", 2, 3, b"c"),
+    plain(b"4"),
+]
+
+
+def change(layout, topic: str, text: str) -> None:
+    table, (verb, what) = DeltaTable(str(read_topic(layout, topic).path)), text.split(" ", 1)
+    if verb == "delete":
+        table.delete(what)
+    else:
+        table.update(dict([what.split(" = ", 1)]), predicate="chunk_id = 1")
+
+
+@pytest.mark.parametrize("text", CHANGES)
+def test_who_is_to_get_a_message_whose_rows_are_written_to_gets_the_rest(served, text):
+    """Who was sent it, who subscribes then, who subscribed before the broker had seen it, and a reader."""
+    (broker, client), (early, late) = served, (f"w{next(NUMBERS)}" for _ in range(2))
+    whole = [b"1", *CHANGES[text], b"2", b"3", *CHANGES[text], b"4"]
+    consumers = {(topic, topic): client.subscribe(topic, topic) for topic in (early, late)}
+    write(client._layout, early, WRITTEN_TO)
+    eventually(lambda: consumers[early, early]._subscriptions[0]._queued == 6)
+    change(client._layout, early, text)
+    with broker.paused():
+        write(client._layout, late, WRITTEN_TO)
+        change(client._layout, late, text)
+    consumers[early, "s"] = client.subscribe(
+        early, "s", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    )
+    for (topic, subscription), consumer in consumers.items():
+        assert (take(consumer, len(whole)), nothing_comes(consumer)) == (whole, True), subscription
+        eventually(lambda: broker.cursor(topic, subscription).visible_mark_delete == len(WRITTEN_TO) - 1)
+        consumer.close()
+    reader = client.create_reader(early, pulsar.MessageId.earliest)
+    assert [next_of(lambda: reader.read_next(DEADLINE_SECONDS * 1000)) for _ in whole] == whole
+    assert not reader.has_message_available()
