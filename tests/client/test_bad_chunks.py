@@ -138,12 +138,10 @@ def test_a_consumer_gets_the_rest(served, case, kind):
 
 
 CHANGES = {
-    "delete chunk_id = 0": [],
     "delete chunk_id = 1": [],
     "delete chunk_id = 2": [],
     "delete uuid is not null": [],
     "update chunk_id = 5": [],
-    "update chunk_id = 0": [],
     "update num_chunks_from_msg = 9": [],
     "update uuid = 'Z'": [],
     "update total_chunk_msg_size = 9": [UNREADABLE],
