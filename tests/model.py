@@ -135,9 +135,10 @@ class Model:
             cursor.settle_delays(has_delays=self._policies(cursor.topic).get("delayed_delivery_active") != "0")
 
     def restart(self, now_ms: int) -> None:
-        """Another broker takes over: it knows all that was committed, hears of every client again, and looks after
-        backlogs at once."""
+        """Another broker takes over: it knows all that was committed, hears of every client again, looks after backlogs
+        at once, and counts again what is incomplete of what is not acknowledged."""
         for cursor in self.cursors.values():
+            cursor.units.walked = min(cursor.units.walked, cursor.visible_mark_delete + 1)
             for consumer in cursor.consumers.values():
                 consumer.heard_ms = now_ms
         self.checked_ms = {}

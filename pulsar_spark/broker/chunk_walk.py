@@ -2,8 +2,9 @@
 complete. The theory is in chunked, the rule in protocol.chunk_limits.
 
 Limits of how many there may be are looked at as a read goes by, in the order of positions, so nobody loses what was
-never on its way to him. What is read again, because consumers came or went, is looked at again; who asks for everything
-again gets everything, what was kept back, too. A complete message that waits for its deliver time is not on its way: it
+never on its way to him. What is read again, because consumers came or went, is looked at again, and so is everything by
+a broker that starts, which in Pulsar sends all of it again; who asks for everything again gets everything, what was
+kept back, too. A complete message that waits for its deliver time is not on its way: it
 counts for no limit, and is not kept back.
 """
 

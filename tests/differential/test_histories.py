@@ -105,6 +105,11 @@ FOUND = {
         Turn(0, ["t/any: a flow 2"]),
         Turn(0, ["t/any: a redeliver", "t/any: a flow 2"]),
     ],
+    "a broker that starts looks at what is not acknowledged again": [
+        Turn(0, ["t: publish 1 B:0/2 A:0/3 B:1/2 A:2/3", "t/any: a subscribe Shared pending 1 lease 600"]),
+        Turn(0, ["t/any: a redeliver", "t/any: a flow 1"]),
+        Turn(0, ["t/any: a flow 5"], "between"),
+    ],
     "one that is kept back in this round is none that its key waits for": [
         Turn(0, ["t: publish A:0/2 B:0/2 1 A:1/2 1=b"]),
         Turn(0, ["t/keys: a subscribe KeyShared lease 600", "t/keys: c subscribe KeyShared pending 1 lease 600"]),
