@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from pulsar_spark.client.arguments import check_type, check_type_or_none
 from pulsar_spark.client.enums import CompressionType, ConsumerCryptoFailureAction, ProducerCryptoFailureAction
-from pulsar_spark.errors import CryptoError, InvalidConfiguration
+from pulsar_spark.errors import CryptoError
 from pulsar_spark.payloads.compression import compression_name
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadDecoder, PayloadEncoder, Stored, encryption_keys
 from pulsar_spark.payloads.encryption import EncryptionKey, Encryptor
-from pulsar_spark.payloads.keys import CryptoKeyReader
+from pulsar_spark.payloads.keys import CryptoKeyReader, public_key_names
 
 AS_IT_IS = PayloadEncoder()
 """Stores payloads as they are."""
@@ -27,26 +27,12 @@ def payload_encoder(
     crypto_key_reader: CryptoKeyReader | None,
     crypto_failure_action: ProducerCryptoFailureAction,
 ) -> PayloadEncoder:
-    """What ``create_producer`` was asked for, checked: ValueError for a wrong type, :class:`InvalidConfiguration` for
-    a key without a reader of keys or the other way round, :class:`CryptoError` where the key is not there."""
+    """What ``create_producer`` was asked for, checked: ValueError for a wrong type, :class:`InvalidConfiguration` as
+    ``public_key_names`` says, :class:`CryptoError` where the key is not there."""
     check_type(CompressionType, compression_type, "compression_type")
     check_type_or_none(CryptoKeyReader, crypto_key_reader, "crypto_key_reader")
     check_type(ProducerCryptoFailureAction, crypto_failure_action, "crypto_failure_action")
-    check_type_or_none((str, list), encryption_key, "encryption_key")
-    names = [encryption_key] if isinstance(encryption_key, str) else encryption_key or []
-    for name in names:
-        check_type(str, name, "encryption_key")
-        if not name:
-            raise ValueError("argument encryption_key: the name of a key is empty")
-    if names and crypto_key_reader is None:
-        raise InvalidConfiguration(
-            f"encryption_key={encryption_key!r} needs a crypto_key_reader, which has the public key: nothing would be "
-            "encrypted"
-        )
-    if crypto_key_reader is not None and not names:
-        raise InvalidConfiguration(
-            "crypto_key_reader needs an encryption_key, the name of the public key: nothing would be encrypted"
-        )
+    names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
     compression = compression_name(compression_type)
     if not names:
         return AS_IT_IS if compression is None else PayloadEncoder(compression)

@@ -15,7 +15,7 @@ from pulsar_spark.frames.payload_batches import KeyReader, failure_action, in_pi
 from pulsar_spark.payloads.compression import compression_name
 from pulsar_spark.payloads.encoding import ENCODING_COLUMNS, PayloadEncoder
 from pulsar_spark.payloads.encryption import Encryptor
-from pulsar_spark.payloads.keys import CryptoKeyReader
+from pulsar_spark.payloads.keys import CryptoKeyReader, public_key_names
 from pulsar_spark.table_specs import MESSAGES
 
 _STORED = pa.struct([MESSAGES.schema.field(name) for name in ("payload", *ENCODING_COLUMNS)])
@@ -39,18 +39,14 @@ class Encoding(NamedTuple):
         crypto_failure_action: ProducerCryptoFailureAction | str,
     ) -> "Encoding":
         """As a caller of ``publish`` gives it; :class:`InvalidConfiguration` for what says nothing."""
-        names = (encryption_key,) if isinstance(encryption_key, str) else tuple(encryption_key or ())
-        if any(not isinstance(name, str) or not name for name in names):
-            raise InvalidConfiguration(f"encryption_key {encryption_key!r}: give the names of public keys")
-        if bool(names) != (crypto_key_reader is not None):
-            raise InvalidConfiguration(
-                "encryption_key names a public key that crypto_key_reader has: give both or neither, or nothing would "
-                "be encrypted"
-            )
+        try:
+            names = public_key_names(encryption_key, has_reader=crypto_key_reader is not None)
+        except ValueError as wrong:
+            raise InvalidConfiguration(str(wrong)) from None
         action = failure_action(crypto_failure_action, ProducerCryptoFailureAction)
         return cls(
             compression_name(compression),
-            names,
+            tuple(names),
             key_reader_of(crypto_key_reader),
             action is ProducerCryptoFailureAction.SEND,
         )

@@ -6,7 +6,7 @@ uses it; its elliptic curves (ECIES) are not understood. No key is kept here, sh
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +21,28 @@ class EncryptionKeyInfo(NamedTuple):
 
     def __repr__(self) -> str:
         return f"EncryptionKeyInfo({len(self.key)} bytes, {dict(self.metadata)!r})"
+
+
+def public_key_names(encryption_key: str | Sequence[str] | None, *, has_reader: bool) -> list[str]:
+    """The names of public keys that a producer or a publish asks for by *encryption_key*. ValueError for what is none;
+    :class:`InvalidConfiguration` for names without a reader of keys, or the other way round."""
+    names = [encryption_key] if isinstance(encryption_key, str) else encryption_key
+    if names is not None and not (
+        isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
+    ):
+        raise ValueError(
+            f"argument encryption_key: {encryption_key!r} is no name of a public key, nor a list of such names"
+        )
+    if names and not has_reader:
+        raise InvalidConfiguration(
+            f"encryption_key {encryption_key!r} needs a crypto_key_reader, which has the public key: nothing would be "
+            "encrypted"
+        )
+    if has_reader and not names:
+        raise InvalidConfiguration(
+            "crypto_key_reader needs an encryption_key, the name of the public key: nothing would be encrypted"
+        )
+    return list(names or ())
 
 
 class CryptoKeyReader:

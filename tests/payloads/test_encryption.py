@@ -1,13 +1,14 @@
 """Encryption as MessageCryptoBc does it: formats, rotation, keys by name; wrong, missing and damaged ones are named."""
 
 import random
+import re
 
 import pytest
 
-from pulsar_spark.errors import CryptoError
+from pulsar_spark.errors import CryptoError, InvalidConfiguration
 from pulsar_spark.payloads.encoding import PayloadDecoder, PayloadEncoder
 from pulsar_spark.payloads.encryption import DATA_KEY_SECONDS, Decryptor, EncryptionKey, Encryptor
-from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo
+from pulsar_spark.payloads.keys import CryptoKeyReader, EncryptionKeyInfo, public_key_names
 from tests.payloads.keys import Keys, key_pair
 
 pytest.importorskip("cryptography")
@@ -196,3 +197,29 @@ def ec_key() -> bytes:
     return ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def test_names_of_keys_as_clients_and_frames_take_them():
+    assert public_key_names(None, has_reader=False) == []
+    assert public_key_names("a", has_reader=True) == ["a"]
+    assert public_key_names(("a", "b"), has_reader=True) == public_key_names(["a", "b"], has_reader=True) == ["a", "b"]
+
+
+@pytest.mark.parametrize("given", ["", 7, [""], ["a", None], {"a": 1}, b"a"])
+def test_what_is_no_name_of_a_key_is_refused_by_name(given):
+    with pytest.raises(ValueError, match=re.escape(f"encryption_key: {given!r} is no name")):
+        public_key_names(given, has_reader=True)
+
+
+@pytest.mark.parametrize(
+    "given, has_reader, text",
+    [
+        ("a", False, "encryption_key 'a' needs a crypto_key_reader"),
+        (["a"], False, r"encryption_key .'a'. needs a crypto_key_reader"),
+        (None, True, "crypto_key_reader needs an encryption_key"),
+        ([], True, "crypto_key_reader needs an encryption_key"),
+    ],
+)
+def test_a_key_and_a_reader_of_keys_need_each_other(given, has_reader, text):
+    with pytest.raises(InvalidConfiguration, match=text):
+        public_key_names(given, has_reader=has_reader)
