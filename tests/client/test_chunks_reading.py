@@ -130,6 +130,19 @@ def test_sizes_that_do_not_add_up_are_an_error_of_that_message(lonely_client):
     assert values(reader) == ["y"]
 
 
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+def test_what_is_deleted_of_a_message_is_not_looked_at(client, broker, service_url, deleted):
+    client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest).close()
+    ids = publish(client, "t", "A:0:3:a0", "A:1:3:a1", "x", "A:2:3:a2", "y")
+    admin, topic_id = Admin(service_url), read_topic(client._layout, "t").topic_id
+    eventually(lambda: client._ledgers.last_ledger_id(topic_id, -1) == ids[-1].ledger_id())
+    DeltaTable(str(read_topic(client._layout, "t").path)).delete(f"chunk_id = {deleted}")
+    assert [message.data() for message in admin.peek_messages("t", "s", 10)] == [b"x", b"y"]
+    for chunk in (ids[0], ids[1], ids[3]):
+        with pytest.raises(pulsar.InvalidMessage, match="not complete|was trimmed"):
+            admin.get_message_by_id("t", chunk.ledger_id(), chunk.entry_id())
+
+
 def test_a_message_of_which_chunks_were_deleted_is_passed_over(lonely_client):
     publish(lonely_client, "t", "A:0:3:a0", "A:1:3:a1", "x", "A:2:3:a2", "y")
     DeltaTable(str(read_topic(lonely_client._layout, "t").path)).delete("chunk_id = 1")
@@ -154,5 +167,10 @@ def test_peek_and_by_id(client, broker, service_url):
     eventually(lambda: client._ledgers.last_ledger_id(topic_id, -1) == ids[-1].ledger_id())
     wrong = admin.peek_messages("t", "s", 10)[3]
     assert (wrong.message_id(), wrong.message_id().first_chunk_message_id()) == (ids[1], ids[0])
+    for chunk in ids:
+        by_id = admin.get_message_by_id("t", chunk.ledger_id(), chunk.entry_id())
+        assert by_id.message_id() == ids[1]
+        with pytest.raises(pulsar.UnreadableMessage, match="has 9"):
+            by_id.data()
     with pytest.raises(pulsar.UnreadableMessage, match="has 9"):
         wrong.data()
