@@ -1,4 +1,4 @@
-"""A broker keeps house in the background, for itself and for nobody else, and stops when it is told to."""
+"""A broker keeps house in the background where it is told to, for itself and nobody else, and stops when it is told."""
 
 import json
 import logging
@@ -65,7 +65,10 @@ def housekeeper(engine: SparkEngine) -> Housekeeping:
 
 def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_path, caplog):
     root = tmp_path / "root"
-    with caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"), PlainBroker(root) as broker:
+    with (
+        caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"),
+        PlainBroker(root, housekeeping=True) as broker,
+    ):
         client = pulsar.Client(f"delta:{root}")
         consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer, received = client.create_producer("t"), []
@@ -95,10 +98,10 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
     assert [record.message for record in caplog.records] == []
 
 
-def test_a_broker_that_is_told_not_to_keeps_no_house(tmp_path):
-    with PlainBroker(tmp_path / "root", housekeeping=False) as broker:
-        assert broker._housekeeping is None
+def test_a_broker_keeps_house_only_where_it_is_told_to(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
+        assert broker._housekeeping is None
+    with PlainBroker(tmp_path / "root", housekeeping=True) as broker:
         eventually(broker._housekeeping.is_ours)
 
 
@@ -183,7 +186,7 @@ def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
 
 def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path):
     root = tmp_path / "root"
-    with PlainBroker(root, housekeeping=False) as broker:
+    with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")
         consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer = client.create_producer("t")
