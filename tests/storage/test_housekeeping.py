@@ -35,7 +35,7 @@ from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
-N = 8
+N, CHOSEN_SECONDS = 8, checkpoints.CHOSEN_SECONDS
 
 
 class Crash(BaseException):
@@ -281,19 +281,43 @@ def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path
     assert dataset_of(tmp_path / "t").count_rows() == 400
 
 
-def test_a_checkpoint_a_day_is_kept_and_where_a_log_begins(tmp_path, monkeypatch):
+def test_what_was_the_newest_checkpoint_until_just_now_stays(tmp_path, monkeypatch):
+    assert CHOSEN_SECONDS >= 60 * 60
+    monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", CHOSEN_SECONDS)
     create_table(tmp_path / "t", REQUESTS)
-    table, day = AppendTable(tmp_path / "t"), 86_400
-    for number in range(20):
+    table, now, hour = AppendTable(tmp_path / "t"), time.time(), 60 * 60
+    written = [now - 30 * hour, now - 29 * hour, now - 20 * hour, now - 10 * hour, now]
+    for number, instant in enumerate(written, 1):
         table.append(REQUESTS.rows([dict(request_id=str(number))]))
-        make_checkpoint(tmp_path / "t")
-        (file,) = (tmp_path / "t/_delta_log").glob(f"{number + 1:020d}.checkpoint.parquet")
-        os.utime(file, (time.time() - (40 - number) * day / 2,) * 2)
-    left = [each.version for each in checkpoints.checkpoints(tmp_path / "t")]
-    assert left == [3, 5, 7, 9, 11, 13, 15, 17, 19, 20]
-    monkeypatch.setattr(checkpoints, "MOST_KEPT", 2)
+        open_table(tmp_path / "t").create_checkpoint()
+        os.utime(tmp_path / f"t/_delta_log/{number:020d}.checkpoint.parquet", (instant, instant))
+    monkeypatch.setattr(checkpoints, "APART_SECONDS", 10**12)
+    assert checkpoints.remove_checkpoints(tmp_path / "t") == [2, 3], "until just now the fourth was the newest"
+
+
+def test_checkpoints_get_rarer_with_their_age_and_none_is_missing_where_a_log_is_to_begin():
+    day, days, left = checkpoints.APART_SECONDS, 800, []
+    for number in range(4 * days):
+        now = 1_000_000 + number * day / 4
+        left.append(checkpoints.Checkpoint(number, (), now))
+        kept = checkpoints._kept(left, now + 1)
+        left = [each for each in left if each.version in kept]
+    ages = [0, *((now - each.written) / day for each in reversed(left))]
+    assert len(left) < 24
+    assert all(older - younger <= max(2, older / 2) for younger, older in zip(ages, ages[1:])), ages
+    assert ages[-1] > days / 2, "whatever the retention, a log finds a beginning"
+
+
+def test_the_checkpoint_at_which_a_log_begins_is_kept(tmp_path, monkeypatch):
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(8):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+        open_table(tmp_path / "t").create_checkpoint()
     sum(shorten(tmp_path / "t", 3, time.time() + 1))
-    assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 7, 9, 11, 13, 15]
+    assert TableLog(tmp_path / "t").earliest() == 4
+    monkeypatch.setattr(checkpoints, "_kept", lambda found, now: set())
+    assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 6, 7]
     assert DeltaTable(str(tmp_path / "t"), version=4).version() == 4
 
 
