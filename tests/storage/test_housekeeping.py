@@ -144,6 +144,22 @@ def test_rounds_that_delivered_what_is_out_still_stay(engine):
     assert found.rounds.tolist() == list(range(1, N + 1))
 
 
+@pytest.mark.parametrize("goes_to_another", [False, True])
+def test_rounds_that_delivered_what_was_given_back_since_stay(engine, goes_to_another):
+    """Whoever had it may have written it, whether it waits now or another has it."""
+    engine.round([ON.ack(0), ON.close("A")], 13_000)
+    if goes_to_another:
+        engine.round([ON.subscribe("B"), ON.flow("B", 100)], 14_000)
+    engine.restart(15_000)
+    keep(engine, history_seconds=0)
+    rounds = dataset_of(engine.layout.broker_table("cursor_ledger")).to_table()["round"]
+    assert pc.min(rounds).as_py() == 2, "what round 1 delivered is deleted"
+    history = History(engine.layout, engine.topic_ids[TOPIC], "s")
+    history.read_up_to(engine.rounds.bundle.round)
+    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    assert found.rounds.tolist() == list(range(2, N + 1))
+
+
 def test_what_was_delivered_is_known_though_the_log_was_shortened_meanwhile(engine):
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     history.read_up_to(3)
