@@ -13,9 +13,10 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 import pulsar_spark as pulsar
-from pulsar_spark.errors import BrokerFenced, LogShortened
+from pulsar_spark.errors import BrokerFenced, LogShortened, ProducerBlockedQuotaExceededException
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
+from pulsar_spark.link.quota import BacklogQuota
 from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
@@ -217,6 +218,31 @@ def test_a_reader_that_was_away_reads_on(engine):
         assert client.create_producer(TOPIC).send(b"x").ledger_id() > N + 3
     finally:
         client.close()
+
+
+@pytest.mark.parametrize("is_shortened", [True, False])
+def test_a_producer_that_was_idle_longer_than_rounds_are_kept_learns_what_holds_now(engine, is_shortened):
+    """Rounds were taken out of the log, or their rows out of the table. A stream that publishes keeps the same."""
+    engine.round([ON.policy("max_message_size", 7)], 13_000)
+    now = [0.0]
+    quota = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC), clock=lambda: now[0])
+    assert (quota.refusal(0), quota.max_message_size) == (None, 7)
+    engine.round([ON.policy("max_message_size"), ON.policy("backlog_quota_policy", "producer_exception")], 14_000)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.policy("backlog_quota_bytes", 1), ON.ack(0, N - 1)], 80_000)
+    engine.restart(81_000)
+    done = keep(engine, 0, 0 if is_shortened else 10**6)
+    path = engine.layout.broker_table("cursor_ledger")
+    if is_shortened:
+        assert TableLog(path).is_shortened(N + 2)
+    else:
+        assert done["rows_removed"] > N and not done["log_shortened"]
+        DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    default = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC)).max_message_size
+    for _ in range(2):
+        now[0] += 10
+        assert isinstance(quota.refusal(0), ProducerBlockedQuotaExceededException)
+        assert quota.max_message_size == default, "what was removed meanwhile holds no longer"
 
 
 def test_writers_that_were_away_take_no_version_again(tmp_path):
