@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 import pulsar_spark as pulsar
-from pulsar_spark.errors import BrokerFenced, LogShortened, ProducerBlockedQuotaExceededException
+from pulsar_spark.errors import BrokerFenced, CorruptState, LogShortened, ProducerBlockedQuotaExceededException
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
@@ -25,6 +25,7 @@ from pulsar_spark.storage.housekeeping import keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
 from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
@@ -218,6 +219,28 @@ def test_a_reader_that_was_away_reads_on(engine):
         assert client.create_producer(TOPIC).send(b"x").ledger_id() > N + 3
     finally:
         client.close()
+
+
+def test_all_runs_are_known_where_the_log_begins_behind_the_last_publish(engine):
+    topic = read_topic(engine.layout, TOPIC)
+    table, groups = grouped(topic.path)
+    assert [join(topic.path, table, group) for group in groups] == [4] * (N // 4)
+    engine.round([ON.flow("A", 1)], 13_000)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.flow("A", 1)], 14_000)
+    DeltaTable(str(topic.path)).optimize.compact()
+    engine.round([ON.flow("A", 1)], 15_000)
+    engine.restart(16_000)
+    engine.publish(TOPIC, -1, [1, 1])
+    last = TableLog(topic.path).latest()
+    assert keep(engine)["log_shortened"] and TableLog(topic.path).earliest() == last
+    for until, ends in ((last, N + 3), (last - 1, N + 1), (N, N)):
+        assert ledgers_until(engine.layout, topic, until)[-1].end_position == ends
+    engine.publish(TOPIC, -1, [1])
+    make_checkpoint(topic.path)
+    assert sum(shorten(topic.path, last + 1, 2**40)) > 0
+    with pytest.raises(CorruptState, match=f"commit {last} is neither in the log nor numbered"):
+        ledgers_until(engine.layout, topic, last + 1)
 
 
 @pytest.mark.parametrize("is_shortened", [True, False])
