@@ -28,6 +28,7 @@ from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
 from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
@@ -128,7 +129,8 @@ def keep_house(
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
     """Do what there is to do for one table, a step at a time. *needs* is asked when the table is open, so that nothing
-    is in it that nobody was asked about."""
+    is in it that nobody was asked about. Where the table's own properties promise more than *time_travel_seconds*, that
+    counts."""
     opened = open_table(table)
     needed = needs()
     files = [file for file in files_of(opened) if file.written < needed.waiting]
@@ -139,10 +141,11 @@ def keep_house(
     if can_be_joined(opened):
         for group in groups_of(files):
             yield Done(table, FILES_JOINED, join(table, opened, group))
-    for commits in shorten(table, needed.followed, now() - time_travel_seconds):
+    stays_seconds = max(time_travel_seconds, promised_seconds(opened))
+    for commits in shorten(table, needed.followed, now() - stays_seconds):
         yield Done(table, LOG_SHORTENED, commits)
     if table.name != DELAY_INDEX.name:  # which removes its files itself, as soon as it reads them no more
-        yield from _remove_files(table, needed.paths, now() - time_travel_seconds)
+        yield from _remove_files(table, needed.paths, now() - stays_seconds)
 
 
 def _history(table: Path, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:

@@ -20,6 +20,7 @@ from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
@@ -73,8 +74,11 @@ def unseen_files(table: Path, before: float) -> list[str]:
     """Paths of the files in the table's folder that left it, or never came into it, before an instant (in seconds, to
     the hour)."""
     hours = max(0, int((time.time() - before) // SECONDS_AN_HOUR))
-    found = open_table(table).vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
-    return [path for path in found if path.endswith(".parquet")]
+    opened = open_table(table)
+    found = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
+    found = [path for path in found if path.endswith(".parquet")]
+    left = left_since(table, opened, before) if found else ()
+    return [path for path in found if path not in left]
 
 
 def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:

@@ -1,10 +1,12 @@
 """Housekeeping makes tables small and logs short, and nobody who reads, follows or writes them notices."""
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -13,24 +15,32 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 import pulsar_spark as pulsar
-from pulsar_spark.errors import BrokerFenced, CorruptState, LogShortened, ProducerBlockedQuotaExceededException
+from pulsar_spark.errors import (
+    BrokerFenced,
+    CorruptState,
+    InvalidConfiguration,
+    LogShortened,
+    ProducerBlockedQuotaExceededException,
+)
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
 from pulsar_spark.link.quota import BacklogQuota
-from pulsar_spark.storage import checkpoints, joining, shortening
+from pulsar_spark.storage import checkpoints, joining, retention, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import examine_root
-from pulsar_spark.storage.housekeeping import keep_house
+from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
 from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
@@ -384,6 +394,56 @@ def test_the_checkpoint_at_which_a_log_begins_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "_kept", lambda found, now: set())
     assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 6, 7]
     assert DeltaTable(str(tmp_path / "t"), version=4).version() == 4
+
+
+def age(folder: Path, days: float) -> None:
+    """All files in the folder were written so long before."""
+    for file in folder.rglob("*"):
+        instant = file.stat().st_mtime - days * 86_400
+        os.utime(file, (instant, instant))
+
+
+def test_files_that_left_the_table_stay_as_long_as_was_promised_though_its_state_forgot_them(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    age(tmp_path / "t", 20)
+    opened = open_table(tmp_path / "t")
+    assert join(tmp_path / "t", opened, files_of(opened)) == 4
+    table.append(REQUESTS.rows([dict(request_id="4")]))
+    age(tmp_path / "t", 20)
+    for file in (tmp_path / "t/_delta_log").glob("*.json"):  # and so long ago the files were removed
+        then = str(int((time.time() - 20 * 86_400) * 1000))
+        file.write_text(re.sub(r'"deletionTimestamp": \d+', f'"deletionTimestamp": {then}', file.read_text()))
+    age(tmp_path / "t/_delta_log", 20)
+    make_checkpoint(tmp_path / "t")
+    assert unseen_files(tmp_path / "t", time.time() - 30 * 86_400) == []
+    assert len(unseen_files(tmp_path / "t", time.time() - 10 * 86_400)) == 4
+
+
+@pytest.mark.parametrize(
+    "interval, days",
+    [("interval 30 days", 30), ("INTERVAL 2 weeks 12 hours", 14.5), ("1 day", 1), ("90 minutes", 1 / 16)],
+)
+def test_what_a_table_s_properties_promise_counts_too(tmp_path, interval, days):
+    create_table(tmp_path / "t", REQUESTS)
+    opened = open_table(tmp_path / "t")
+    assert promised_seconds(opened) == 0
+    opened.alter.set_table_properties({"delta.logRetentionDuration": interval})
+    assert promised_seconds(open_table(tmp_path / "t")) == days * 86_400
+    for number in range(3):
+        AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id=str(number))]))
+    make_checkpoint(tmp_path / "t")
+    steps = partial(keep_house, tmp_path / "t", lambda: Needs(99), history_seconds=0, time_travel_seconds=0)
+    assert not any(step.count for step in steps(now=lambda: time.time() + days * 86_400 - 60))
+    assert any(step.what == "log_shortened" for step in steps(now=lambda: time.time() + days * 86_400 + 60))
+
+
+@pytest.mark.parametrize("interval", ["soon", "3 months", "interval 3", "interval 1 day and more", ""])
+def test_a_promise_nobody_understands_is_refused(interval):
+    with pytest.raises(InvalidConfiguration, match=f"delta.logRetentionDuration '{interval}'"):
+        retention._seconds("delta.logRetentionDuration", interval)
 
 
 # What goes on meanwhile.
