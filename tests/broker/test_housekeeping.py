@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics import delete_topic, read_topic
 from tests.client.waiting import eventually
 from tests.faults import faults
 from tests.plain_broker import PlainBroker
@@ -141,6 +142,37 @@ def test_one_table_that_fails_holds_up_no_other(engine, caplog):
         keeper.look()
     assert [record.args[0] for record in caplog.records if "tries again" in record.message] == ["ledgers"]
     assert files(engine) == 2
+
+
+@pytest.mark.parametrize("failing", ["read_latest", "kept_tables", "keep_house", "TableLog"])
+def test_whatever_fails_once_it_goes_on_afterwards(engine, caplog, monkeypatch, failing):
+    keeper, working, failures = housekeeper(engine), getattr(housekeeping, failing), []
+
+    def fails(*arguments, **options):
+        failures.append(failing)
+        raise pa.ArrowInvalid("not now")
+
+    monkeypatch.setattr(housekeeping, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(housekeeping, failing, fails)
+    with caplog.at_level(logging.WARNING):
+        keeper.start()
+        eventually(lambda: len(failures) > 4)
+        monkeypatch.setattr(housekeeping, failing, working)
+        eventually(lambda: files(engine) == 2)
+    keeper.close()
+    said = [record for record in caplog.records if "not now" in record.getMessage()]
+    assert len({record.args[0] for record in said}) == len(said) > 0, "once for each table"
+    assert all(record.exc_info for record in said), "nobody expected it"
+
+
+def test_topics_that_were_deleted_are_forgotten(engine):
+    keeper, path = housekeeper(engine), read_topic(engine.layout, TOPIC).path
+    keeper.look()
+    assert path in keeper._next_look
+    delete_topic(engine.layout, TOPIC)
+    engine.round([], 10_000)
+    keeper.look()
+    assert path not in keeper._next_look and keeper._next_look
 
 
 def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
