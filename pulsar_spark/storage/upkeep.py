@@ -25,6 +25,8 @@ from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
+NEW_HOURS = 24
+"""A file that no commit has named may be one of a commit under way for so long."""
 SECONDS_AN_HOUR = 60 * 60
 
 
@@ -71,14 +73,17 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
 
 
 def unseen_files(table: Path, before: float) -> list[str]:
-    """Paths of the files in the table's folder that left it, or never came into it, before an instant (in seconds, to
-    the hour)."""
-    hours = max(0, int((time.time() - before) // SECONDS_AN_HOUR))
-    opened = open_table(table)
-    found = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
-    found = [path for path in found if path.endswith(".parquet")]
-    left = left_since(table, opened, before) if found else ()
-    return [path for path in found if path not in left]
+    """Paths of the files in the table's folder that left it before an instant (in seconds, to the hour), or were
+    written before it, and :data:`NEW_HOURS` ago, and never came into it."""
+    hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
+
+    def found(hours: int, *, is_full: bool) -> list[str]:
+        paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
+        return [path for path in paths if path.endswith(".parquet")]
+
+    doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
+    left = left_since(table, opened, before) if doomed else ()
+    return [path for path in doomed if path not in left]
 
 
 def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:
