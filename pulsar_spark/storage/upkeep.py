@@ -1,11 +1,11 @@
 """Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of
-the log. For schedulers, not for brokers.
+the log. For schedulers, and in part for a broker that keeps house (see housekeeping).
 
 OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9).
 What may still name a file by its path finds the rows by their publish id or round when vacuum has taken it; two things
 do not: a client that follows the broker's tables looks at a commit's file within seconds, and a broker reads requests
-when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests that
-wait for a broker as long as they do.
+when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, those of requests that wait
+for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
 """
 
 import shutil
