@@ -14,7 +14,7 @@ from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.housekeeping import Housekeeping
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
 from pulsar_spark.cli import app
-from pulsar_spark.storage import checkpoints, joining
+from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done
@@ -39,6 +39,7 @@ def hurried(monkeypatch):
     """Few files become one, often, and at once."""
     monkeypatch.setattr(joining, "FILES", 4)
     monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(shortening, "CHOSEN_SECONDS", 0)
     for name, value in {"LOOK_SECONDS": 0.05, "COMMITS": 8, "IDLE_SECONDS": 0.2, "REST": 0}.items():
         monkeypatch.setattr(housekeeping, name, value)
 

@@ -57,7 +57,8 @@ class Crash(BaseException):
 @pytest.fixture(autouse=True)
 def few_make_one(monkeypatch):
     monkeypatch.setattr(joining, "FILES", 4)
-    monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", 0)
+    for module in (checkpoints, shortening):
+        monkeypatch.setattr(module, "CHOSEN_SECONDS", 0)
 
 
 @pytest.fixture
@@ -381,6 +382,21 @@ def test_checkpoints_get_rarer_with_their_age_and_none_is_missing_where_a_log_is
     assert len(left) < 24
     assert all(older - younger <= max(2, older / 2) for younger, older in zip(ages, ages[1:])), ages
     assert ages[-1] > days / 2, "whatever the retention, a log finds a beginning"
+
+
+def test_a_log_begins_at_no_checkpoint_that_was_made_just_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(shortening, "CHOSEN_SECONDS", CHOSEN_SECONDS)
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(3):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    make_checkpoint(tmp_path / "t")
+    age(tmp_path / "t/_delta_log", 30)
+    table.append(REQUESTS.rows([dict(request_id="3")]))
+    make_checkpoint(tmp_path / "t")
+    os.utime(TableLog(tmp_path / "t").file(4), (time.time() - 10 * 86_400,) * 2)
+    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 2
+    assert [each.version for each in checkpoints.checkpoints(tmp_path / "t")] == [3, 4]
 
 
 def test_the_checkpoint_at_which_a_log_begins_is_kept(tmp_path, monkeypatch):
