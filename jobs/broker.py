@@ -38,10 +38,9 @@ def main(arguments: list[str] | None = None) -> None:
         help="so many buckets of the delay index at most: where there are more, some become one",
     )
     parser.add_argument(
-        "--no-housekeeping",
-        dest="housekeeping",
-        action="store_false",
-        help="leave the root's tables and logs to jobs/maintain.py",
+        "--housekeeping",
+        action="store_true",
+        help="keep the root's tables small and their logs short in the background; off by default in this release",
     )
     parser.add_argument(
         "--available-now", action="store_true", help="end when nothing is left to do and nobody is connected"

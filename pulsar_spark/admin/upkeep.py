@@ -1,6 +1,6 @@
 """Upkeep of a root: trimming topics, joining files, deleting those nobody can see, checkpoints. What ``pulsar-spark
-maintain`` and ``jobs/maintain.py`` run, for who wants it now, or without a broker; a broker does but the trimming by
-itself (see broker.housekeeping).
+maintain`` and ``jobs/maintain.py`` run, for who wants it now, or without a broker; a broker that keeps
+house does all but the trimming by itself (see broker.housekeeping).
 
 No broker is needed, and none is disturbed. Every function gives one row (a dict of plain values) a table or topic
 partition, and changes nothing on a dry run.

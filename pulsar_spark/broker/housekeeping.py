@@ -1,5 +1,6 @@
-"""The broker keeps house while it serves: in the background it keeps the tables of its root small and their logs short
-(see storage.housekeeping), so that a root left alone for a year is one like on its first day.
+"""A broker that is told to (off by default in this release) keeps house while it serves: in the background it keeps the
+tables of its root small and their logs short (see storage.housekeeping), so that a root left alone for a year is one
+like on its first day.
 
 One thread does one step at a time, and rests nine times as long as a step took. Before each it looks whether the lease
 is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done
@@ -13,7 +14,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from deltalake.exceptions import DeltaError
@@ -66,10 +67,23 @@ class Housekeeping:
             self.look()
 
     def look(self) -> None:
-        """Do what there is to do, table by table."""
-        for kept, version in self._due():
-            pause = IDLE_SECONDS if self._keep(kept) else AGAIN_SECONDS
-            self._next_look[kept.path] = version + COMMITS, time.monotonic() + pause
+        """Do what there is to do, table by table. Whatever fails ends none of what is done later: errors of Arrow and
+        of native code have no base of their own, so all are caught, and one that is none of :data:`MAY_PASS` is said
+        with its traceback."""
+        try:
+            found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
+        except Exception as failed:  # see above
+            self._say("the root", failed)
+            return
+        self._failed.pop("the root", None)
+        there, names = {kept.path for kept in found}, {kept.name for kept in found}
+        self._next_look = {path: due for path, due in self._next_look.items() if path in there}
+        self._failed = {name: said for name, said in self._failed.items() if name in names}
+        for kept in found:
+            try:
+                self._look_at(kept)
+            except Exception as failed:  # see above
+                self._say(kept.name, failed)
             if self._stopping.is_set():
                 return
 
@@ -78,33 +92,22 @@ class Housekeeping:
         holder = self._lease.holder()
         return holder is not None and holder.broker_id == self._lease.broker_id
 
-    def _due(self) -> Iterator[tuple[Kept, int]]:
-        """The tables that are worth a look, each with the version it has before."""
-        try:
-            latest = read_latest(self._layout, *NEEDED)
-        except MAY_PASS as failed:
-            self._say("cursor_ledger", failed)
+    def _look_at(self, kept: Kept) -> None:
+        """Do what there is to do for a table that is worth a look."""
+        version, instant = self._next_look.get(kept.path, (0, 0.0))
+        newest = TableLog(kept.path).latest(version - COMMITS)
+        if newest < 0 or (newest < version and time.monotonic() < instant):
             return
-        for kept in kept_tables(self._layout, latest):
-            version, instant = self._next_look.get(kept.path, (0, 0.0))
-            newest = TableLog(kept.path).latest(version - COMMITS)
-            if newest >= 0 and (newest >= version or time.monotonic() >= instant):
-                yield kept, newest
-
-    def _keep(self, kept: Kept) -> bool:
-        """Do what there is to do for one table; whether it came to an end."""
-        done, is_at_end = Counter(), False
+        self._next_look[kept.path] = newest + COMMITS, time.monotonic() + AGAIN_SECONDS
+        done: Counter[str] = Counter()
         try:
-            is_at_end = self._step_by_step(kept, done)
-            self._failed.pop(kept.name, None)
-        except Exception as failed:  # whatever it is: the other tables are kept, and this one is tried again
-            self._say(kept.name, failed)
+            if self._step_by_step(kept, done):
+                self._next_look[kept.path] = newest + COMMITS, time.monotonic() + IDLE_SECONDS
         finally:
             for what, count in done.items():
                 self._note(kept.name, what, count)
-        if done:
-            log.info("housekeeping of %s: %s", kept.name, ", ".join(f"{what} {count}" for what, count in done.items()))
-        return is_at_end
+                log.info("housekeeping of %s: %s %d", kept.name, what, count)
+        self._failed.pop(kept.name, None)
 
     def _step_by_step(self, kept: Kept, done: Counter) -> bool:
         steps = keep_house(

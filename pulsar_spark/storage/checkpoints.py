@@ -3,9 +3,10 @@ commits, and removed when newer ones stand.
 
 A checkpoint repeats the list of all the table's files. So the next one is made when a fixed part of what the last one
 holds has been committed since: all checkpoints together cost in proportion to the commits, and who opens the table
-reads, beside the checkpoint, commits that are at most that part of it. What stays is the newest; one a day before it,
-where a reader of an older version begins; those that a reader may just have chosen; and the one at which a shortened
-log begins. Source: the Delta protocol, "Checkpoints", "Last Checkpoint File".
+reads, beside the checkpoint, commits that are at most that part of it. What stays is the newest; those that
+were the newest until a while ago, because who chose one then may still read it; older ones, the further apart the older
+they are, where readers of older versions and shortened logs begin; and the one at which the log begins. Source: the
+Delta protocol, "Checkpoints", "Last Checkpoint File".
 """
 
 import json
@@ -27,11 +28,11 @@ CHECKPOINT_EVERY = 100
 """Versions apart at least; only such a version begins one, so that of many writers one does."""
 SHARE = 8
 """The commits since the last checkpoint are this part of the actions in it, at least."""
-CHOSEN_SECONDS = 600
-"""A checkpoint that is younger may be one that a reader has just chosen."""
+CHOSEN_SECONDS = 6 * 60 * 60
+"""So long after a newer one was written a checkpoint stays: who opened the table before may read it only now, as
+Spark does for a frame that is executed later."""
 APART_SECONDS = 24 * 60 * 60
-MOST_KEPT = 10
-"""Checkpoints that lie so far apart are kept, the newest of them, for readers of older versions."""
+"""Older checkpoints lie so far apart, and from four times that age on at most half of their age."""
 _FILE = re.compile(r"([0-9]{20})\.checkpoint(\.[0-9]{10}\.[0-9]{10})?\.parquet")
 _checkpointing = threading.Lock()
 log = logging.getLogger(__name__)
@@ -112,9 +113,10 @@ def remove_checkpoints(table: Path) -> list[int]:
     """Remove those that nobody needs any more; their versions. A crash in between leaves the others for the next
     time."""
     found, gone = checkpoints(table), []
-    begins, newest = TableLog(table).earliest(), last_checkpoint(table)[0]
+    newest = last_checkpoint(table)[0]
+    kept = _kept(found, time.time()) | {TableLog(table).earliest()}
     for each in found:
-        if each.version < newest and each.version not in _kept(found, time.time()) | {begins}:
+        if each.version < newest and each.version not in kept:
             gone.append(each.version)
             for file in each.files:
                 file.unlink(missing_ok=True)
@@ -122,10 +124,18 @@ def remove_checkpoints(table: Path) -> list[int]:
 
 
 def _kept(found: list[Checkpoint], now: float) -> set[int]:
-    """The versions of the checkpoints that may have been chosen just now, and of one a day."""
-    apart: list[Checkpoint] = []
+    """The versions of the checkpoints that were the newest until a while ago, and of the first of each stretch of time.
+
+    Stretches begin at multiples of their length, which doubles with the age: so what is first in a long one was first
+    in a short one, and is still there when the short ones have become a long one."""
+    chosen = {
+        each.version
+        for each, successor in zip(found, [*found[1:], None])
+        if successor is None or successor.written > now - CHOSEN_SECONDS
+    }
+    firsts: dict[tuple[int, int], int] = {}
     for each in found:
-        if not apart or each.written >= apart[-1].written + APART_SECONDS:
-            apart.append(each)
-    young = {each.version for each in found if each.written > now - CHOSEN_SECONDS}
-    return young | {each.version for each in apart[-MOST_KEPT:]}
+        days_old = max(0.0, now - each.written) / APART_SECONDS
+        doubled = max(int(days_old).bit_length() - 2, 0)
+        firsts.setdefault((doubled, int(each.written // (APART_SECONDS << doubled))), each.version)
+    return chosen | set(firsts.values())

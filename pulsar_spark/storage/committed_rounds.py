@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pulsar_spark.errors import DOCTOR, CorruptState
+from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.data_files import conform, read_file
 from pulsar_spark.storage.log import TableLog
@@ -74,6 +74,10 @@ def since_snapshot(path: Path, read: Callable[[Commit], pa.Table]) -> Iterator[t
 
 
 def since(path: Path, read: Callable[[Commit], pa.Table], version: int) -> Iterator[tuple[int, pa.Table]]:
-    """Version and rows of the rounds behind *version*."""
+    """Version and rows of the rounds behind *version*; :class:`LogShortened` where the next ones are gone from the log,
+    or their rows from the table. *read* keeps the row of the round itself."""
     for commit in TableLog(path).commits(version):
-        yield commit.version, read(commit)
+        rows = read(commit)
+        if commit.added and not rows.num_rows:
+            raise LogShortened(f"{str(path)!r}: the rows of version {commit.version} are no longer in the table")
+        yield commit.version, rows

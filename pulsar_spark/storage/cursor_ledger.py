@@ -6,7 +6,7 @@ walks back to the newest snapshot and forward from there. Which row replaces whi
 columns are table_specs.CURSOR_LEDGER.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pulsar_spark.errors import LogShortened
 from pulsar_spark.protocol.cursor import Range
 from pulsar_spark.protocol.delays import DUE_LANE
 from pulsar_spark.protocol.hash_ranges import Axis
@@ -91,6 +92,9 @@ class LatestRows:
 
     def __init__(self, *kinds: str):
         self.kinds = None if not kinds else {"round", *kinds, *(name for kind in kinds for name in HANGS_ON[kind])}
+        self._begin()
+
+    def _begin(self) -> None:
         self.round = self.version = 0
         self.round_row: dict | None = None
         self.topics: dict[tuple[str, int], dict] = {}
@@ -113,9 +117,18 @@ class LatestRows:
 
     def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
         """Take in the rounds behind the last one that was: of the table at *path*, from its newest snapshot on where
-        there was none. Who looks often reads just the *columns* that facts of his kinds have."""
+        there was none, or where they are no longer kept. Who looks often reads just the *columns* that facts of his
+        kinds have."""
         read = partial(rows_of, path, kinds=self.kinds, columns=columns)
-        rounds = since_snapshot(path, read) if self.version == 0 else since(path, read, self.version)
+        if self.version:
+            try:
+                self._take_in(since(path, read, self.version))
+                return
+            except LogShortened:
+                self._begin()
+        self._take_in(since_snapshot(path, read))
+
+    def _take_in(self, rounds: Iterable[tuple[int, pa.Table]]) -> None:
         for version, rows in rounds:
             if rows.num_rows:
                 self.apply(rows)

@@ -74,7 +74,7 @@ def staging_folder(table: str | os.PathLike) -> Path:
 
 def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
     """Move staged files into the table; their ``add`` actions. Their bytes are on the disk before, where the root wants
-    that."""
+    that. They count as written now, however long ago that was: who removes files that no commit names goes by it."""
     if is_durable(table):
         for file in staged:
             sync_file(file.source)
@@ -82,6 +82,7 @@ def place_files(table: Path, staged: Sequence[StagedFile]) -> list[dict]:
     with removing(table, adds):
         for file in staged:
             (table / file.name).parent.mkdir(exist_ok=True)
+            os.utime(file.source)
             os.rename(file.source, table / file.name)
             adds.append(_add(table, file.name, partition_values(file.name), file.statistics))
         _sync_folders_of(table, adds)

@@ -1,10 +1,10 @@
-"""Keeping the tables of a root as they were on their first day: what a broker does in the background, table by table
-and a little at a time.
+"""Keeping the tables of a root as they were on their first day: what a broker that keeps house does in the background,
+table by table and a little at a time (off by default in this release, see broker.housekeeping).
 
 Of each table, in this order, as far as somebody does not need it still:
 
 1. rows go that nobody needs and whose time as history is over: requests that a round has consumed, and rounds before
-   the newest snapshot in which nothing was delivered that is out still;
+   the newest snapshot and before the first that delivered what is not deleted by its cursor (see held_rounds);
 2. small files are joined (see joining);
 3. the oldest commits go out of the log (see shortening);
 4. files go that left the table, or never came into it, before the time over which people may look back.
@@ -15,18 +15,20 @@ any two writes leaves what the next look finds and does again.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pulsar_spark.protocol.cursor import PENDING
 from pulsar_spark.storage.committed_rounds import rows_of
-from pulsar_spark.storage.cursor_ledger import LatestRows
+from pulsar_spark.storage.cursor_ledger import CursorKey, LatestRows
+from pulsar_spark.storage.held_rounds import NOBODY, first_held_round, mark_deletes
 from pulsar_spark.storage.joining import DataFile, can_be_joined, files_of, groups_of, join, remove_of
 from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable
@@ -34,13 +36,13 @@ from pulsar_spark.storage.upkeep import remove_stale, unseen_files
 from pulsar_spark.table_specs import CURSOR_LEDGER, DELAY_INDEX, LEDGERS, REQUESTS
 
 FILES_A_STEP = 1000
+_OF_CURSORS = [*CursorKey._fields, "kind", "round", "mark_delete_position", "is_removed", "is_snapshot"]
 ROWS_REMOVED, FILES_JOINED, LOG_SHORTENED, FILES_REMOVED = (
     "rows_removed",
     "files_joined",
     "log_shortened",
     "files_removed",
 )
-NOBODY = 1 << 62
 
 
 class Done(NamedTuple):
@@ -53,13 +55,14 @@ class Done(NamedTuple):
 
 class Needs(NamedTuple):
     """What of a table is needed: by those who follow its log, everything behind version *followed*; the files at
-    *paths*, and in the table those written from *waiting* on (milliseconds); rows of rounds from *first_round* on.
-    ``keeps_rows``: all of them."""
+    *paths*, and in the table those written from *waiting* on (milliseconds); rows of rounds from *first_round* on,
+    and from the first on that delivered something above *mark_delete*. ``keeps_rows``: all of them."""
 
     followed: int
     waiting: int = NOBODY
     paths: frozenset[str] = frozenset()
     first_round: int = NOBODY
+    mark_delete: Mapping[CursorKey, int] = MappingProxyType({})
     keeps_rows: bool = True
 
 
@@ -104,19 +107,16 @@ def _last_appended(log: TableLog) -> int:
 
 
 def _needs_of_rounds(table: Path) -> Needs:
-    """The newest snapshot, its commit too, what comes behind it, and the rounds that delivered what is out still."""
+    """The newest snapshot, its commit too, what comes behind it, and rounds that delivered what is not deleted."""
     log = TableLog(table)
     for version in range(log.latest(), max(log.earliest(), 1) - 1, -1):
         commit = log.commit(version)
         if commit.added:
-            rows = rows_of(table, commit, None, ["kind", "status", "round", "delivery_round", "is_snapshot"])
+            rows = rows_of(table, commit, ["round", "cursor"], _OF_CURSORS)
             if pc.any(rows["is_snapshot"]).as_py():
-                out = rows.filter(pc.and_(pc.equal(rows["kind"], "range"), pc.equal(rows["status"], PENDING)))
-                first = pc.min(out["delivery_round"]).as_py()
-                number = rows["round"][0].as_py()
-                needed = number if first is None else min(first, number)
                 waiting = min(int(add["modificationTime"]) for add in _added(log, version))
-                return Needs(version - 1, waiting, first_round=needed, keeps_rows=False)
+                needs = Needs(version - 1, waiting, keeps_rows=False)
+                return needs._replace(first_round=rows["round"][0].as_py(), mark_delete=mark_deletes(rows))
     return Needs(0, waiting=0, first_round=0)
 
 
@@ -129,24 +129,26 @@ def keep_house(
     now: Callable[[], float] = time.time,
 ) -> Iterator[Done]:
     """Do what there is to do for one table, a step at a time. *needs* is asked when the table is open, so that nothing
-    is in it that nobody was asked about."""
+    is in it that nobody was asked about. Where the table's own properties promise more than *time_travel_seconds*, that
+    counts."""
     opened = open_table(table)
     needed = needs()
     files = [file for file in files_of(opened) if file.written < needed.waiting]
     if not needed.keeps_rows:
-        old = _history(files, needed, 1000 * (now() - history_seconds))
+        old = _history(table, files, needed, 1000 * (now() - history_seconds))
         files = [file for file in files if file not in old]
         yield from _remove_rows(table, opened, sorted(old))
     if can_be_joined(opened):
         for group in groups_of(files):
             yield Done(table, FILES_JOINED, join(table, opened, group))
-    for commits in shorten(table, needed.followed, now() - time_travel_seconds):
+    stays_seconds = max(time_travel_seconds, promised_seconds(opened))
+    for commits in shorten(table, needed.followed, now() - stays_seconds):
         yield Done(table, LOG_SHORTENED, commits)
     if table.name != DELAY_INDEX.name:  # which removes its files itself, as soon as it reads them no more
-        yield from _remove_files(table, needed.paths, now() - time_travel_seconds)
+        yield from _remove_files(table, needed.paths, now() - stays_seconds)
 
 
-def _history(files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
+def _history(table: Path, files: list[DataFile], needs: Needs, before: float) -> set[DataFile]:
     """The files whose rows nobody needs any more, nor wants to see. Rounds go from the first on, because a later one
     may say that what an earlier one says is over."""
     old = {file for file in files if file.written < before}
@@ -154,7 +156,9 @@ def _history(files: list[DataFile], needs: Needs, before: float) -> set[DataFile
         return old
     kept = min((file.first_round or 0 for file in files if file not in old), default=NOBODY)
     first = min(kept, needs.first_round)
-    return {file for file in old if file.last_round is not None and file.last_round < first}
+    old = {file for file in old if file.last_round is not None and file.last_round < first}
+    first = first_held_round(table, old, needs.mark_delete)
+    return {file for file in old if file.last_round < first}
 
 
 def _remove_rows(table: Path, opened: DeltaTable, files: list[DataFile]) -> Iterator[Done]:

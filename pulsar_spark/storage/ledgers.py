@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from pulsar_spark.errors import DOCTOR, CorruptState
 from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.actions import AddedFile, Commit
+from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
@@ -232,15 +233,12 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
 def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, PartitionLedgers]:
     """The runs of each partition that were published up to version *until*, whether or not a broker has numbered them
     yet: what it will write later is the same. :class:`CorruptState` when log and ``ledgers`` both lack some."""
-    rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
-    partitions: dict[int, PartitionLedgers] = {}
-    numbered, publish_ids = 0, set()
-    for _, partition, run in runs_of(rows):
-        if run.ledger_id <= until:
-            partitions.setdefault(partition, PartitionLedgers()).add(run)
-        publish_ids.add(run.publish_id)
-        numbered = max(numbered, run.ledger_id)
     log = TableLog(topic.path)
+    partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
+    if numbered < until and not log.has(numbered + 1):  # what a broker has followed may be gone, such as an OPTIMIZE
+        followed = read_latest(layout, "topic").numbered_until(topic.topic_id)
+        partitions, publish_ids, numbered = _numbered_until(layout, topic, until)
+        numbered = max(numbered, followed)
     if numbered < until and not log.has(numbered + 1):
         raise CorruptState(
             f"topic {str(topic.name)!r}: commit {numbered + 1} is neither in the log nor numbered: {DOCTOR}"
@@ -251,6 +249,19 @@ def ledgers_until(layout: Layout, topic: Topic, until: int) -> dict[int, Partiti
             for run in runs:
                 partitions.setdefault(partition, PartitionLedgers()).add(run)
     return partitions
+
+
+def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int, PartitionLedgers], set[str], int]:
+    """The runs up to version *until* that are numbered; the publish ids of all, and the last version that has some."""
+    rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic.topic_id)
+    partitions: dict[int, PartitionLedgers] = {}
+    numbered, publish_ids = 0, set()
+    for _, partition, run in runs_of(rows):
+        if run.ledger_id <= until:
+            partitions.setdefault(partition, PartitionLedgers()).add(run)
+        publish_ids.add(run.publish_id)
+        numbered = max(numbered, run.ledger_id)
+    return partitions, publish_ids, numbered
 
 
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:

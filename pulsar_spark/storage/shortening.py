@@ -6,13 +6,14 @@ it is refused by Delta. The oldest go first, and the table is held alone meanwhi
 moment, and nobody takes a version that was another's. Source: the Delta protocol, "Metadata Cleanup".
 """
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pulsar_spark.storage.checkpoints import checkpoints
+from pulsar_spark.storage.checkpoints import CHOSEN_SECONDS, checkpoints
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.tables import append_lock
 
@@ -42,10 +43,12 @@ def shorten(table: Path, followed: int, before: float) -> Iterator[int]:
 
 
 def _new_beginning(table: Path, followed: int, before: float) -> int | None:
-    """The version of that checkpoint; None where no commit can go."""
-    log = TableLog(table)
+    """The version of that checkpoint; None where no commit can go. One that is new does not count: who chose the one
+    before may still read it, and the commits behind it."""
+    log, chosen = TableLog(table), time.time() - CHOSEN_SECONDS
     for each in reversed(checkpoints(table)):
-        if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version):
+        is_new = each.written > chosen
+        if each.version <= followed + 1 and len(each.files) == 1 and log.has(each.version) and not is_new:
             is_old = log.file(each.version).stat().st_mtime <= before
             if is_old and _can_be_read(each.files[0]):
                 return each.version if each.version > max(log.earliest(), 1) else None

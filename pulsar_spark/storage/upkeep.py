@@ -1,11 +1,11 @@
 """Keeping tables quick to open and to scan: fewer, larger files, no files nobody can see any more, and checkpoints of
-the log. For schedulers, not for brokers.
+the log. For schedulers, and in part for a broker that keeps house (see housekeeping).
 
 OPTIMIZE and vacuum change no data, so whoever follows versions passes their commits over (design 3.4, rules 6 and 9).
 What may still name a file by its path finds the rows by their publish id or round when vacuum has taken it; two things
 do not: a client that follows the broker's tables looks at a commit's file within seconds, and a broker reads requests
-when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, and those of requests that
-wait for a broker as long as they do.
+when it comes to them. Hence the guard of :func:`vacuum`: files stay for an hour at least, those of requests that wait
+for a broker as long as they do, and what never was in the table for a day, because its commit may be under way.
 """
 
 import shutil
@@ -20,10 +20,13 @@ from pulsar_spark.storage.data_files import staging_folder
 from pulsar_spark.storage.joining import can_be_joined, files_of, join, large_groups_of
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.retention import left_since
 from pulsar_spark.storage.scan import open_table
 from pulsar_spark.table_specs import BROKER_TABLES, REQUESTS
 
 LEAST_HOURS = 1
+NEW_HOURS = 24
+"""A file that no commit has named may be one of a commit under way for so long."""
 SECONDS_AN_HOUR = 60 * 60
 
 
@@ -70,11 +73,17 @@ def vacuum(layout: Layout, table: Path, *, hours: int, dry_run: bool = False) ->
 
 
 def unseen_files(table: Path, before: float) -> list[str]:
-    """Paths of the files in the table's folder that left it, or never came into it, before an instant (in seconds, to
-    the hour)."""
-    hours = max(0, int((time.time() - before) // SECONDS_AN_HOUR))
-    found = open_table(table).vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True)
-    return [path for path in found if path.endswith(".parquet")]
+    """Paths of the files in the table's folder that left it before an instant (in seconds, to the hour), or were
+    written before it, and :data:`NEW_HOURS` ago, and never came into it."""
+    hours, opened = max(0, int((time.time() - before) // SECONDS_AN_HOUR)), open_table(table)
+
+    def found(hours: int, *, is_full: bool) -> list[str]:
+        paths = opened.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=is_full)
+        return [path for path in paths if path.endswith(".parquet")]
+
+    doomed = dict.fromkeys(found(hours, is_full=False) + found(max(hours, NEW_HOURS), is_full=True))
+    left = left_since(table, opened, before) if doomed else ()
+    return [path for path in doomed if path not in left]
 
 
 def remove_stale(table: Path, before: float, *, dry_run: bool = False) -> list[str]:

@@ -6,7 +6,9 @@ without its rests, as if the time were over for which things stay.
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
+from pulsar_spark.storage import checkpoints, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import keep_house
@@ -27,7 +29,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
     engine = _written(folder, sends)
     left = _files(folder)
     bench.say("housekeeping: keeping house")
-    elapsed = seconds(lambda: _keep(engine))
+    with patch.object(checkpoints, "CHOSEN_SECONDS", 0), patch.object(shortening, "CHOSEN_SECONDS", 0):
+        elapsed = seconds(lambda: _keep(engine))
     kept = _files(folder)
     what, compared = f"after {sends:,} sends of a byte and {sends // SENDS_A_ROUND:,} rounds", "as they were left"
     yield Figure("housekeeping", f"files {what}", COUNT, [len(kept)], compared, [len(left)])

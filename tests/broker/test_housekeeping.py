@@ -1,10 +1,11 @@
-"""A broker keeps house in the background, for itself and for nobody else, and stops when it is told to."""
+"""A broker keeps house in the background where it is told to, for itself and nobody else, and stops when it is told."""
 
 import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +14,7 @@ from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.housekeeping import Housekeeping
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
 from pulsar_spark.cli import app
-from pulsar_spark.storage import checkpoints, joining
+from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.housekeeping import Done
@@ -22,7 +23,7 @@ from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
-from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.topics import delete_topic, read_topic
 from tests.client.waiting import eventually
 from tests.faults import faults
 from tests.plain_broker import PlainBroker
@@ -38,6 +39,7 @@ def hurried(monkeypatch):
     """Few files become one, often, and at once."""
     monkeypatch.setattr(joining, "FILES", 4)
     monkeypatch.setattr(checkpoints, "CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(shortening, "CHOSEN_SECONDS", 0)
     for name, value in {"LOOK_SECONDS": 0.05, "COMMITS": 8, "IDLE_SECONDS": 0.2, "REST": 0}.items():
         monkeypatch.setattr(housekeeping, name, value)
 
@@ -65,7 +67,10 @@ def housekeeper(engine: SparkEngine) -> Housekeeping:
 
 def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_path, caplog):
     root = tmp_path / "root"
-    with caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"), PlainBroker(root) as broker:
+    with (
+        caplog.at_level(logging.WARNING, "pulsar_spark.broker.housekeeping"),
+        PlainBroker(root, housekeeping=True) as broker,
+    ):
         client = pulsar.Client(f"delta:{root}")
         consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer, received = client.create_producer("t"), []
@@ -95,10 +100,10 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
     assert [record.message for record in caplog.records] == []
 
 
-def test_a_broker_that_is_told_not_to_keeps_no_house(tmp_path):
-    with PlainBroker(tmp_path / "root", housekeeping=False) as broker:
-        assert broker._housekeeping is None
+def test_a_broker_keeps_house_only_where_it_is_told_to(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
+        assert broker._housekeeping is None
+    with PlainBroker(tmp_path / "root", housekeeping=True) as broker:
         eventually(broker._housekeeping.is_ours)
 
 
@@ -138,6 +143,37 @@ def test_one_table_that_fails_holds_up_no_other(engine, caplog):
         keeper.look()
     assert [record.args[0] for record in caplog.records if "tries again" in record.message] == ["ledgers"]
     assert files(engine) == 2
+
+
+@pytest.mark.parametrize("failing", ["read_latest", "kept_tables", "keep_house", "TableLog"])
+def test_whatever_fails_once_it_goes_on_afterwards(engine, caplog, monkeypatch, failing):
+    keeper, working, failures = housekeeper(engine), getattr(housekeeping, failing), []
+
+    def fails(*arguments, **options):
+        failures.append(failing)
+        raise pa.ArrowInvalid("not now")
+
+    monkeypatch.setattr(housekeeping, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(housekeeping, failing, fails)
+    with caplog.at_level(logging.WARNING):
+        keeper.start()
+        eventually(lambda: len(failures) > 4)
+        monkeypatch.setattr(housekeeping, failing, working)
+        eventually(lambda: files(engine) == 2)
+    keeper.close()
+    said = [record for record in caplog.records if "not now" in record.getMessage()]
+    assert len({record.args[0] for record in said}) == len(said) > 0, "once for each table"
+    assert all(record.exc_info for record in said), "nobody expected it"
+
+
+def test_topics_that_were_deleted_are_forgotten(engine):
+    keeper, path = housekeeper(engine), read_topic(engine.layout, TOPIC).path
+    keeper.look()
+    assert path in keeper._next_look
+    delete_topic(engine.layout, TOPIC)
+    engine.round([], 10_000)
+    keeper.look()
+    assert path not in keeper._next_look and keeper._next_look
 
 
 def test_it_rests_and_ends_in_the_middle_when_it_is_told(engine, monkeypatch):
@@ -183,7 +219,7 @@ def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
 
 def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path):
     root = tmp_path / "root"
-    with PlainBroker(root, housekeeping=False) as broker:
+    with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")
         consumer = client.subscribe("t", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer = client.create_producer("t")

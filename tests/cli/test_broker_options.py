@@ -30,7 +30,7 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
         max_unacked_messages_per_broker=0,
         available_now=False,
         delayed_delivery_max_num_buckets=0,
-        housekeeping=True,
+        housekeeping=False,
     ):
         limits = (max_unacked_messages_per_broker, available_now, delayed_delivery_max_num_buckets, housekeeping)
         started.append((root, *limits))
@@ -43,11 +43,11 @@ def started(monkeypatch) -> Iterator[list[tuple]]:
 @pytest.mark.parametrize(
     "given, asked",
     [
-        ([], (0, False, 20, True)),
-        ([OPTION, "70000"], (70_000, False, 20, True)),
-        (["--available-now"], (0, True, 20, True)),
-        ([BUCKETS, "7"], (0, False, 7, True)),
-        (["--no-housekeeping"], (0, False, 20, False)),
+        ([], (0, False, 20, False)),
+        ([OPTION, "70000"], (70_000, False, 20, False)),
+        (["--available-now"], (0, True, 20, False)),
+        ([BUCKETS, "7"], (0, False, 7, False)),
+        (["--housekeeping"], (0, False, 20, True)),
     ],
 )
 def test_the_command_and_the_job_take_the_same_options(started, given, asked):

@@ -1,10 +1,12 @@
 """Housekeeping makes tables small and logs short, and nobody who reads, follows or writes them notices."""
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -13,29 +15,39 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 import pulsar_spark as pulsar
-from pulsar_spark.errors import BrokerFenced, LogShortened
+from pulsar_spark.errors import (
+    BrokerFenced,
+    CorruptState,
+    InvalidConfiguration,
+    LogShortened,
+    ProducerBlockedQuotaExceededException,
+)
 from pulsar_spark.frames.delivery import Delivery
 from pulsar_spark.frames.sent_history import History
-from pulsar_spark.storage import checkpoints, joining, shortening
+from pulsar_spark.link.quota import BacklogQuota
+from pulsar_spark.storage import checkpoints, joining, retention, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.examination import examine_root
-from pulsar_spark.storage.housekeeping import keep_house
+from pulsar_spark.storage.housekeeping import Needs, keep_house
 from pulsar_spark.storage.joining import files_of, groups_of, join
 from pulsar_spark.storage.kept_tables import NEEDED, kept_tables
 from pulsar_spark.storage.ledger_index import LedgerIndex
+from pulsar_spark.storage.ledgers import ledgers_until
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.storage.retention import promised_seconds
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.shortening import shorten
 from pulsar_spark.storage.tables import AppendTable, create_table
 from pulsar_spark.storage.topics import read_topic
+from pulsar_spark.storage.upkeep import unseen_files
 from pulsar_spark.table_specs import REQUESTS
 from tests.requests import On
 from tests.spark_engine import SparkEngine, new_engine
 
 TOPIC = "persistent://public/default/t"
 ON = On(TOPIC)
-N = 8
+N, CHOSEN_SECONDS = 8, checkpoints.CHOSEN_SECONDS
 
 
 class Crash(BaseException):
@@ -45,7 +57,8 @@ class Crash(BaseException):
 @pytest.fixture(autouse=True)
 def few_make_one(monkeypatch):
     monkeypatch.setattr(joining, "FILES", 4)
-    monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", 0)
+    for module in (checkpoints, shortening):
+        monkeypatch.setattr(module, "CHOSEN_SECONDS", 0)
 
 
 @pytest.fixture
@@ -144,6 +157,22 @@ def test_rounds_that_delivered_what_is_out_still_stay(engine):
     assert found.rounds.tolist() == list(range(1, N + 1))
 
 
+@pytest.mark.parametrize("goes_to_another", [False, True])
+def test_rounds_that_delivered_what_was_given_back_since_stay(engine, goes_to_another):
+    """Whoever had it may have written it, whether it waits now or another has it."""
+    engine.round([ON.ack(0), ON.close("A")], 13_000)
+    if goes_to_another:
+        engine.round([ON.subscribe("B"), ON.flow("B", 100)], 14_000)
+    engine.restart(15_000)
+    keep(engine, history_seconds=0)
+    rounds = dataset_of(engine.layout.broker_table("cursor_ledger")).to_table()["round"]
+    assert pc.min(rounds).as_py() == 2, "what round 1 delivered is deleted"
+    history = History(engine.layout, engine.topic_ids[TOPIC], "s")
+    history.read_up_to(engine.rounds.bundle.round)
+    found = history.overlapping(-1, [(0, 99)], Delivery(TOPIC, engine.topic_ids[TOPIC], "s", "B", 0, ()))
+    assert found.rounds.tolist() == list(range(2, N + 1))
+
+
 def test_what_was_delivered_is_known_though_the_log_was_shortened_meanwhile(engine):
     history = History(engine.layout, engine.topic_ids[TOPIC], "s")
     history.read_up_to(3)
@@ -201,6 +230,53 @@ def test_a_reader_that_was_away_reads_on(engine):
         assert client.create_producer(TOPIC).send(b"x").ledger_id() > N + 3
     finally:
         client.close()
+
+
+def test_all_runs_are_known_where_the_log_begins_behind_the_last_publish(engine):
+    topic = read_topic(engine.layout, TOPIC)
+    table, groups = grouped(topic.path)
+    assert [join(topic.path, table, group) for group in groups] == [4] * (N // 4)
+    engine.round([ON.flow("A", 1)], 13_000)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.flow("A", 1)], 14_000)
+    DeltaTable(str(topic.path)).optimize.compact()
+    engine.round([ON.flow("A", 1)], 15_000)
+    engine.restart(16_000)
+    engine.publish(TOPIC, -1, [1, 1])
+    last = TableLog(topic.path).latest()
+    assert keep(engine)["log_shortened"] and TableLog(topic.path).earliest() == last
+    for until, ends in ((last, N + 3), (last - 1, N + 1), (N, N)):
+        assert ledgers_until(engine.layout, topic, until)[-1].end_position == ends
+    engine.publish(TOPIC, -1, [1])
+    make_checkpoint(topic.path)
+    assert sum(shorten(topic.path, last + 1, 2**40)) > 0
+    with pytest.raises(CorruptState, match=f"commit {last} is neither in the log nor numbered"):
+        ledgers_until(engine.layout, topic, last + 1)
+
+
+@pytest.mark.parametrize("is_shortened", [True, False])
+def test_a_producer_that_was_idle_longer_than_rounds_are_kept_learns_what_holds_now(engine, is_shortened):
+    """Rounds were taken out of the log, or their rows out of the table. A stream that publishes keeps the same."""
+    engine.round([ON.policy("max_message_size", 7)], 13_000)
+    now = [0.0]
+    quota = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC), clock=lambda: now[0])
+    assert (quota.refusal(0), quota.max_message_size) == (None, 7)
+    engine.round([ON.policy("max_message_size"), ON.policy("backlog_quota_policy", "producer_exception")], 14_000)
+    engine.publish(TOPIC, -1, [1])
+    engine.round([ON.policy("backlog_quota_bytes", 1), ON.ack(0, N - 1)], 80_000)
+    engine.restart(81_000)
+    done = keep(engine, 0, 0 if is_shortened else 10**6)
+    path = engine.layout.broker_table("cursor_ledger")
+    if is_shortened:
+        assert TableLog(path).is_shortened(N + 2)
+    else:
+        assert done["rows_removed"] > N and not done["log_shortened"]
+        DeltaTable(str(path)).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    default = BacklogQuota(engine.layout, read_topic(engine.layout, TOPIC)).max_message_size
+    for _ in range(2):
+        now[0] += 10
+        assert isinstance(quota.refusal(0), ProducerBlockedQuotaExceededException)
+        assert quota.max_message_size == default, "what was removed meanwhile holds no longer"
 
 
 def test_writers_that_were_away_take_no_version_again(tmp_path):
@@ -281,20 +357,109 @@ def test_checkpoints_cost_in_proportion_to_the_commits_and_few_are_left(tmp_path
     assert dataset_of(tmp_path / "t").count_rows() == 400
 
 
-def test_a_checkpoint_a_day_is_kept_and_where_a_log_begins(tmp_path, monkeypatch):
+def test_what_was_the_newest_checkpoint_until_just_now_stays(tmp_path, monkeypatch):
+    assert CHOSEN_SECONDS >= 60 * 60
+    monkeypatch.setattr(checkpoints, "CHOSEN_SECONDS", CHOSEN_SECONDS)
     create_table(tmp_path / "t", REQUESTS)
-    table, day = AppendTable(tmp_path / "t"), 86_400
-    for number in range(20):
+    table, now, hour = AppendTable(tmp_path / "t"), time.time(), 60 * 60
+    written = [now - 30 * hour, now - 29 * hour, now - 20 * hour, now - 10 * hour, now]
+    for number, instant in enumerate(written, 1):
         table.append(REQUESTS.rows([dict(request_id=str(number))]))
-        make_checkpoint(tmp_path / "t")
-        (file,) = (tmp_path / "t/_delta_log").glob(f"{number + 1:020d}.checkpoint.parquet")
-        os.utime(file, (time.time() - (40 - number) * day / 2,) * 2)
-    left = [each.version for each in checkpoints.checkpoints(tmp_path / "t")]
-    assert left == [3, 5, 7, 9, 11, 13, 15, 17, 19, 20]
-    monkeypatch.setattr(checkpoints, "MOST_KEPT", 2)
+        open_table(tmp_path / "t").create_checkpoint()
+        os.utime(tmp_path / f"t/_delta_log/{number:020d}.checkpoint.parquet", (instant, instant))
+    monkeypatch.setattr(checkpoints, "APART_SECONDS", 10**12)
+    assert checkpoints.remove_checkpoints(tmp_path / "t") == [2, 3], "until just now the fourth was the newest"
+
+
+def test_checkpoints_get_rarer_with_their_age_and_none_is_missing_where_a_log_is_to_begin():
+    day, days, left = checkpoints.APART_SECONDS, 800, []
+    for number in range(4 * days):
+        now = 1_000_000 + number * day / 4
+        left.append(checkpoints.Checkpoint(number, (), now))
+        kept = checkpoints._kept(left, now + 1)
+        left = [each for each in left if each.version in kept]
+    ages = [0, *((now - each.written) / day for each in reversed(left))]
+    assert len(left) < 24
+    assert all(older - younger <= max(2, older / 2) for younger, older in zip(ages, ages[1:])), ages
+    assert ages[-1] > days / 2, "whatever the retention, a log finds a beginning"
+
+
+def test_a_log_begins_at_no_checkpoint_that_was_made_just_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(shortening, "CHOSEN_SECONDS", CHOSEN_SECONDS)
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(3):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    make_checkpoint(tmp_path / "t")
+    age(tmp_path / "t/_delta_log", 30)
+    table.append(REQUESTS.rows([dict(request_id="3")]))
+    make_checkpoint(tmp_path / "t")
+    os.utime(TableLog(tmp_path / "t").file(4), (time.time() - 10 * 86_400,) * 2)
+    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 2
+    assert [each.version for each in checkpoints.checkpoints(tmp_path / "t")] == [3, 4]
+
+
+def test_the_checkpoint_at_which_a_log_begins_is_kept(tmp_path, monkeypatch):
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(8):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+        open_table(tmp_path / "t").create_checkpoint()
     sum(shorten(tmp_path / "t", 3, time.time() + 1))
-    assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 7, 9, 11, 13, 15]
+    assert TableLog(tmp_path / "t").earliest() == 4
+    monkeypatch.setattr(checkpoints, "_kept", lambda found, now: set())
+    assert checkpoints.remove_checkpoints(tmp_path / "t") == [5, 6, 7]
     assert DeltaTable(str(tmp_path / "t"), version=4).version() == 4
+
+
+def age(folder: Path, days: float) -> None:
+    """All files in the folder were written so long before."""
+    for file in folder.rglob("*"):
+        instant = file.stat().st_mtime - days * 86_400
+        os.utime(file, (instant, instant))
+
+
+def test_files_that_left_the_table_stay_as_long_as_was_promised_though_its_state_forgot_them(tmp_path):
+    create_table(tmp_path / "t", REQUESTS)
+    table = AppendTable(tmp_path / "t")
+    for number in range(4):
+        table.append(REQUESTS.rows([dict(request_id=str(number))]))
+    age(tmp_path / "t", 20)
+    opened = open_table(tmp_path / "t")
+    assert join(tmp_path / "t", opened, files_of(opened)) == 4
+    table.append(REQUESTS.rows([dict(request_id="4")]))
+    age(tmp_path / "t", 20)
+    for file in (tmp_path / "t/_delta_log").glob("*.json"):  # and so long ago the files were removed
+        then = str(int((time.time() - 20 * 86_400) * 1000))
+        file.write_text(re.sub(r'"deletionTimestamp": \d+', f'"deletionTimestamp": {then}', file.read_text()))
+    age(tmp_path / "t/_delta_log", 20)
+    make_checkpoint(tmp_path / "t")
+    assert unseen_files(tmp_path / "t", time.time() - 30 * 86_400) == []
+    assert len(unseen_files(tmp_path / "t", time.time() - 10 * 86_400)) == 4
+
+
+@pytest.mark.parametrize(
+    "interval, days",
+    [("interval 30 days", 30), ("INTERVAL 2 weeks 12 hours", 14.5), ("1 day", 1), ("90 minutes", 1 / 16)],
+)
+def test_what_a_table_s_properties_promise_counts_too(tmp_path, interval, days):
+    create_table(tmp_path / "t", REQUESTS)
+    opened = open_table(tmp_path / "t")
+    assert promised_seconds(opened) == 0
+    opened.alter.set_table_properties({"delta.logRetentionDuration": interval})
+    assert promised_seconds(open_table(tmp_path / "t")) == days * 86_400
+    for number in range(3):
+        AppendTable(tmp_path / "t").append(REQUESTS.rows([dict(request_id=str(number))]))
+    make_checkpoint(tmp_path / "t")
+    steps = partial(keep_house, tmp_path / "t", lambda: Needs(99), history_seconds=0, time_travel_seconds=0)
+    assert not any(step.count for step in steps(now=lambda: time.time() + days * 86_400 - 60))
+    assert any(step.what == "log_shortened" for step in steps(now=lambda: time.time() + days * 86_400 + 60))
+
+
+@pytest.mark.parametrize("interval", ["soon", "3 months", "interval 3", "interval 1 day and more", ""])
+def test_a_promise_nobody_understands_is_refused(interval):
+    with pytest.raises(InvalidConfiguration, match=f"delta.logRetentionDuration '{interval}'"):
+        retention._seconds("delta.logRetentionDuration", interval)
 
 
 # What goes on meanwhile.

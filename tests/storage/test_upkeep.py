@@ -1,9 +1,11 @@
 """OPTIMIZE, vacuum and checkpoints change nothing for those who follow versions, read by path, or start from
 nothing."""
 
+import os
 import time
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -16,6 +18,7 @@ from pulsar_spark.protocol.letters import dead_letter_topic
 from pulsar_spark.storage import upkeep
 from pulsar_spark.storage.committed_rounds import read_round, version_of_round
 from pulsar_spark.storage.cursor_ledger import read_latest
+from pulsar_spark.storage.data_files import StagedFile, place_files
 from pulsar_spark.storage.ledgers import first_published_at, last_published_before
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.publishes import number_commit
@@ -179,15 +182,31 @@ def test_the_requests_that_wait_are_not_vacuumed_away(engine, monkeypatch):
     engine.round([ON.create_subscription("Earliest")], 1)
     AppendTable(requests).append(REQUESTS.rows([ON.clear_backlog()]))
     consumed, waiting = (TableLog(requests).commit(version).added[0].path for version in (1, 2))
-    (requests / "orphan.parquet").write_text("of a writer that crashed")
+    for name, hours in (("orphan.parquet", upkeep.NEW_HOURS + 1), ("fresh.parquet", upkeep.NEW_HOURS - 1)):
+        (requests / name).write_text("of a writer that crashed, or has not committed yet")
+        os.utime(requests / name, (time.time() - hours * 3600,) * 2)
     optimize(requests)
-    assert vacuum(engine.layout, requests, hours=1) == []
+    assert vacuum(engine.layout, requests, hours=1, dry_run=True) == ["orphan.parquet"]
     monkeypatch.setattr(upkeep, "unseen_files", lambda table, before: unseen_files(table, time.time()))
     assert sorted(vacuum(engine.layout, requests, hours=1, dry_run=True)) == sorted([consumed, "orphan.parquet"])
     assert sorted(vacuum(engine.layout, requests, hours=1)) == sorted([consumed, "orphan.parquet"])
     assert (requests / waiting).exists() and not (requests / consumed).exists()
+    assert (requests / "fresh.parquet").exists()
     assert [found.rows["kind"].to_pylist() for found in read_requests(requests, after=1)][0] == ["clear_backlog"]
     assert vacuum(engine.layout, engine.layout.broker_table("ledgers"), hours=1, dry_run=True) == []
+
+
+def test_files_that_were_staged_long_ago_count_as_written_when_they_come_into_the_table(engine):
+    """A commit of them may be under way."""
+    path = engine.layout.broker_table("requests")
+    source = path.parent / "staged.parquet"
+    pq.write_table(REQUESTS.rows([ON.clear_backlog()]), source)
+    os.utime(source, (time.time() - 10**6,) * 2)
+    place_files(path, [StagedFile(source, "part-staged.parquet", {"numRecords": 1})])
+    for hours in (1, upkeep.NEW_HOURS):
+        assert unseen_files(path, time.time() - hours * 3600) == []
+    os.utime(path / "part-staged.parquet", (time.time() - 10**6,) * 2)
+    assert unseen_files(path, time.time() - 3600) == ["part-staged.parquet"]
 
 
 def test_files_that_may_still_be_read_are_not_vacuumed_away(engine):

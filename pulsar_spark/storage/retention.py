@@ -1,0 +1,57 @@
+"""How long a table's own properties promise that files stay which left it, and which left it lately.
+
+A table's state forgets who left it when ``delta.deletedFileRetentionDuration`` is over; who promises more finds it in
+the commits. Source: the Delta protocol, "Remove File and Add Deletion Vector", "Metadata Cleanup"; the properties'
+values are intervals of Spark.
+"""
+
+import re
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+
+from pulsar_spark.errors import InvalidConfiguration
+from pulsar_spark.storage.log import TableLog, read_actions
+
+FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_FILES_SECONDS = 7 * 24 * 60 * 60
+"""Delta's default of the first."""
+_SECONDS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_SECONDS["week"] = 7 * _SECONDS["day"]
+_PART = re.compile(rf"(\d+)\s+({'|'.join(_SECONDS)})s?(?:\s+|$)")
+
+
+def promised_seconds(table: DeltaTable) -> float:
+    """How long the table's properties say that files and commits stay, 0 where they say nothing;
+    :class:`InvalidConfiguration` for what is no interval."""
+    said = table.metadata().configuration
+    return max((_seconds(name, said[name]) for name in (FILES_PROPERTY, LOG_PROPERTY) if name in said), default=0)
+
+
+def left_since(path: Path, table: DeltaTable, before: float) -> set[str]:
+    """Paths of the files that left the *table* at *path* after the instant *before* (in seconds), but so long ago that
+    its state may not say so."""
+    said = table.metadata().configuration
+    known = time.time() - (_seconds(FILES_PROPERTY, said[FILES_PROPERTY]) if FILES_PROPERTY in said else _FILES_SECONDS)
+    log, left = TableLog(path), set()
+    for version in log.versions() if before < known else ():
+        try:
+            if before <= log.file(version).stat().st_mtime <= known and log.may_remove(version):
+                removed = (action["remove"]["path"] for action in read_actions(log.file(version)) if "remove" in action)
+                left.update(each for path in removed for each in (path, unquote(path)))
+        except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
+            continue
+    return left
+
+
+def _seconds(name: str, interval: str) -> float:
+    text = interval.strip().lower().removeprefix("interval").strip()
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text):
+        raise InvalidConfiguration(
+            f"table property {name} {interval!r}: give an interval of weeks, days, hours, minutes and seconds, such as "
+            "'interval 30 days'"
+        )
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts)
