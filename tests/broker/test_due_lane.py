@@ -264,6 +264,13 @@ def test_rounds_for_what_comes_due_keep_a_tick_apart(engine):
     assert next_due(engine.rounds.bundle, (START + 2_015) * 1000) == (START + 9_000) * 1000
 
 
+def test_a_round_in_which_nothing_came_due_puts_off_nothing(engine):
+    publish(engine, 1_000)
+    engine.round(join(), START)
+    assert positions(engine.round([ON.flow("A", 1)], START + 999)) == []
+    assert next_due(engine.rounds.bundle, (START + 999) * 1000) == (START + 1_000) * 1000, "not a tick behind 999"
+
+
 def test_a_topic_made_again_starts_clean(engine):
     publish(engine, 1_000, 2_000)
     engine.round(join(), START)
@@ -307,6 +314,19 @@ def test_time_to_live_passes_over_what_waits_while_nobody_can_take_anything(engi
     engine.round([], START + 5_000)
     state = engine.state(TOPIC, -1, "s")
     assert (state["read_position"], state["waits"], state["mark_delete_position"]) == (1, {0: START + HOUR}, -1)
+
+
+def test_time_to_live_begins_no_due_lane_for_what_is_acknowledged(engine):
+    """In a round before, or in its own; one for what is not."""
+    publish(engine, HOUR, HOUR)
+    ttl = ON.policy("message_ttl_seconds", 2)
+    engine.round([ttl, ON.create_subscription("Earliest"), ON.ack(1)], START)
+    engine.round([ON.ack(0)], START + 70_000)
+    state = engine.state(TOPIC, -1, "s")
+    assert (cursor_of(engine).due, state["mark_delete_position"], kept(engine)) == (None, 1, [])
+    publish(engine, HOUR, at=START + 70_000)
+    engine.round([], START + 140_000)
+    assert (cursor_of(engine).due is None, engine.state(TOPIC, -1, "s")["mark_delete_position"]) == (False, 1)
 
 
 def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
