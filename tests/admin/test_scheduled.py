@@ -13,6 +13,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.message_id import parse_message_id
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from tests.client.waiting import eventually, nothing_comes, receive_values
@@ -237,6 +238,20 @@ def test_by_command(reminders, tmp_path):
         run(reminders, "count", "t", "--property", "half")
     with pytest.raises(InvalidConfiguration, match="or give --all"):
         run(reminders, "cancel", "t")
+
+
+def test_what_was_delivered_meanwhile_is_said_by_command(reminders, monkeypatch):
+    ask = Requester.ask
+
+    def later(requester, requests):
+        reminders.broker.advance(2 * 3600)
+        assert receive_values(reminders.consumers["s"], 2) == ["f", "e"]
+        return ask(requester, requests)
+
+    monkeypatch.setattr(Requester, "ask", later)
+    until = ("--until", reminders.at(3.5).isoformat())
+    said = run(reminders, "cancel", "t", "-s", "s", *until, "--timeout", "10800")  # the broker's clock is ahead
+    assert said.startswith("1 of 3 cancelled; the others were delivered or acknowledged meanwhile")
 
 
 def test_produced_by_command(reminders):
