@@ -53,7 +53,8 @@ _ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "s
 """What requests that follow each other have in common where one consumer says the same of many entries."""
 
 NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
-"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew."""
+"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew. They stay in their commits
+until then, and a row of kind ``waiting_request`` says where each lies."""
 
 MANY = 100
 """From so many alike on they are noted together: 1 microsecond each instead of 10."""
