@@ -10,7 +10,8 @@ from operator import itemgetter
 from pulsar_spark.broker.chunked import Chunked
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
-from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows
+from pulsar_spark.broker.drafts import Request
+from pulsar_spark.broker.facts import consumer_row, policy_row, promotion_rows, waiting_request_row
 from pulsar_spark.broker.liveness import Liveness
 from pulsar_spark.broker.promotion import Promotion
 from pulsar_spark.broker.state import Consumer, Cursor
@@ -45,6 +46,8 @@ class Bundle(Topics):
         self.now = Instant(0, 0)
         """The moment of the latest round."""
         self.set_aside: dict[str, SetAside] = {}
+        self.waiting_requests: list[Request] = []
+        """What waits for the delay index (see requests)."""
         self.has_lost_topics = False
         """Were topics gone when the bundle was loaded that its latest rows still name?"""
         self.maintenance_due: int | None = None
@@ -52,6 +55,15 @@ class Bundle(Topics):
         self.delay_index = delay_index or DelayIndex(layout)
         self.promotions: dict[tuple[str, int], Promotion] = {}
         """Of the topic partitions that have, or had, delayed entries."""
+
+    def keep_waiting(self, requests: list[Request]) -> list[dict]:
+        """Let these wait for the delay index; rows that say what of it is new, of those that lie in a commit."""
+        waited, waits = (
+            {each.place for each in those if each.row is not None} for those in (self.waiting_requests, requests)
+        )
+        self.waiting_requests = requests
+        rows = [waiting_request_row(*place, is_removed=True) for place in sorted(waited - waits)]
+        return rows + [waiting_request_row(*place) for place in sorted(waits - waited)]
 
     def set_policy(self, owner: str, name: str, value: str | None) -> dict:
         """Set it, or take it back; its row."""

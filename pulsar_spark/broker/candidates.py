@@ -135,3 +135,19 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
         frozenset(taker.consumer_id for taker in takers if not taker.is_blocked),
         *(bundle.policy(cursor.topic, name) for name in LOOK_AHEAD),
     )
+
+
+def may_catch_up(bundle: Bundle) -> bool:
+    """Is the delay index there again for whom it was not, or for what was asked?"""
+    waits = {
+        (cursor.topic, cursor.key.partition, cursor.key.subscription)
+        for cursor in bundle.cursors.values()
+        if cursor.due and not cursor.due.promotion.is_ready
+    }
+    if any((each.topic, each.partition, each.subscription) not in waits for each in bundle.waiting_requests):
+        return True
+    return any(
+        cursor.due and cursor.due.is_behind and cursor.due.promotion.is_ready
+        for cursor in bundle.cursors.values()
+        if not bundle.is_set_aside(cursor)
+    )

@@ -35,6 +35,10 @@ class Request(NamedTuple):
     requests_version: int | None = None
     row: int | None = None
 
+    @property
+    def place(self) -> tuple[int | None, int | None]:
+        return self.requests_version, self.row
+
 
 _COLUMNS = Request._fields[:-2]
 

@@ -12,6 +12,7 @@ import numpy as np
 from pulsar_spark.broker.deliver_times import delayed_at
 from pulsar_spark.broker.drafts import CursorDraft, Return
 from pulsar_spark.broker.due_lane import DueLane
+from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED
 from pulsar_spark.protocol.delays import APART_BASE, AXES_END, DUE_BASE, place_apart, position_of, virtual
 from pulsar_spark.protocol.positions import Positions, as_array, expanded, inside, ranges_of
@@ -28,8 +29,8 @@ def bring_onto_axes(asked: CursorDraft) -> None:
         _keep_apart(asked)
         return
     asked.returns = _returns(due, asked.returns)
-    asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items()}
-    spans = list(asked.acks)
+    spans = list(Positions(sorted(asked.acknowledged_whole)))
+    asked.ack_sets = {due.place(position): left for position, left in asked.ack_sets.items() if not is_empty(left)}
     apart = [(place_apart(first), place_apart(last)) for first, last in _met_too_early(due, spans)]
     asked.acks = Positions(sorted([*spans, *_in_motion(due, spans), *apart, *asked.axis_acks]))
     asked.axis_acks = Positions()

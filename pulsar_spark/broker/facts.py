@@ -240,6 +240,11 @@ def set_aside_row(entry: SetAside, *, is_removed: bool | None = None) -> dict:
     return dict(entry._asdict(), kind="set_aside", text=entry.text[:_TEXT], is_removed=is_removed)
 
 
+def waiting_request_row(version: int, row: int, *, is_removed: bool | None = None) -> dict:
+    """One row per request that waits for the delay index: where it lies."""
+    return dict(kind="waiting_request", requests_version=version, first=row, is_removed=is_removed)
+
+
 def housekeeping_row(table: str, what: str, count: int, wall: int) -> dict:
     """One row per table and kind of housekeeping: to how many files or commits it was done, and when."""
     return dict(kind="housekeeping", topic=table, status=what, entries=count, round_time=wall)

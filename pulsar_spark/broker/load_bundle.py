@@ -3,15 +3,17 @@
 What the columns of each kind of row mean is said where they are written (see facts).
 """
 
+import logging
 from operator import itemgetter
 
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.clock import Instant
 from pulsar_spark.broker.delay_index import DelayIndex
 from pulsar_spark.broker.due_lane import DueLane
-from pulsar_spark.broker.facts import policy_row
+from pulsar_spark.broker.facts import policy_row, waiting_request_row
 from pulsar_spark.broker.key_shared import restore
 from pulsar_spark.broker.lane_form import Lane, LaneForm, lane_of
+from pulsar_spark.broker.reading import read_places
 from pulsar_spark.broker.state import Consumer, Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.waiting_letters import WaitingLetters
@@ -29,6 +31,8 @@ from pulsar_spark.storage.ledgers import read_ledgers, runs_of
 from pulsar_spark.storage.log import TableLog
 from pulsar_spark.storage.python_rows import uncollected
 from pulsar_spark.storage.topics import Topic
+
+log = logging.getLogger(__name__)
 
 
 @uncollected()
@@ -79,7 +83,19 @@ def load_bundle(layout: Layout, delay_index: DelayIndex | None = None) -> Bundle
             bundle.cursors[key] = _load_cursor(bundle, latest, key)
     bundle.let_go_of_numbers()
     bundle.waiting_letters = WaitingLetters(latest)
+    _load_waiting_requests(bundle, latest)
     return bundle
+
+
+def _load_waiting_requests(bundle: Bundle, latest: LatestRows) -> None:
+    bundle.waiting_requests = read_places(bundle.layout.broker_table("requests"), latest.waiting_requests)
+    there = {request.place for request in bundle.waiting_requests}
+    for place in sorted(latest.waiting_requests.keys() - there):
+        log.warning(
+            "request %d of commit %d waited for the delay index and cannot be read any more: ask again",
+            *reversed(place),
+        )
+        bundle.outlived.append(waiting_request_row(*place, is_removed=True))
 
 
 def _keep_unreadable(bundle: Bundle, latest: LatestRows) -> None:

@@ -1,5 +1,8 @@
 """Requests as a round takes them: read from their commits, and told from what cannot be read, which is set aside."""
 
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +37,16 @@ def read_again(path: Path, entry: SetAside) -> Asked:
     for version in range(entry.requests_version, last + 1):
         asked = _with(asked, read_request_commit(path, version))
     return asked._replace(requests=[request for request in asked.requests if entry.first in (None, request.row)])
+
+
+def read_places(path: Path, places: Iterable[tuple[int, int]]) -> list[Request]:
+    """The requests that lie there, by version and row, without those that cannot be read any more."""
+    found = []
+    for version, same in groupby(sorted(places), key=itemgetter(0)):
+        rows = {row for _, row in same}
+        asked = _with(Asked([], version, []), read_request_commit(path, version))
+        found += [request for request in asked.requests if request.row in rows]
+    return found
 
 
 def _with(asked: Asked, commit: RequestCommit) -> Asked:

@@ -20,6 +20,7 @@ from pulsar_spark.broker.letter_requests import LetterRequests
 from pulsar_spark.broker.members import Members
 from pulsar_spark.broker.moves import Moves
 from pulsar_spark.broker.set_aside import SetAsideRequests
+from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.unread_slices import honours_delays
 from pulsar_spark.broker.waiting_letter_requests import WaitingLetterRequests
 from pulsar_spark.errors import InvalidConfiguration, InvalidRequest, NotAllowedError, UnknownError, shown
@@ -52,7 +53,8 @@ _ALIKE = attrgetter("kind", "client_id", "consumer_id", "topic", "partition", "s
 """What requests that follow each other have in common where one consumer says the same of many entries."""
 
 NEEDS_INDEX = {"negative_ack", "redeliver_all", "reschedule", "reconsume_later", "skip", "expire"}
-"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew."""
+"""Kinds of requests that cannot be taken for a due lane while the delay index is made anew. They stay in their commits
+until then, and a row of kind ``waiting_request`` says where each lies."""
 
 MANY = 100
 """From so many alike on they are noted together: 1 microsecond each instead of 10."""
@@ -171,27 +173,33 @@ class Intake(Desk):
             self.bundle.topic(request.topic)
         else:
             parse_namespace(owner)
+        before = self._connected(owner) if name == DELAYED_DELIVERY_ACTIVE else []
         self.draft.facts.append(self.bundle.set_policy(owner, name, value))
-        if name == DELAYED_DELIVERY_ACTIVE:
-            self._switch_delays(owner)
+        self._switch_delays(before)
         if name in UNACKED_LIMITS:
             for cursor in self.bundle.cursors.values():
                 if cursor.consumers and owner in policy_owners(cursor.topic):
                     self.draft.of(cursor).has_new_limits = True
 
-    def _switch_delays(self, owner: str) -> None:
-        """Deliver times count from now on, or no longer, for those who are connected."""
-        for cursor in self.bundle.cursors.values():
-            if (
-                cursor.consumers
-                and not (cursor.is_single_active or cursor.lanes)
-                and owner in policy_owners(cursor.topic)
-            ):
-                draft = self.draft.of(cursor)
-                if honours_delays(self.bundle, cursor):
-                    wait_again(self.bundle, draft, self.draft.wall)
-                else:
-                    stop_waiting(draft)
+    def _connected(self, owner: str) -> list[tuple[Cursor, bool]]:
+        """The cursors that have consumers who know deliver times, and whether these count for them."""
+        return [
+            (cursor, honours_delays(self.bundle, cursor))
+            for cursor in self.bundle.cursors.values()
+            if cursor.consumers
+            and not (cursor.is_single_active or cursor.lanes)
+            and owner in policy_owners(cursor.topic)
+        ]
+
+    def _switch_delays(self, before: Iterable[tuple[Cursor, bool]]) -> None:
+        """Deliver times count from now on, or no longer, for those who are connected; for whom they did or did not
+        before, nothing changes."""
+        for cursor, did in before:
+            does = honours_delays(self.bundle, cursor)
+            if does and not did:
+                wait_again(self.bundle, self.draft.of(cursor), self.draft.wall)
+            elif did and not does:
+                stop_waiting(self.draft.of(cursor))
 
     def _unload(self, request: Request) -> None:
         """Nothing to do: what a broker holds in memory is what it committed."""

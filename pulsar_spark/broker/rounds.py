@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from pulsar_spark.broker.absorb import RoundRows, absorb
 from pulsar_spark.broker.bundle import Bundle
-from pulsar_spark.broker.candidates import has_work, next_dues
+from pulsar_spark.broker.candidates import has_work, may_catch_up, next_dues
 from pulsar_spark.broker.chunk_walk import expire_incomplete, take_numbered
 from pulsar_spark.broker.clock import TOLERANCE, BundleClock, Instant
 from pulsar_spark.broker.drafts import Request, RoundDraft, RoundResult
@@ -39,6 +39,7 @@ from pulsar_spark.broker.facts import (
     round_row,
     set_aside_row,
     topic_rows,
+    waiting_request_row,
 )
 from pulsar_spark.broker.gather import gather_work
 from pulsar_spark.broker.isolation import isolated, of_cursor, plan_isolated
@@ -90,9 +91,6 @@ class Rounds:
         self.ledgers = AppendTable(bundle.layout.broker_table("ledgers"))
         self._recovery = Recovery(self)
         self._waiting: list[Request] = []
-        self._put_off: list[Request] = []
-        """What waits for the delay index (see requests). A crash forgets that it was asked: whoever waits for an answer
-        asks again, and what was given back comes back as its consumer leaves."""
         self._housekept: deque[tuple[str, str, int]] = deque()
 
     @uncollected()
@@ -139,15 +137,12 @@ class Rounds:
         now = self.clock.look()
         own, wall = next_dues(self.bundle, self.bundle.now)
         is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
-        return is_due or self._is_set_back(now) or self._may_catch_up()
+        return is_due or self._is_set_back(now) or may_catch_up(self.bundle)
 
-    def _may_catch_up(self) -> bool:
-        """Is the delay index there again for whom it was not?"""
-        return any(
-            cursor.due and cursor.due.is_behind and cursor.due.promotion.is_ready
-            for cursor in self.bundle.cursors.values()
-            if not self.bundle.is_set_aside(cursor)
-        )
+    @property
+    def has_waiting_requests(self) -> bool:
+        """Is something asked that cannot be answered before the delay index is there again?"""
+        return bool(self.bundle.waiting_requests)
 
     def attempt(
         self, requests: list[Request], requests_version: int, broken: Mapping[str, SetAside], *, is_trial: bool = False
@@ -163,7 +158,7 @@ class Rounds:
         intake = Intake(bundle, draft, broken)
         intake.members.drop_topics(bundle.scan())
         moved, ledger_rows = bundle.number_new(
-            (request.topic for request in [*self._waiting, *self._put_off, *requests]),
+            (request.topic for request in [*self._waiting, *bundle.waiting_requests, *requests]),
             partial(bundle.delayed_after, draft.wall),
         )
         for state in moved:
@@ -172,7 +167,8 @@ class Rounds:
                     bundle.attach_chunks(cursor)
         take_numbered(bundle, draft)
         waiting, self._waiting = self._waiting, []
-        intake.take_all([*waiting, *self._put_off, *requests])
+        intake.take_all([*waiting, *bundle.waiting_requests, *requests])
+        draft.facts += bundle.keep_waiting(intake.put_off)
         intake.members.end_leases(bundle.liveness.gone(bundle.leases))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
@@ -187,7 +183,7 @@ class Rounds:
         consumed = max(bundle.requests_version, requests_version)
         is_far = consumed >= bundle.requests_committed + REQUESTS_UNSAID
         if not rows.facts and not rows.pages and not was_set_back and not is_far:
-            bundle.requests_version, self._put_off = consumed, intake.put_off
+            bundle.requests_version = consumed
             return RoundResult(False, refusals=tuple(draft.refusals))
         is_snapshot = bundle.has_lost_topics or (
             draft.number % SNAPSHOT_EVERY == 0 and draft.number % self._snapshot_every() == 0
@@ -204,7 +200,6 @@ class Rounds:
         letters = [fact for fact in rows.facts if fact["kind"] == "letter"]
         self._append(draft, table)
         bundle.requests_version = bundle.requests_committed = consumed
-        self._put_off = intake.put_off
         for _ in housekept:
             self._housekept.popleft()
         bundle.drop_promoted()
@@ -293,6 +288,7 @@ def _everything(bundle: Bundle, rows: RoundRows) -> RoundRows:
         policy_row(owner, bundle.topic_id(owner), name, value) for (owner, name), value in bundle.policies.items()
     ]
     whole.facts += [set_aside_row(entry) for entry in bundle.set_aside.values()]
+    whole.facts += [waiting_request_row(*each.place) for each in bundle.waiting_requests if each.row is not None]
     for state in bundle.topics.values():
         whole.facts += topic_rows(state)
     for promotion in bundle.promotions.values():

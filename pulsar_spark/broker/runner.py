@@ -246,7 +246,10 @@ class Broker:
         return News(moved, {"round": bundle.round + 1, "requests": requests, "clock": self.now() // 1000})
 
     def _end_or_wait(self) -> None:
-        """Nothing is left to do: end where nobody is connected, and say who is where somebody is."""
+        """Nothing is left to do: end where nobody is connected, and say who is where somebody is. What was asked and
+        waits for the delay index is answered before."""
+        if self.rounds.has_waiting_requests:
+            return
         cursors = self.rounds.bundle.cursors
         if any(cursor.consumers for cursor in cursors.values()):
             self._journal.note_waiting(

@@ -16,6 +16,7 @@ from pulsar_spark.broker.due_requests import bring_onto_axes
 from pulsar_spark.broker.state import Cursor
 from pulsar_spark.broker.topics import TopicState
 from pulsar_spark.broker.unread_slices import UnreadRun, delayed_unread, honours_delays
+from pulsar_spark.protocol.ack_set import is_empty
 from pulsar_spark.protocol.cursor import skip_unacked
 from pulsar_spark.protocol.positions import as_array, ranges_of
 
@@ -78,7 +79,7 @@ def _are_own(bundle: Bundle, asked: CursorDraft, positions: np.ndarray, wall: in
     topic = bundle.topics[cursor.topic]
     times = delayed_at(topic, cursor.key.partition, positions)
     if cursor.due is None and times.any():
-        partly = list(asked.ack_sets)
+        partly = [position for position, left in asked.ack_sets.items() if not is_empty(left)]
         begin(bundle, asked, wall)
         bring_onto_axes(asked)
         # What is left of them is kept apart: who looked at *positions* took them for known.

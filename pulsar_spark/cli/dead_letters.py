@@ -247,6 +247,14 @@ def parse_time(option: str, text: str | None) -> datetime.datetime | None:
         raise InvalidConfiguration(f"{option} {text!r}: give a time such as 2026-01-31T12:00:00Z") from None
 
 
+def parse_seconds(option: str, seconds: float | None) -> datetime.timedelta | None:
+    """So many seconds, as an option gives them."""
+    try:
+        return None if seconds is None else datetime.timedelta(seconds=seconds)
+    except (OverflowError, ValueError):  # ValueError: nan
+        raise InvalidConfiguration(f"{option} '{seconds}': give seconds that 64 bits hold as milliseconds") from None
+
+
 def _seconds(time: datetime.datetime | None) -> str:
     return "" if time is None else time.isoformat(" ", "seconds").removesuffix("+00:00")
 

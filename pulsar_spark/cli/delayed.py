@@ -6,7 +6,6 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ from pulsar_spark.cli.common import (
     shows_work,
     working,
 )
-from pulsar_spark.cli.dead_letters import parse_time
+from pulsar_spark.cli.dead_letters import parse_seconds, parse_time
 from pulsar_spark.cli.messages import parse_property
 from pulsar_spark.cli.shown import Output, open_payloads
 from pulsar_spark.protocol.message_id import parse_message_id
@@ -179,7 +178,7 @@ def reschedule(
         done = admin(root, timeout).reschedule(
             topic,
             to=parse_time("--to", to),
-            by=None if by is None else timedelta(seconds=by),
+            by=parse_seconds("--by", by),
             every=every,
             reason=reason,
             dry_run=dry_run,

@@ -1,7 +1,6 @@
 """``pulsar-spark produce`` and ``pulsar-spark consume``. Payloads are never printed: ``consume --output`` writes them
 to a file."""
 
-import datetime
 import itertools
 import sys
 import time
@@ -15,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 import pulsar_spark
 from pulsar_spark.cli.common import Json, Root, Subscription, Topic, print_json, progress_console, service_url
-from pulsar_spark.cli.dead_letters import parse_time
+from pulsar_spark.cli.dead_letters import parse_seconds, parse_time
 from pulsar_spark.cli.logs import LogFormatOption, LogLevelOption, set_up_logging
 from pulsar_spark.cli.shown import Output, open_payloads, show_message
 from pulsar_spark.cli.signals import exit_code, told_to_end
@@ -84,7 +83,7 @@ def produce(
     options = {
         "properties": dict(parse_property(text) for text in property_ or ()) or None,
         "deliver_at": _milliseconds(deliver_at),
-        "deliver_after": None if deliver_after is None else datetime.timedelta(seconds=deliver_after),
+        "deliver_after": parse_seconds("--deliver-after", deliver_after),
     }
     if deliver_at and deliver_after is not None:
         raise InvalidConfiguration("--deliver-at and --deliver-after both say when to deliver: choose one")

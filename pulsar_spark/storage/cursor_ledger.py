@@ -57,6 +57,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "policy": ("topic", "properties"),
     "letterless": _CURSOR,
     "waiting_letter": ("delivery_round", "join_order"),
+    "waiting_request": ("requests_version", "first"),
     "set_aside": ("status", "requests_version", "first", "last", "request_id", "topic", "partition", "subscription"),
 }
 """The latest row wins: what it replaces are the rows of its kind with the same values in these columns. A page's row
@@ -78,6 +79,7 @@ HANGS_ON: dict[str, tuple[str, ...]] = {
     "letter": (),
     "letterless": ("cursor", "topic"),
     "waiting_letter": (),
+    "waiting_request": (),
     "set_aside": ("topic",),
 }
 """The kinds of facts that take one of a kind along when they are removed, which therefore are read with it."""
@@ -113,6 +115,8 @@ class LatestRows:
         self.letters: list[dict] = []
         """Letters the latest round asks for; they may not be written yet."""
         self.waiting_letters: dict[WaitingKey, dict] = {}
+        self.waiting_requests: dict[tuple[int, int], dict] = {}
+        """By the version of the requests table that holds each, and its row there."""
         self.letterless: dict[CursorKey, dict] = {}
 
     def catch_up(self, path: Path, columns: list[str] | None = None) -> None:
@@ -150,6 +154,12 @@ class LatestRows:
         """The last version of a topic's table that a broker has followed; 0 for none."""
         return min((row["ledger_id"] for (known, _), row in self.topics.items() if known == topic_id), default=0)
 
+    @property
+    def requests_done(self) -> int:
+        """The version of the requests table up to which everything is done with; 0 for none."""
+        consumed = self.round_row["requests_version"] if self.round_row else 0
+        return min([consumed, *(version - 1 for version, _ in self.waiting_requests)])
+
     def ranges(self, key: CursorKey) -> list[Range]:
         """All ranges of a cursor, by page; which entries those of lanes mean is said by storage.lane_ranges."""
         return [held for page in self.pages[key].values() for held in page]
@@ -180,6 +190,8 @@ class LatestRows:
             _replace(self.promotions, key, row, row)
         elif kind == "waiting_letter":
             _replace(self.waiting_letters, WaitingKey(*key), row, row)
+        elif kind == "waiting_request":
+            _replace(self.waiting_requests, key, row, row)
         else:
             self._apply_fact_of_cursor(kind, row, CursorKey(*key[:3]), key[3:])
 

@@ -68,9 +68,9 @@ class Needs(NamedTuple):
 
 def needs_of(table: Path, name: str, latest: LatestRows) -> Needs:
     """What is needed of a table of the broker's by *name*, given the *latest* round."""
-    log, row = TableLog(table), latest.round_row
+    log = TableLog(table)
     if name == REQUESTS.name:
-        return _behind(log, row["requests_version"] if row else 0)._replace(keeps_rows=False)
+        return _behind(log, latest.requests_done)._replace(keeps_rows=False)
     if name == CURSOR_LEDGER.name:
         return _needs_of_rounds(table)
     if name == LEDGERS.name:

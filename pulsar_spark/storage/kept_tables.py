@@ -24,7 +24,7 @@ from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.tables import read_definition
 from pulsar_spark.table_specs import BROKER_TABLES, DELAY_INDEX
 
-NEEDED = ("topic", "policy")
+NEEDED = ("topic", "policy", "waiting_request")
 """Kinds of facts that say what is kept."""
 
 

@@ -106,7 +106,7 @@ def checkpoint(table: Path) -> int:
 
 
 def _waiting_requests(layout: Layout, table: Path) -> frozenset[str]:
-    """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped."""
-    row = read_latest(layout, "round").round_row
-    commits = TableLog(table).commits(row["requests_version"] if row else 0)
+    """The files of the requests that no round has taken in, such as those of who closes when the broker has stopped,
+    and of those that it could not answer yet."""
+    commits = TableLog(table).commits(read_latest(layout, "waiting_request").requests_done)
     return frozenset(file.path for commit in commits for file in commit.added)

@@ -15,7 +15,7 @@ CURSOR_LEDGER = TableSpec(
                 "kind",
                 pa.string(),
                 "round, topic, promotion, cursor, page, range, consumer, policy, letter, waiting_letter, letterless, "
-                "reply, set_aside, housekeeping",
+                "reply, set_aside, waiting_request, housekeeping",
             ),
             (
                 "topic",
@@ -34,7 +34,8 @@ CURSOR_LEDGER = TableSpec(
                 "first",
                 pa.int64(),
                 "page, range, letter, waiting_letter: first position; topic: the first one that was not trimmed; "
-                "promotion: first number; set_aside: row of the request within its commit, null = the whole commit",
+                "promotion: first number; set_aside, waiting_request: row of the request within its commit, null = the "
+                "whole commit",
             ),
             (
                 "last",
@@ -95,7 +96,8 @@ CURSOR_LEDGER = TableSpec(
             (
                 "is_removed",
                 pa.bool_(),
-                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter: gone since this round",
+                "topic, promotion, cursor, page, consumer, policy, set_aside, waiting_letter, waiting_request: gone "
+                "since this round",
             ),
             ("consumer_name", pa.string(), "consumer: its name"),
             ("client_id", pa.string(), "consumer: the client it belongs to"),
@@ -159,7 +161,7 @@ CURSOR_LEDGER = TableSpec(
             (
                 "requests_version",
                 pa.int64(),
-                "round: the last version of the requests table that is consumed; set_aside: the "
+                "round: the last version of the requests table that is consumed; set_aside, waiting_request: the "
                 "version that holds the request",
             ),
             ("epoch", pa.int64(), "round: counts the brokers that took the bundle"),

@@ -2,6 +2,7 @@
 and peek say of it. The broker is a real one, without Spark."""
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,7 @@ import pulsar_spark as pulsar
 from pulsar_spark.admin import Admin
 from pulsar_spark.cli import app
 from pulsar_spark.errors import InvalidConfiguration, InvalidMessage, SubscriptionNotFound
+from pulsar_spark.link.requester import Requester
 from pulsar_spark.protocol.message_id import parse_message_id
 from pulsar_spark.protocol.sticky_key import sticky_key_hash
 from tests.client.waiting import eventually, nothing_comes, receive_values
@@ -238,6 +240,20 @@ def test_by_command(reminders, tmp_path):
         run(reminders, "cancel", "t")
 
 
+def test_what_was_delivered_meanwhile_is_said_by_command(reminders, monkeypatch):
+    ask = Requester.ask
+
+    def later(requester, requests):
+        reminders.broker.advance(2 * 3600)
+        assert receive_values(reminders.consumers["s"], 2) == ["f", "e"]
+        return ask(requester, requests)
+
+    monkeypatch.setattr(Requester, "ask", later)
+    until = ("--until", reminders.at(3.5).isoformat())
+    said = run(reminders, "cancel", "t", "-s", "s", *until, "--timeout", "10800")  # the broker's clock is ahead
+    assert said.startswith("1 of 3 cancelled; the others were delivered or acknowledged meanwhile")
+
+
 def test_produced_by_command(reminders):
     """What --deliver-at and --deliver-after say."""
     for options in (["--deliver-at", reminders.at(8).isoformat()], ["--deliver-after", "32400"]):
@@ -249,6 +265,49 @@ def test_produced_by_command(reminders):
     both = ["--deliver-at", "2030-01-01", "--deliver-after", "1"]
     refused = CliRunner().invoke(app, ["produce", "t", "later", *both, "--root", str(reminders.root)])
     assert isinstance(refused.exception, InvalidConfiguration)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["produce", "t", "x", "--deliver-after", "1e20"], r"--deliver-after '1e\+20': give seconds"),
+        (["produce", "t", "x", "--deliver-after", "nan"], "--deliver-after 'nan': give seconds"),
+        (["produce", "t", "x", "--deliver-after", "1e13"], "is beyond what 64 bits hold"),
+        (["produce", "t", "x", "--deliver-at", "10000-01-01"], "--deliver-at '10000-01-01': give a time such as"),
+        (["delayed", "reschedule", "t", "--all", "--by", "-inf"], "--by '-inf': give seconds"),
+        (["delayed", "reschedule", "t", "--all", "--by", "1e13"], "is beyond what 64 bits hold"),
+        (["delayed", "reschedule", "t", "--all", "--to", "soon"], "--to 'soon': give a time such as"),
+    ],
+)
+def test_times_that_are_none_are_refused_by_command(listing, arguments, said):
+    done = CliRunner().invoke(app, [*arguments, "--root", str(listing.root)])
+    assert isinstance(done.exception, InvalidConfiguration | InvalidMessage)
+    assert re.search(said, str(done.exception))
+    assert (listing.listed(), listing.broker.asked("reschedule")) == ("fedcba", [])
+    assert listing.admin.stats("t")["msgInCounter"] == 7
+
+
+def test_times_far_from_here_by_command(reminders):
+    """One that has passed is at once, before 1970 too; one in the year 10000 waits, and is shown."""
+    options = {"x": ["--deliver-at", "1969-07-20T20:17:40Z"], "y": ["--deliver-after", "-1"]}
+    for value, option in (options | {"z": ["--deliver-after", "1e12"]}).items():
+        done = CliRunner().invoke(app, ["produce", "t", value, *option, "--root", str(reminders.root)])
+        assert done.exception is None
+    assert reminders.receive("s", 2) == ["x", "y"]
+    last = json.loads(run(reminders, "list", "t", "-s", "s", "--json").splitlines()[-1])
+    assert (last["position"], last["dueTime"][:6]) == (9, "33715-")
+    moved = run(reminders, "reschedule", "t", "-s", "s", "--by", "-1e12", "--id", last["messageId"].strip("()"))
+    assert moved.startswith("1 moved") and reminders.receive("s", 1) == ["z"]
+
+
+def test_moved_beyond_64_bits_none_is_moved(reminders):
+    """Not those either of a subscription that comes before the one in question."""
+    admin = reminders.admin
+    admin.reschedule("t", "s", to=9_223_372_036_854_774, ids=[parse_message_id("1:0")])
+    with pytest.raises(InvalidMessage, match="is beyond what 64 bits hold"):
+        admin.reschedule("t", by=timedelta(seconds=1), every=True)
+    assert len(reminders.broker.asked("reschedule")) == 1
+    assert (reminders.listed("s"), reminders.listed("other")) == ("fedcba", "fedcba")
 
 
 def test_hashes_that_drain_are_found_of_what_came_due(tmp_path):

@@ -12,6 +12,7 @@ from pulsar_spark.broker import delay_index, numbering, unread_runs
 from pulsar_spark.broker.candidates import next_due
 from pulsar_spark.broker.delay_upkeep import DelayUpkeep
 from pulsar_spark.broker.load_bundle import load_bundle
+from pulsar_spark.broker.reading import read_asked
 from pulsar_spark.protocol.cursor import ACKNOWLEDGED, PENDING, REPLAY
 from pulsar_spark.protocol.delays import DUE_BASE
 from pulsar_spark.protocol.packing import unpacked
@@ -19,6 +20,8 @@ from pulsar_spark.storage import entries
 from pulsar_spark.storage.committed_rounds import read_round
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.publishes import number_commit
+from pulsar_spark.storage.tables import AppendTable
+from pulsar_spark.table_specs import REQUESTS
 from tests.broker.test_crash import request_of
 from tests.crashes import Crash, crash_at
 from tests.model_keys import Key
@@ -264,6 +267,13 @@ def test_rounds_for_what_comes_due_keep_a_tick_apart(engine):
     assert next_due(engine.rounds.bundle, (START + 2_015) * 1000) == (START + 9_000) * 1000
 
 
+def test_a_round_in_which_nothing_came_due_puts_off_nothing(engine):
+    publish(engine, 1_000)
+    engine.round(join(), START)
+    assert positions(engine.round([ON.flow("A", 1)], START + 999)) == []
+    assert next_due(engine.rounds.bundle, (START + 999) * 1000) == (START + 1_000) * 1000, "not a tick behind 999"
+
+
 def test_a_topic_made_again_starts_clean(engine):
     publish(engine, 1_000, 2_000)
     engine.round(join(), START)
@@ -309,6 +319,19 @@ def test_time_to_live_passes_over_what_waits_while_nobody_can_take_anything(engi
     assert (state["read_position"], state["waits"], state["mark_delete_position"]) == (1, {0: START + HOUR}, -1)
 
 
+def test_time_to_live_begins_no_due_lane_for_what_is_acknowledged(engine):
+    """In a round before, or in its own; one for what is not."""
+    publish(engine, HOUR, HOUR)
+    ttl = ON.policy("message_ttl_seconds", 2)
+    engine.round([ttl, ON.create_subscription("Earliest"), ON.ack(1)], START)
+    engine.round([ON.ack(0)], START + 70_000)
+    state = engine.state(TOPIC, -1, "s")
+    assert (cursor_of(engine).due, state["mark_delete_position"], kept(engine)) == (None, 1, [])
+    publish(engine, HOUR, at=START + 70_000)
+    engine.round([], START + 140_000)
+    assert (cursor_of(engine).due is None, engine.state(TOPIC, -1, "s")["mark_delete_position"]) == (False, 1)
+
+
 def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     engine.publish(TOPIC, -1, [3, 1], START, deliver_at_ms=[START + 1_000, None])
     engine.round(join(), START)
@@ -318,6 +341,15 @@ def test_parts_of_a_batch_acknowledged_while_it_waits(engine):
     assert (delivery.position, delivery.ack_set) == (0, (0b101,))
     engine.round([ON.ack(0), ON.ack(1)], START + 1_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 1 and kept(engine) == []
+
+
+def ask(engine: SparkEngine, requests: list[dict], now: int) -> dict:
+    """A round over requests that lie in the table."""
+    path = engine.layout.broker_table("requests")
+    AppendTable(path).append(REQUESTS.rows(requests))
+    engine.now_ms = now
+    engine.rounds.run(*read_asked(path, after=engine.rounds.bundle.requests_version))
+    return engine.committed()
 
 
 @pytest.fixture
@@ -357,21 +389,25 @@ def test_others_go_on_while_the_index_of_a_topic_is_made_anew(engine, lost_index
 @pytest.mark.parametrize("subscription_type", ["Shared", "KeyShared"])
 @pytest.mark.parametrize("dies", [False, True])
 def test_what_is_asked_while_the_index_is_made_anew(engine, lost_index, dies, subscription_type):
-    """Acknowledgements count at once, a crash forgets none: of what waits, of what came due and is out, of others. What
-    is given back by a consumer that leaves comes again. The rest is answered when the index is there."""
+    """Acknowledgements count at once: of what waits, of what came due and is out, of others. What is given back by a
+    consumer that leaves comes again. The rest is answered when the index is there. A crash forgets none of it."""
     publish(engine, *range(1_000, 7_000, 1_000), None, HOUR, None)
     engine.round([*join(subscription_type=subscription_type), ON.subscribe("B", subscription_type)], START)
     assert positions(engine.round([], START + 3_000)) == [0, 1, 2]
     upkeep = lost_index(START + 3_001)
     engine.round([ON.ack(1), ON.ack(4), ON.ack(7), ON.ack(6)], START + 3_002)
     asked = [ON.negative_ack("A", 2), ON.reschedule(5, deliver_at_ms=START + 4_000), ON.cancel(3)]
-    assert engine.round(asked, START + 3_003)["replies"] == []
+    assert ask(engine, asked, START + 3_003)["replies"] == []
     if dies:
         upkeep = lost_index(START + 3_004)
-        engine.round(asked, START + 3_004)
+        engine.committed()
     engine.round([ON.close("B")], START + 3_005)
+    needed = read_latest(engine.layout).requests_done + 1
     upkeep.work()
+    assert engine.rounds.is_due()
     found = engine.round([], START + 3_006)
+    latest = read_latest(engine.layout)
+    assert (latest.waiting_requests, latest.requests_done) == ({}, needed)
     assert sorted(reply.text for reply in found["replies"]) == ["1", "1"]
     assert [(each.position, each.redelivery_count) for each in found["deliveries"]] == [(2, 1)]
     assert positions(engine.round([], START + 9_000)) == [5]
@@ -380,6 +416,19 @@ def test_what_is_asked_while_the_index_is_made_anew(engine, lost_index, dies, su
     assert sorted(state["pending"]) == [0, 2, 5, 8]
     engine.round([ON.ack(0, 8)], START + 9_001)
     assert engine.state(TOPIC, -1, "s")["mark_delete_position"] == 8 and kept(engine) == []
+
+
+def test_what_waits_for_the_index_and_cannot_be_read_again_is_said(engine, lost_index, caplog):
+    publish(engine, 1_000, HOUR)
+    engine.round(join(), START)
+    engine.round([], START + 1_000)
+    lost_index(START + 1_001)
+    ask(engine, [ON.reschedule(1, deliver_at_ms=START)], START + 1_002)
+    shutil.rmtree(engine.layout.broker_table("requests") / "_delta_log")
+    upkeep = lost_index(START + 1_003)
+    assert "request 0 of commit 1 waited for the delay index and cannot be read any more" in caplog.text
+    upkeep.work()
+    assert (read_latest(engine.layout).waiting_requests, positions(engine.round([], START + HOUR))) == ({}, [1])
 
 
 def delete(engine: SparkEngine, predicate: str, *, is_vacuumed: bool) -> None:

@@ -13,6 +13,7 @@ from pulsar_spark.storage.topics import read_topic
 
 AT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 MILLISECONDS = int(AT.timestamp() * 1000)
+YEAR_10000 = 253_402_300_800_000
 LAST = 9_223_372_036_854_774
 
 
@@ -36,6 +37,9 @@ def test_columns_and_arguments(spark, root, layout, clock):
     assert published({"deliver_at": F.when(is_first, F.lit(AT))}) == [MILLISECONDS, None]
     assert published({"deliver_at": F.when(is_first, F.lit(LAST))}) == [LAST, None]
     assert published({"deliver_at": F.when(is_first, F.lit(-5))}) == [-5, None]
+    assert published({"deliver_at": F.when(is_first, F.timestamp_millis(F.lit(YEAR_10000)))}) == [YEAR_10000, None]
+    assert published({"deliver_at": F.when(is_first, F.lit(datetime(1969, 7, 20)))}) == [-14_256_000_000, None]
+    assert published(deliver_after=timedelta(minutes=-2)) == [now - 120_000] * 2
     assert published({"deliver_after": F.when(is_first, F.expr("interval 2 minutes"))}) == [now + 120_000, None]
     assert published(deliver_after=timedelta(minutes=2)) == [now + 120_000] * 2
     assert published(deliver_at=AT) == published(deliver_at=MILLISECONDS) == [MILLISECONDS] * 2

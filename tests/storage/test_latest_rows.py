@@ -24,6 +24,7 @@ HELD_BY = {
     "letterless": ["letterless"],
     "waiting_letter": ["waiting_letters"],
     "set_aside": ["set_aside"],
+    "waiting_request": ["waiting_requests"],
 }
 
 

@@ -155,6 +155,18 @@ CASES = [
     """,
     ),
     Case(
+        "acknowledged part by part before anybody came",
+        source="0.33, 3.20",
+        says="""
+        Once nothing is left of it mark-delete passes it, as one that was acknowledged whole.""",
+        table="""
+        | s | publish   | requests                   | delivered | meant | mark-delete | read | waits |
+        | 0 | 2@9 1@8 1 | create Earliest; cancel 1  |           | 1     | -1          | 0    | 0@9   |
+        | 1 |           | A ack 0 left 1             |           |       | -1          | 0    | 0@9   |
+        | 2 |           | A ack 0 left 0             |           |       | 1           | 2    | none  |
+    """,
+    ),
+    Case(
         "time to live of what was moved",
         source="0.26, 0.33",
         says="""

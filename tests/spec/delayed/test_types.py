@@ -165,6 +165,20 @@ CASES = [
     """,
     ),
     Case(
+        "switched on where it is on",
+        source="pulsar-admin set-delayed-delivery",
+        says="""
+        Nothing changes: what came back from who held it as deliver times began to count comes at once, as before.""",
+        table="""
+ | s | publish | requests                                                       | delivered | waits | replay |
+ | 0 | 1@7     | policy delayed_delivery_active 0; A subscribe Shared; A flow 1 | A 0       | none  | none   |
+ | 1 |         | policy delayed_delivery_active 1; B subscribe Shared           |           | none  | none   |
+ | 2 |         | A close                                                        |           | none  | 0      |
+ | 3 |         | policy delayed_delivery_active 1                               |           | none  | 0      |
+ | 4 |         | B flow 1                                                       | B 0       | none  | none   |
+    """,
+    ),
+    Case(
         "off and on again in one round",
         source="pulsar-admin set-delayed-delivery",
         says="""
