@@ -171,6 +171,11 @@ def policy_text(policies: Mapping[tuple[str, str], str], topic: str, name: str) 
     return str(POLICIES[name]) if found is None else found
 
 
+def default_number(name: str) -> int:
+    """A policy that counts, where nobody has set it."""
+    return int(POLICIES[name])
+
+
 def policy_number(name: str, text: str) -> int:
     """The number a policy was set to. One that an earlier release let through, above what the policy takes, is the
     highest that it takes.

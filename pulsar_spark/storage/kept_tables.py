@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pulsar_spark.protocol.policies import (
     HISTORY_SECONDS,
     HOUSEKEEPING,
-    POLICIES,
     TIME_TRAVEL_SECONDS,
+    default_number,
     policy_number,
     policy_text,
 )
@@ -43,8 +43,8 @@ def kept_tables(layout: Layout, latest: LatestRows) -> Iterator[Kept]:
     topics = {topic_id: row["topic"] for (topic_id, _), row in latest.topics.items()}
     seconds = {name: _seconds(latest, name) for name in topics.values()}
     longest = [max(found) for found in zip(*seconds.values())] or [
-        POLICIES[HISTORY_SECONDS],
-        POLICIES[TIME_TRAVEL_SECONDS],
+        default_number(HISTORY_SECONDS),
+        default_number(TIME_TRAVEL_SECONDS),
     ]
     for spec in (*BROKER_TABLES, DELAY_INDEX):
         path = layout.broker_table(spec.name)
