@@ -103,11 +103,11 @@ def last_message_id(topic: Topic, partition: int, ledgers: LedgerIndex) -> Messa
 def _runs_from_the_end(topic: Topic, partition: int, ledgers: LedgerIndex) -> Iterator[Run]:
     """The runs of a partition from the last on, of commits that are no longer in the log as ``ledgers`` has them."""
     log = TableLog(topic.path)
-    earliest = max(1, log.earliest())
-    for version in range(log.latest(), earliest - 1, -1):
-        files = published_files(topic.path, log.commit(version), topic.partitions)
-        runs = [file.as_run(version) for file in files if file.partition == partition]
+    for commit in log.commits_from_the_end():
+        files = published_files(topic.path, commit, topic.partitions)
+        runs = [file.as_run(commit.version) for file in files if file.partition == partition]
         yield from sorted(runs, key=lambda run: -run.first_entry_id)
+    earliest = log.earliest()  # asked last: what goes meanwhile is looked at twice, not passed over
     if earliest > 1:
         runs = ledgers.ledgers(topic.topic_id, partition).runs
         yield from (run for run in reversed(runs) if run.ledger_id < earliest)

@@ -170,8 +170,4 @@ def hashes_by_part(
 def _last_publish(log: TableLog) -> int:
     """The last version that added rows, 0 for none; also where its commit is no longer in the log, because a broker has
     numbered it."""
-    for version in range(log.latest(), max(log.earliest(), 1) - 1, -1):
-        commit = log.commit(version)
-        if commit.added and not commit.removed:
-            return version
-    return 0
+    return next((commit.version for commit in log.commits_from_the_end() if commit.added and not commit.removed), 0)

@@ -100,22 +100,18 @@ def _added(log: TableLog, version: int) -> list[dict]:
 
 def _last_appended(log: TableLog) -> int:
     """The last version that appended rows; 0 where none is left in the log."""
-    for version in range(log.latest(), max(log.earliest(), 1) - 1, -1):
-        if log.commit(version).added:
-            return version
-    return 0
+    return next((commit.version for commit in log.commits_from_the_end() if commit.added), 0)
 
 
 def _needs_of_rounds(table: Path) -> Needs:
     """The newest snapshot, its commit too, what comes behind it, and rounds that delivered what is not deleted."""
     log = TableLog(table)
-    for version in range(log.latest(), max(log.earliest(), 1) - 1, -1):
-        commit = log.commit(version)
+    for commit in log.commits_from_the_end():
         if commit.added:
             rows = rows_of(table, commit, ["round", "cursor"], _OF_CURSORS)
             if pc.any(rows["is_snapshot"]).as_py():
-                waiting = min(int(add["modificationTime"]) for add in _added(log, version))
-                needs = Needs(version - 1, waiting, keeps_rows=False)
+                waiting = min(int(add["modificationTime"]) for add in _added(log, commit.version))
+                needs = Needs(commit.version - 1, waiting, keeps_rows=False)
                 return needs._replace(first_round=rows["round"][0].as_py(), mark_delete=mark_deletes(rows))
     return Needs(0, waiting=0, first_round=0)
 

@@ -9,7 +9,7 @@ Entries" and "Actions".
 
 import errno
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from pulsar_spark.errors import DOCTOR, CorruptState, LogShortened
@@ -118,11 +118,10 @@ class TableLog:
         gone."""
         return b'"remove"' in (text := self.file(version).read_bytes()) or b'"Overwrite"' in text
 
-    def takes_out(self, version: int, paths: Container[str]) -> bool:
-        """Does the commit of *version*, which is there, take one of these files out of the table, for whatever
-        reason?"""
-        removed = (action["remove"] for action in read_actions(self.file(version)) if "remove" in action)
-        return any(remove["path"] in paths for remove in removed)
+    def removed_paths(self, version: int) -> Iterator[str]:
+        """The files that the commit of *version*, which is there, takes out of the table, for whatever reason, as it
+        writes their paths."""
+        return (action["remove"]["path"] for action in read_actions(self.file(version)) if "remove" in action)
 
     def commits(self, after: int, until: int | None = None) -> Iterator[Commit]:
         """The commits above *after*, in order, up to the latest or *until*; :class:`LogShortened` where the next ones
@@ -138,6 +137,11 @@ class TableLog:
                 return
             yield self.commit(version)
             version += 1
+
+    def commits_from_the_end(self) -> Iterator[Commit]:
+        """The commits that are still in the log, the latest first, but for the one that made the table."""
+        for version in range(self.latest(), max(self.earliest(), 1) - 1, -1):
+            yield self.commit(version)
 
     def commits_left(self, after: int) -> Iterator[Commit]:
         """The commits above *after* that are still in the log, in order."""

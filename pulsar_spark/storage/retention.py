@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 
 from pulsar_spark.errors import InvalidConfiguration
-from pulsar_spark.storage.log import TableLog, read_actions
+from pulsar_spark.storage.log import TableLog
 
 FILES_PROPERTY, LOG_PROPERTY = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _FILES_SECONDS = 7 * 24 * 60 * 60
@@ -39,8 +39,7 @@ def left_since(path: Path, table: DeltaTable, before: float) -> set[str]:
     for version in log.versions() if before < known else ():
         try:
             if before <= log.file(version).stat().st_mtime <= known and log.may_remove(version):
-                removed = (action["remove"]["path"] for action in read_actions(log.file(version)) if "remove" in action)
-                left.update(each for path in removed for each in (path, unquote(path)))
+                left.update(each for path in log.removed_paths(version) for each in (path, unquote(path)))
         except FileNotFoundError:  # the log was shortened meanwhile: it is older than anybody asked for
             continue
     return left

@@ -221,7 +221,9 @@ class AppendTable:
             while True:
                 if not self._log.has_news(self._known):
                     yield self._known + 1
-                if self._log.is_shortened(self._known) or self._log.takes_out(self._known + 1, needed):
+                if self._log.is_shortened(self._known) or not needed.isdisjoint(
+                    self._log.removed_paths(self._known + 1)
+                ):
                     return
                 self._known += 1
 
