@@ -48,9 +48,7 @@ def affected_ranges(
         return Affected(set(), [], [])
     leaving, offered = returning(asked, now), list(offered)
     given_back = [
-        i
-        for i, page in enumerate(pages)
-        if (page.returns_at is not None and page.returns_at <= now) or (leaving and leaving & page.unacked.keys())
+        i for i, page in enumerate(pages) if page.has_returns(now) or (leaving and leaving & page.unacked.keys())
     ]
     spans = as_array(_spans(asked, unread))
     touched = {*asked.cursor.edges, *_overlapped(pages, *spans), *given_back, *(index for index, _ in offered)}
@@ -146,11 +144,7 @@ def offered_ranges(asked: CursorDraft, wall: int, permits: int) -> Iterator[tupl
         return ((time, first, index, page.number_of(first)) for time, first in ripe)
 
     cursor, found = asked.cursor, 0
-    pages = [
-        (index, page)
-        for index, page in enumerate(cursor.pages)
-        if page.replays_at is not None and has_replays(cursor, page, wall)
-    ]
+    pages = [(index, page) for index, page in enumerate(cursor.pages) if has_replays(cursor, page, wall)]
     gone = Positions(sorted(asked.acknowledged_whole) if pages else ())
     for _, _, index, number in merge(*(in_order(index, page) for index, page in pages)):
         if found >= permits:

@@ -139,15 +139,14 @@ def _state(bundle: Bundle, cursor: Cursor, takers: Collection[Consumer]) -> tupl
 
 def may_catch_up(bundle: Bundle) -> bool:
     """Is the delay index there again for whom it was not, or for what was asked?"""
+    lanes = [cursor for cursor in bundle.cursors.values() if cursor.due]
     waits = {
         (cursor.topic, cursor.key.partition, cursor.key.subscription)
-        for cursor in bundle.cursors.values()
-        if cursor.due and not cursor.due.promotion.is_ready
+        for cursor in lanes
+        if bundle.waiting_requests and not cursor.due.promotion.is_ready
     }
     if any((each.topic, each.partition, each.subscription) not in waits for each in bundle.waiting_requests):
         return True
     return any(
-        cursor.due and cursor.due.is_behind and cursor.due.promotion.is_ready
-        for cursor in bundle.cursors.values()
-        if not bundle.is_set_aside(cursor)
+        cursor.due.is_behind and cursor.due.promotion.is_ready and not bundle.is_set_aside(cursor) for cursor in lanes
     )

@@ -170,6 +170,10 @@ def none_open(count: int) -> Open:
     return Open(np.zeros(count, np.int64), np.zeros(count, np.int64), np.full(count, -1))
 
 
+WRONG_SIZE = "its chunks have %d bytes%s together, and one of them says that the message has %d (total_chunk_msg_size)"
+"""What :func:`wrong_size` says, and Spark's ``format_string``: of the bytes, whether more come, and the size."""
+
+
 def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool = True) -> str | None:
     """Why a message's chunks with so many bytes together are not what any of them says that they are
     (``total_chunk_msg_size``; null says nothing); None where they are, or may be as more are to come.
@@ -181,11 +185,7 @@ def wrong_size(payload_bytes: int, said: Iterable[int | None], *, is_whole: bool
     """
     for size in said:
         if size is not None and (payload_bytes > size or (is_whole and payload_bytes != size)):
-            more = "" if is_whole else " and more"
-            return (
-                f"its chunks have {payload_bytes} bytes{more} together, and one of them says that the message has "
-                f"{size} (total_chunk_msg_size)"
-            )
+            return WRONG_SIZE % (payload_bytes, "" if is_whole else " and more", size)
     return None
 
 

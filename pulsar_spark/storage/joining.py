@@ -84,15 +84,10 @@ def groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
         if file.size < BYTES // 2:
             alike[_folder(file), _size(file)].append(file)
     for same in alike.values():
-        group: list[DataFile] = []
-        for file in same:
-            if group and sum(each.size for each in group) + file.size > BYTES:
-                yield group
-                group = []
-            group.append(file)
-            if len(group) == FILES:
-                yield group
-                group = []
+        *full, last = _in_order(same, BYTES, FILES)
+        yield from full
+        if len(last) == FILES:
+            yield last
 
 
 def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
@@ -102,13 +97,19 @@ def large_groups_of(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
         if file.size < JOINED_BYTES:
             by_folder[_folder(file)].append(file)
     for same in by_folder.values():
-        group: list[DataFile] = []
-        for file in same:
-            if sum(each.size for each in group) + file.size > JOINED_BYTES:
-                yield from [group] if len(group) > 1 else []
-                group = []
-            group.append(file)
-        yield from [group] if len(group) > 1 else []
+        yield from (group for group in _in_order(same, JOINED_BYTES, len(same)) if len(group) > 1)
+
+
+def _in_order(files: Sequence[DataFile], most_bytes: int, most_files: int) -> Iterator[list[DataFile]]:
+    """All of *files* in groups; each but the last is as large as it may be."""
+    group, size = [], 0
+    for file in files:
+        if group and (size + file.size > most_bytes or len(group) == most_files):
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    yield group
 
 
 def _size(file: DataFile) -> int:

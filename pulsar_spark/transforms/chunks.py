@@ -19,6 +19,8 @@ an Arrow function would hold the message in a Python process, too, and hand it b
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from pulsar_spark.protocol.chunking import WRONG_SIZE
+
 CHUNK_COLUMNS = ("uuid", "chunk_id", "num_chunks_from_msg", "total_chunk_msg_size")
 _GROUP, _SIZE = ("partition", "producer_name", "uuid"), "total_chunk_msg_size"
 _PLACE = ("partition", "position")
@@ -130,12 +132,7 @@ def wrong_size() -> Column:
     """Why a row of a chunked message that was put together is not the message that its chunks say
     (``protocol.chunking.wrong_size``); null where it is, and of every other row."""
     size = _payload_bytes()
-    text = F.format_string(
-        "its chunks have %d bytes together, and one of them says that the message has %d (total_chunk_msg_size)",
-        size,
-        _SIZE,
-    )
-    return F.when(is_chunk() & (size != F.col(_SIZE)), text)
+    return F.when(is_chunk() & (size != F.col(_SIZE)), F.format_string(WRONG_SIZE, size, F.lit(""), _SIZE))
 
 
 def _payload_bytes() -> Column:
