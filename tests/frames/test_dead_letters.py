@@ -332,7 +332,11 @@ def test_bad_options_are_named(layout, write, again, options, error, says):
 
 
 NOTHING = dict.fromkeys(
-    ("matched", "selected", "sent", "dropped_by_fix", "left_by_guard", "taken_before", "without_origin"), 0
+    (
+        *("matched", "selected", "sent", "dropped_by_fix"),
+        *("left_by_guard", "taken_before", "without_origin", "unreadable"),
+    ),
+    0,
 )
 
 
