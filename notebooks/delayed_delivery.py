@@ -29,7 +29,7 @@ from pulsar_spark.views import create_views
 MESSAGES = int(os.environ.get("PULSAR_SPARK_NOTEBOOK_MESSAGES", 1_000_000))
 SECONDS = 4 + MESSAGES / 10_000  # over which they are due
 AHEAD = 15 + MESSAGES / 20_000  # seconds in which they are published, and looked at
-PARTS = 5
+PARTS = min(5, 1 + MESSAGES // 200_000)  # of the time, each of which is a publish
 TOPIC, SUBSCRIPTION = "appointments", "reminders"
 
 root = os.environ.get("PULSAR_SPARK_ROOT") or tempfile.mkdtemp(prefix="pulsar_spark_")
@@ -71,7 +71,7 @@ watcher.start()
 # MAGIC %md
 # MAGIC ## Scheduled in any order
 # MAGIC A column says when each message is due. Where one lies in the topic says nothing of its time: what is published
-# MAGIC last, in the last of five parts, comes first. Spark makes the index of publishes as large as these; small ones
+# MAGIC last, in the last of its parts, comes first. Spark makes the index of publishes as large as these; small ones
 # MAGIC by a client need no Spark.
 
 # COMMAND ----------
