@@ -28,7 +28,7 @@ from pulsar_spark.views import create_views
 
 MESSAGES = int(os.environ.get("PULSAR_SPARK_NOTEBOOK_MESSAGES", 1_000_000))
 SECONDS = 4 + MESSAGES / 10_000  # over which they are due
-AHEAD = 15 + MESSAGES / 20_000  # seconds in which they are published, and looked at
+AHEAD = 20 + MESSAGES / 20_000  # seconds in which they are published, and looked at
 PARTS = min(5, 1 + MESSAGES // 200_000)  # of the time, each of which is a publish
 TOPIC, SUBSCRIPTION = "appointments", "reminders"
 
