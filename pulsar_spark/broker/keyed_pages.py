@@ -12,8 +12,8 @@ from pulsar_spark.broker.affected import Affected, effective_returns, is_due
 from pulsar_spark.broker.bundle import Bundle
 from pulsar_spark.broker.chunk_walk import ChunkWalk
 from pulsar_spark.broker.drafts import CursorDraft, Return, RoundDraft
+from pulsar_spark.broker.entry_states import NEVER
 from pulsar_spark.broker.keyed import NO_POSITIONS, Keyed, Placed, owners_of
-from pulsar_spark.broker.lane_form import NEVER
 from pulsar_spark.broker.pages import Page
 from pulsar_spark.broker.state import Consumer
 from pulsar_spark.broker.unread_runs import MOST_RUNS, last_passed, note_passed, pass_over, unknown_between
