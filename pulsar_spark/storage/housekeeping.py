@@ -1,5 +1,5 @@
-"""Keeping the tables of a root as they were on their first day: what a broker that keeps house does in the background,
-table by table and a little at a time (off by default in this release, see broker.housekeeping).
+"""Keeping the tables of a root as they were on their first day: what a broker does in the background, table by table
+and a little at a time (see broker.housekeeping).
 
 Of each table, in this order, as far as somebody does not need it still:
 

@@ -288,8 +288,8 @@ def test_writers_that_were_away_take_no_version_again(tmp_path):
     fenced._update()
     assert [first.append(row), second.append_once(row, "app", 1)] == [7, 8]
     make_checkpoint(tmp_path / "t")
-    assert sum(shorten(tmp_path / "t", 8, time.time() + 1)) == 7
-    assert versions(tmp_path / "t") == [0, 8]
+    assert sum(shorten(tmp_path / "t", 8, time.time() + 1)) == 8
+    assert versions(tmp_path / "t") == [8]
     assert [first.append(row), AppendTable(tmp_path / "t").append(row)] == [9, 10]
     assert second.append_once(row, "app", 1) is None
     with pytest.raises(BrokerFenced, match="is at version 10, not 6"):
@@ -307,12 +307,12 @@ def test_a_writer_that_slept_between_its_look_and_its_link_takes_no_version_agai
         for _ in range(5):
             other.append(row)
         make_checkpoint(tmp_path / "t")
-        assert sum(shorten(tmp_path / "t", 5, time.time() + 1)) == 4
+        assert sum(shorten(tmp_path / "t", 5, time.time() + 1)) == 5
         return write(*arguments)
 
     monkeypatch.setattr(sleeper, "_commit", sleep)
     assert sleeper.append(row) == 6
-    assert versions(tmp_path / "t") == [0, 5, 6] and dataset_of(tmp_path / "t").count_rows() == 6
+    assert versions(tmp_path / "t") == [5, 6] and dataset_of(tmp_path / "t").count_rows() == 6
 
 
 def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
@@ -328,12 +328,12 @@ def test_a_log_is_known_to_be_shortened_or_broken(tmp_path):
     table.append(REQUESTS.rows([dict(request_id="6")]))
     assert sum(shorten(tmp_path / "t", 4, time.time() + 1)) == 0, "somebody has not followed so far"
     assert sum(shorten(tmp_path / "t", 7, time.time() - 60)) == 0, "too young"
-    assert sum(shorten(tmp_path / "t", 7, time.time() + 1)) == 5
+    assert sum(shorten(tmp_path / "t", 7, time.time() + 1)) == 6
     assert (log.earliest(), log.latest(0), log.life()) == (6, 7, life)
-    assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [False] + [True] * 3 + [False] * 3
+    assert [log.is_shortened(known) for known in (-1, 0, 3, 4, 5, 6, 7)] == [True] * 4 + [False] * 3
     assert [log.has_news(known) for known in (3, 5, 6, 7)] == [True, True, True, False]
     assert [commit.version for commit in log.commits(5)] == [commit.version for commit in log.commits_left(0)] == [6, 7]
-    for behind in (0, 3):
+    for behind in (-1, 0, 3):
         with pytest.raises(LogShortened, match=f"commits {behind + 1} to 5 are no longer in the log"):
             list(log.commits(behind))
     assert open_table(tmp_path / "t").version() == 7 and dataset_of(tmp_path / "t").count_rows() == 7
@@ -395,7 +395,7 @@ def test_a_log_begins_at_no_checkpoint_that_was_made_just_now(tmp_path, monkeypa
     table.append(REQUESTS.rows([dict(request_id="3")]))
     make_checkpoint(tmp_path / "t")
     os.utime(TableLog(tmp_path / "t").file(4), (time.time() - 10 * 86_400,) * 2)
-    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 2
+    assert sum(shorten(tmp_path / "t", 4, time.time() - 7 * 86_400)) == 3
     assert [each.version for each in checkpoints.checkpoints(tmp_path / "t")] == [3, 4]
 
 
