@@ -1,6 +1,6 @@
-"""A broker that is told to (off by default in this release) keeps house while it serves: in the background it keeps the
-tables of its root small and their logs short (see storage.housekeeping), so that a root left alone for a year is one
-like on its first day.
+"""A broker keeps house while it serves, unless it is told not to: in the background it keeps the tables of its root
+small and their logs short (see storage.housekeeping), so that a root left alone for a year is one like on its first
+day.
 
 One thread does one step at a time, and rests nine times as long as a step took. Before each it looks whether the lease
 is this broker's still; what it decided before it heard that another took over stays right. An error ends what is done

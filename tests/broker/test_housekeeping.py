@@ -1,5 +1,7 @@
-"""A broker keeps house in the background where it is told to, for itself and nobody else, and stops when it is told."""
+"""A broker keeps house in the background unless it is told not to, for itself and nobody else, and stops when it is
+told."""
 
+import inspect
 import json
 import logging
 from collections.abc import Iterator
@@ -12,7 +14,9 @@ from typer.testing import CliRunner
 import pulsar_spark as pulsar
 from pulsar_spark.broker import housekeeping
 from pulsar_spark.broker.housekeeping import Housekeeping
+from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
+from pulsar_spark.broker.runner import Broker
 from pulsar_spark.cli import app
 from pulsar_spark.storage import checkpoints, joining, shortening
 from pulsar_spark.storage.checkpoints import make_checkpoint
@@ -100,11 +104,13 @@ def test_clients_go_on_while_the_broker_keeps_house_and_it_says_what_it_did(tmp_
     assert [record.message for record in caplog.records] == []
 
 
-def test_a_broker_keeps_house_only_where_it_is_told_to(tmp_path):
+def test_a_broker_keeps_house_unless_it_is_told_not_to(tmp_path):
     with PlainBroker(tmp_path / "root") as broker:
         assert broker._housekeeping is None
     with PlainBroker(tmp_path / "root", housekeeping=True) as broker:
         eventually(broker._housekeeping.is_ours)
+    for function in (Broker, run_broker):
+        assert inspect.signature(function).parameters["housekeeping"].default is True
 
 
 def test_who_was_taken_over_does_nothing(engine):
