@@ -121,7 +121,7 @@ def test_a_broken_commit_is_mended_and_nothing_that_left_the_table_comes_back(en
     """Files that were joined lie there for a while, and the commits that named them are gone."""
     path = table(engine, TOPIC)
     opened = open_table(path)
-    assert join(path, opened, files_of(opened)) == N
+    assert list(join(path, opened, [files_of(opened)])) == [[], [N]]
     shortened(engine, TOPIC)
     before = sorted(dataset_of(path).to_table()["payload"].to_pylist())
     engine.publish(TOPIC, -1, [1], payload=b"new")
