@@ -133,6 +133,7 @@ class PlainBroker(runner.Broker):
                 for cursor in bundle.cursors.values()
                 if consumer_id in cursor.consumers
             }
+            bundle.liveness.has_sign(client_id)
             bundle.leases[client_id] = bundle.now.own
             self.rounds.run([], bundle.requests_version)
 

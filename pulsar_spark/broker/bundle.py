@@ -203,6 +203,15 @@ class Bundle(Topics):
         """A client whose consumers are connected was heard of *now* (the broker's own clock)."""
         self.leases[client_id] = lease_end(now, self.lease_ms[client_id])
 
+    def hear(self, now: int) -> list[str]:
+        """Renew the leases of connected clients that gave a sign of life without asking for anything; those that are
+        known to be gone."""
+        gone = self.liveness.gone(self.leases)
+        for client_id in self.liveness.take_heard():
+            if client_id in self.leases:
+                self.renew_lease(client_id, now)
+        return gone
+
     def consumer_row(self, cursor: Cursor, consumer: Consumer, *, with_ranges: bool) -> dict:
         """The row of a connected consumer (see facts), with the end of its client's lease by the machine's clock."""
         until = self.leases.get(consumer.client_id)

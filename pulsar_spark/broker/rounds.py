@@ -132,9 +132,11 @@ class Rounds:
         return self._recovery.is_waiting
 
     def is_due(self) -> bool:
-        """Has something to be done without being asked? Also where the machine's clock was set back, since what waits
-        for it must be looked at again."""
+        """Has something to be done without being asked? Also where a client went, and where the machine's clock was set
+        back, since what waits for it must be looked at again."""
         now = self.clock.look()
+        if self.bundle.hear(now.own):
+            return True
         own, wall = next_dues(self.bundle, self.bundle.now)
         is_due = (own is not None and own <= now.own) or (wall is not None and wall <= now.wall)
         return is_due or self._is_set_back(now) or may_catch_up(self.bundle)
@@ -169,7 +171,7 @@ class Rounds:
         waiting, self._waiting = self._waiting, []
         intake.take_all([*waiting, *bundle.waiting_requests, *requests])
         draft.facts += bundle.keep_waiting(intake.put_off)
-        intake.members.end_leases(bundle.liveness.gone(bundle.leases))
+        intake.members.end_leases(bundle.hear(draft.now))
         intake.moves.pass_trimmed(moved)
         maintain(bundle, draft)
         expire_incomplete(bundle, draft)

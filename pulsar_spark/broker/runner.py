@@ -269,9 +269,7 @@ class Broker:
         moved = [Moved(name, state.version, state.log.latest(state.version)) for name, state in bundle.moved()]
         if asked.has(bundle.requests_version + 1):
             moved.append(Moved(REQUESTS.name, bundle.requests_version, asked.latest(bundle.requests_version)))
-        if not moved and (
-            self._has_more or bundle.has_new_folders() or self.rounds.is_due() or bundle.liveness.gone(bundle.leases)
-        ):
+        if not moved and (self._has_more or bundle.has_new_folders() or self.rounds.is_due()):
             moved.append(Moved("clock", bundle.now.wall // 1000, self.now() // 1000))
         return moved
 
