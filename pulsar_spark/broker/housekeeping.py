@@ -26,6 +26,7 @@ from pulsar_spark.storage.kept_tables import NEEDED, Kept, kept_tables
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.lease import BundleLease
 from pulsar_spark.storage.log import TableLog
+from pulsar_spark.table_specs import CURSOR_LEDGER
 
 LOOK_SECONDS = 30.0
 COMMITS = 64
@@ -48,6 +49,9 @@ class Housekeeping:
         self._stopping = threading.Event()
         self._next_look: dict[Path, tuple[int, float]] = {}
         """By table: from which version on, or else when."""
+        self._found: list[Kept] = []
+        self._found_at = -1
+        """The version of the state in which they were found."""
         self._failed: dict[str, str] = {}
         self._thread: threading.Thread | None = None
 
@@ -71,7 +75,7 @@ class Housekeeping:
         of native code have no base of their own, so all are caught, and one that is none of :data:`MAY_PASS` is said
         with its traceback."""
         try:
-            found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
+            found = self._find()
         except Exception as failed:  # see above
             self._say("the root", failed)
             return
@@ -86,6 +90,14 @@ class Housekeeping:
                 self._say(kept.name, failed)
             if self._stopping.is_set():
                 return
+
+    def _find(self) -> list[Kept]:
+        """The tables that are to be kept; the state is read for it only where rounds came since the last time."""
+        version = TableLog(self._layout.broker_table(CURSOR_LEDGER.name)).latest(self._found_at)
+        if version != self._found_at:
+            self._found = list(kept_tables(self._layout, read_latest(self._layout, *NEEDED)))
+            self._found_at = version
+        return self._found
 
     def is_ours(self) -> bool:
         """Does this broker serve the bundle still, as far as its lease says?"""

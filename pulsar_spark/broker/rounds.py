@@ -225,6 +225,7 @@ class Rounds:
                 f"{str(bundle.layout.root)!r}: the latest round is of {bundle.broker_id}: "
                 "another broker serves this bundle"
             )
+        bundle.liveness = self.bundle.liveness  # it knows who was heard of since
         self.bundle = bundle
         self.grant_leases(leases)
         self.write_missing()
