@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pulsar_spark as pulsar
-from pulsar_spark.broker import housekeeping
+from pulsar_spark.broker import housekeeping, rounds
 from pulsar_spark.broker.housekeeping import Housekeeping
 from pulsar_spark.broker.process import run_broker
 from pulsar_spark.broker.rounds import REQUESTS_UNSAID
@@ -223,7 +223,8 @@ def test_that_signs_of_life_are_consumed_is_said_now_and_then(engine):
     assert read_latest(engine.layout, "round").round_row["requests_version"] == version + REQUESTS_UNSAID
 
 
-def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path):
+def test_a_client_that_was_away_longer_than_the_log_is_kept_begins_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(rounds, "SNAPSHOT_EVERY", 1)  # behind which a log may begin
     root = tmp_path / "root"
     with PlainBroker(root) as broker:
         client = pulsar.Client(f"delta:{root}")

@@ -56,19 +56,19 @@ def test_a_log_that_begins_later_is_travelled_in_by_version_and_by_time(spark, t
     engine = new_engine(None, tmp_path / "root")
     engine.create_topic(TOPIC)
     path = read_topic(engine.layout, TOPIC).path
-    log, noon = TableLog(path), datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    log, then = TableLog(path), datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=20)
     for number in range(1, 7):
         engine.publish(TOPIC, -1, [1])
         if number == 4:
             make_checkpoint(path)
     for version in range(7):
-        os.utime(log.file(version), ((noon + timedelta(hours=version)).timestamp(),) * 2)
+        os.utime(log.file(version), ((then + timedelta(hours=version)).timestamp(),) * 2)
     assert sum(shorten(path, 6, time.time())) == 4 and sorted(log.versions()) == [4, 5, 6]
 
     def read(**options) -> int:
         return spark.read.format("delta").options(**options).load(str(path)).count()
 
-    at = {hours: (noon + timedelta(hours=hours)).strftime("%Y-%m-%d %H:%M:%S") for hours in (3.5, 4, 4.5, 5, 6)}
+    at = {hours: (then + timedelta(hours=hours)).strftime("%Y-%m-%d %H:%M:%S") for hours in (3.5, 4, 4.5, 5, 6)}
     assert [read(versionAsOf=version) for version in (4, 5, 6)] == [4, 5, 6]
     assert [read(timestampAsOf=at[hours]) for hours in (4, 4.5, 5, 6)] == [4, 4, 5, 6]
     for options, said in (
@@ -79,7 +79,7 @@ def test_a_log_that_begins_later_is_travelled_in_by_version_and_by_time(spark, t
             read(**options)
     assert [row.version for row in spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()] == [6, 5, 4]
     table = DeltaTable(str(path))
-    table.load_as_version(noon + timedelta(hours=5.5))
+    table.load_as_version(then + timedelta(hours=5.5))
     assert table.version() == 5
     for start in (0, 3):
         with pytest.raises(Exception, match=rf"(?i)version {start}.*\[4, 6\]"):
