@@ -7,7 +7,6 @@ writing them and the round that uses them is repaired by reading them back.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +19,13 @@ from pulsar_spark.protocol.numbering import NO_POSITION, Run
 from pulsar_spark.storage.actions import AddedFile, Commit
 from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import conform
-from pulsar_spark.storage.entries import EntryReader
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.missing import Missing
 from pulsar_spark.storage.packed_columns import Column, Flags, Instants, Optional, Texts
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import LEDGERS
-
-_STATISTICS_UNIT = timedelta(milliseconds=1)
-
 
 _OTHERS = dict.fromkeys(("publish_id", "path"), Texts)
 _OTHERS |= dict.fromkeys(("min_publish_time", "max_publish_time"), Instants)
@@ -276,54 +270,3 @@ def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:
     columns = [rows.column(name).to_pylist() for name in ("topic_id", "partition", *Run._fields)]
     for topic_id, partition, *fields in sorted(zip(*columns), key=lambda row: (row[0], row[1], row[2])):
         yield topic_id, partition, Run(*fields)
-
-
-def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the first entry published at or after *instant*; the end position when there is none.
-
-    Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
-    """
-    for run in ledgers.runs:
-        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT >= instant:
-            late = [position for position, published in _publish_times(table, run) if published >= instant]
-            if late:
-                return min(late)
-    return ledgers.end_position
-
-
-def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
-    """Position of the last entry published before *instant*; -1 when there is none."""
-    for run in reversed(ledgers.runs):
-        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
-            return run.last_position
-        if run.min_publish_time is not None and run.min_publish_time < instant:
-            early = [position for position, published in _publish_times(table, run) if published < instant]
-            if early:
-                return max(early)
-    return -1
-
-
-def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
-    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the
-    earliest and the latest time in it."""
-    run = ledgers.runs[ledgers.index_of(position)]
-    if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
-        return True
-    return (
-        run.min_publish_time is not None
-        and run.min_publish_time < instant
-        and any(published < instant for _, published in _publish_times(table, run.part(position, position)))
-    )
-
-
-def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
-    """(position, publish time) of the run's entries; those that are lost count as published when the last of them may
-    have been."""
-    for rows in EntryReader().read(table, run, columns=["publish_time"]):
-        if isinstance(rows, Missing):
-            for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
-                yield entry_id + run.to_position, run.max_publish_time
-            continue
-        for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
-            if published is not None:
-                yield position, published

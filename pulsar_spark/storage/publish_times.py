@@ -1,0 +1,63 @@
+"""When entries were published: as far as the statistics of their runs tell, and as their rows say where these do not."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pulsar_spark.protocol.numbering import Run
+from pulsar_spark.storage.entries import EntryReader
+from pulsar_spark.storage.ledgers import PartitionLedgers
+from pulsar_spark.storage.missing import Missing
+
+_STATISTICS_UNIT = timedelta(milliseconds=1)
+
+
+def first_published_at(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
+    """Position of the first entry published at or after *instant*; the end position when there is none.
+
+    Statistics keep milliseconds, so a run whose latest time is less than one before *instant* is looked into as well.
+    """
+    for run in ledgers.runs:
+        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT >= instant:
+            late = [position for position, published in _publish_times(table, run) if published >= instant]
+            if late:
+                return min(late)
+    return ledgers.end_position
+
+
+def last_published_before(table: Path, ledgers: PartitionLedgers, instant: datetime) -> int:
+    """Position of the last entry published before *instant*; -1 when there is none."""
+    for run in reversed(ledgers.runs):
+        if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+            return run.last_position
+        if run.min_publish_time is not None and run.min_publish_time < instant:
+            early = [position for position, published in _publish_times(table, run) if published < instant]
+            if early:
+                return max(early)
+    return -1
+
+
+def is_published_before(table: Path, ledgers: PartitionLedgers, position: int, instant: datetime) -> bool:
+    """Was the entry at *position* published before *instant*? Its file is read only where that lies between the
+    earliest and the latest time in it."""
+    run = ledgers.runs[ledgers.index_of(position)]
+    if run.max_publish_time is not None and run.max_publish_time + _STATISTICS_UNIT <= instant:
+        return True
+    return (
+        run.min_publish_time is not None
+        and run.min_publish_time < instant
+        and any(published < instant for _, published in _publish_times(table, run.part(position, position)))
+    )
+
+
+def _publish_times(table: Path, run: Run) -> Iterator[tuple[int, datetime]]:
+    """(position, publish time) of the run's entries; those that are lost count as published when the last of them may
+    have been."""
+    for rows in EntryReader().read(table, run, columns=["publish_time"]):
+        if isinstance(rows, Missing):
+            for entry_id in (entry_id for stretch in rows.whole for entry_id in stretch) if rows.is_lost else ():
+                yield entry_id + run.to_position, run.max_publish_time
+            continue
+        for position, published in zip(rows["position"].to_pylist(), rows["publish_time"].to_pylist()):
+            if published is not None:
+                yield position, published
