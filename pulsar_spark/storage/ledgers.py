@@ -21,7 +21,7 @@ from pulsar_spark.storage.cursor_ledger import read_latest
 from pulsar_spark.storage.data_files import conform
 from pulsar_spark.storage.layout import Layout
 from pulsar_spark.storage.log import TableLog
-from pulsar_spark.storage.packed_columns import Column, Flags, Instants, Optional, Texts
+from pulsar_spark.storage.packed_columns import Column, Flags, Instants, Optional, Texts, numbers
 from pulsar_spark.storage.publishes import number_commit
 from pulsar_spark.storage.scan import dataset_of, open_table
 from pulsar_spark.storage.topics import Topic
@@ -89,6 +89,29 @@ class PartitionLedgers:
             self.last_delayed_position = run.last_position
         if run.may_have_chunks:
             self._chunk_runs.append(len(self) - 1)
+
+    def extend(self, rows: pa.Table) -> None:
+        """Append the runs of rows of the table that are of this partition; as :meth:`add`, but all at once where they
+        are the first, and none is missing or twice."""
+        rows = rows.sort_by("first_position")
+        columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
+        known = {name: numbers(columns[name], 0) for name in self._numbers if name in columns}
+        ends = known["first_position"] + known["entries"]
+        if len(self) or (known["first_position"] != np.concatenate([[0], ends[:-1]])).any():
+            for run in _runs(rows):
+                self.add(run)
+            return
+        messages = known["entries"] * known["batch_size"]
+        known["messages_before"] = np.cumsum(messages) - messages
+        for name, column in self._numbers.items():
+            column.frombytes(known[name].astype(np.int64).tobytes())
+        for name, column in self._others.items():
+            column.extend(columns[name])
+        delayed = np.flatnonzero(columns["delayed_after"].is_valid().to_numpy(zero_copy_only=False))
+        if len(delayed):
+            self.last_delayed_position = int(ends[delayed[-1]]) - 1
+        may_have_chunks = pc.fill_null(columns["has_chunks"], False).to_numpy(zero_copy_only=False)
+        self._chunk_runs.extend(np.flatnonzero(may_have_chunks & (known["batch_size"] == 1)).tolist())
 
     @property
     def last_chunk_position(self) -> int:
@@ -225,8 +248,8 @@ def ledgers_of_topic(layout: Layout, topic_id: str) -> dict[int, PartitionLedger
     """The runs of each partition of a topic, as numbered so far."""
     found: dict[int, PartitionLedgers] = {}
     rows, _ = read_ledgers(layout.broker_table(LEDGERS.name), topic_id=topic_id)
-    for _, partition, run in runs_of(rows):
-        found.setdefault(partition, PartitionLedgers()).add(run)
+    for _, partition, runs in by_partition(rows):
+        found.setdefault(partition, PartitionLedgers()).extend(runs)
     return found
 
 
@@ -262,6 +285,26 @@ def _numbered_until(layout: Layout, topic: Topic, until: int) -> tuple[dict[int,
         publish_ids.add(run.publish_id)
         numbered = max(numbered, run.ledger_id)
     return partitions, publish_ids, numbered
+
+
+def by_partition(rows: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+    """(topic id, partition, rows) of every topic partition that has runs: without notes, in no order."""
+    rows = rows.filter(pc.greater(rows["first_position"], NO_POSITION)).sort_by("topic_id")
+    for topic_id, first, last in stretches(rows["topic_id"]):
+        of_topic = rows.slice(first, last - first).sort_by("partition")
+        for partition, begin, end in stretches(of_topic["partition"]):
+            yield topic_id, partition, of_topic.slice(begin, end - begin)
+
+
+def stretches(values: pa.ChunkedArray) -> Iterator[tuple[object, int, int]]:
+    """(value, first, end) of each stretch of equal *values*, which are in order."""
+    found = pc.run_end_encode(values.combine_chunks()) if len(values) else None
+    ends = [] if found is None else found.run_ends.to_pylist()
+    yield from zip([] if found is None else found.values.to_pylist(), [0, *ends], ends)
+
+
+def _runs(rows: pa.Table) -> Iterator[Run]:
+    yield from (Run(*fields) for fields in zip(*(rows.column(name).to_pylist() for name in Run._fields)))
 
 
 def runs_of(rows: pa.Table) -> Iterator[tuple[str, int, Run]]:

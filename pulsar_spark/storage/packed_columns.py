@@ -6,15 +6,21 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pulsar_spark.protocol.instants import from_micros, to_micros
 
 _NOTHING = -(1 << 63)
 
 
 class Column(Protocol):
-    """What is appended is found at its index, the last at -1."""
+    """What is appended, or extended by, is found at its index, the last at -1."""
 
     def append(self, value: object) -> None: ...
+
+    def extend(self, values: pa.Array) -> None: ...
 
     def __getitem__(self, index: int) -> object: ...
 
@@ -28,6 +34,13 @@ class Texts:
     def append(self, text: str | None) -> None:
         self._bytes += (text or "").encode()
         self._ends.append(len(self._bytes))
+
+    def extend(self, values: pa.Array) -> None:
+        values = pc.fill_null(values.cast(pa.string()), "")
+        ends = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+        shift = len(self._bytes) - int(ends[0])
+        self._bytes += memoryview(values.buffers()[2] or b"")[ends[0] : ends[-1]]
+        self._ends.frombytes((ends[1:].astype(np.int64) + shift).tobytes())
 
     def __getitem__(self, index: int) -> str:
         at = index if index < 0 else index + 1
@@ -43,6 +56,9 @@ class Flags:
     def append(self, flag: bool) -> None:
         self._bytes.append(bool(flag))
 
+    def extend(self, values: pa.Array) -> None:
+        self._bytes += pc.fill_null(values, False).cast(pa.uint8()).to_numpy().tobytes()
+
     def __getitem__(self, index: int) -> bool:
         return bool(self._bytes[index])
 
@@ -56,9 +72,19 @@ class Optional:
     def append(self, value: object | None) -> None:
         self._numbers.append(_NOTHING if value is None else self._pack(value))
 
+    def extend(self, values: pa.Array) -> None:
+        self._numbers.frombytes(numbers(values, _NOTHING).tobytes())
+
     def __getitem__(self, index: int) -> object | None:
         number = self._numbers[index]
         return None if number == _NOTHING else self._unpack(number)
+
+
+def numbers(values: pa.Array, nothing: int) -> np.ndarray:
+    """Numbers, or instants as microseconds; *nothing* for null."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", values.type.tz))
+    return pc.fill_null(values.cast(pa.int64()), nothing).to_numpy(zero_copy_only=False)
 
 
 class Instants(Optional):

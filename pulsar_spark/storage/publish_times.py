@@ -1,4 +1,4 @@
-"""When entries were published: as far as the statistics of their runs tell, and as their rows say where these do not."""
+"""When entries were published: as the statistics of their runs tell, and as their rows say where these do not."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
