@@ -95,7 +95,7 @@ class PartitionLedgers:
         are the first, and none is missing or twice."""
         rows = rows.sort_by("first_position")
         columns = {name: rows.column(name).combine_chunks() for name in Run._fields}
-        known = {name: numbers(columns[name], 0) for name in self._numbers if name in columns}
+        known = {name: numbers(columns[name]) for name in self._numbers if name in columns}
         ends = known["first_position"] + known["entries"]
         if len(self) or (known["first_position"] != np.concatenate([[0], ends[:-1]])).any():
             for run in _runs(rows):

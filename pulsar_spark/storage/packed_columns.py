@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from pulsar_spark.protocol.instants import from_micros, to_micros
 
-_NOTHING = -(1 << 63)
-
 
 class Column(Protocol):
     """What is appended, or extended by, is found at its index, the last at -1."""
@@ -64,27 +62,28 @@ class Flags:
 
 
 class Optional:
-    """Numbers of 64 bits, or what becomes one, or None."""
+    """Numbers of 64 bits, or what becomes one, or None; 9 bytes each."""
 
     def __init__(self, pack: Callable[[object], int] = int, unpack: Callable[[int], object] = int):
-        self._numbers, self._pack, self._unpack = array("q"), pack, unpack
+        self._numbers, self._is_there, self._pack, self._unpack = array("q"), Flags(), pack, unpack
 
     def append(self, value: object | None) -> None:
-        self._numbers.append(_NOTHING if value is None else self._pack(value))
+        self._numbers.append(0 if value is None else self._pack(value))
+        self._is_there.append(value is not None)
 
     def extend(self, values: pa.Array) -> None:
-        self._numbers.frombytes(numbers(values, _NOTHING).tobytes())
+        self._numbers.frombytes(numbers(values).tobytes())
+        self._is_there.extend(values.is_valid())
 
     def __getitem__(self, index: int) -> object | None:
-        number = self._numbers[index]
-        return None if number == _NOTHING else self._unpack(number)
+        return self._unpack(self._numbers[index]) if self._is_there[index] else None
 
 
-def numbers(values: pa.Array, nothing: int) -> np.ndarray:
-    """Numbers, or instants as microseconds; *nothing* for null."""
+def numbers(values: pa.Array) -> np.ndarray:
+    """Numbers, or instants as microseconds; 0 for null."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("us", values.type.tz))
-    return pc.fill_null(values.cast(pa.int64()), nothing).to_numpy(zero_copy_only=False)
+    return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
 
 
 class Instants(Optional):

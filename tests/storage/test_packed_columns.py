@@ -22,7 +22,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
     [
         (Texts, ["", "partition=1/a", "ü" * 40, "", "z"]),
         (Flags, [True, False, True]),
-        (Optional, [None, 0, -1, 2**62, None]),
+        (Optional, [None, 0, -(2**63), 2**63 - 1, None]),
         (Instants, [None, NOON, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]),
     ],
 )
