@@ -2,8 +2,8 @@
 
 One producer sends message by message; consumers of a Shared subscription receive and acknowledge them, each for a
 while, then it closes and another comes. The first tenth of the rounds is left out: what is compared is the tenth behind
-it with the last one. Nothing is kept for its time, so that what housekeeping leaves is all there is.
-``PULSAR_SPARK_SOAK_ROUNDS`` says how many rounds there are.
+it with the last one. Nothing is kept for its time and housekeeping takes no rests, since rounds follow each other as
+quickly as they can: so what it leaves is all there is. ``PULSAR_SPARK_SOAK_ROUNDS`` says how many rounds there are.
 """
 
 import os
@@ -68,8 +68,8 @@ def _soak(bench: Bench, family: str, jvm: int | None, broker: Callable) -> Itera
         for module in (checkpoints, shortening):
             hurried.enter_context(patch.object(module, "CHOSEN_SECONDS", KEPT_SECONDS))
         hurried.enter_context(patch.object(kept_tables, "_seconds", lambda latest, topic: [KEPT_SECONDS] * 2))
-        hurried.enter_context(patch.object(housekeeping, "LOOK_SECONDS", 5.0))
-        hurried.enter_context(patch.object(housekeeping, "IDLE_SECONDS", 60.0))
+        for name, value in {"LOOK_SECONDS": 2.0, "IDLE_SECONDS": 10.0, "REST": 0}.items():
+            hurried.enter_context(patch.object(housekeeping, name, value))
         with broker(root, on_round=note):
             _come_and_go(root, done)
     yield from _figures(family, rounds, took, states)

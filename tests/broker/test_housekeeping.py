@@ -172,6 +172,18 @@ def test_whatever_fails_once_it_goes_on_afterwards(engine, caplog, monkeypatch, 
     assert all(record.exc_info for record in said), "nobody expected it"
 
 
+def test_each_look_gives_memory_back_also_where_nothing_can(engine, monkeypatch):
+    given = []
+    monkeypatch.setattr(housekeeping, "give_memory_back", lambda: given.append(1))
+    keeper = housekeeper(engine)
+    keeper.start()
+    eventually(lambda: len(given) > 1)
+    keeper.close()
+    monkeypatch.undo()
+    monkeypatch.setattr(housekeeping.ctypes, "CDLL", lambda name: object())
+    assert housekeeping.give_memory_back() is None
+
+
 def test_topics_that_were_deleted_are_forgotten(engine):
     keeper, path = housekeeper(engine), read_topic(engine.layout, TOPIC).path
     keeper.look()
