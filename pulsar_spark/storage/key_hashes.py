@@ -11,6 +11,7 @@ to compute it from their keys.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pulsar_spark.protocol.murmur3 import hash_all
 from pulsar_spark.protocol.numbering import Run
 from pulsar_spark.protocol.positions import as_array, clusters, expanded
 from pulsar_spark.protocol.sticky_key import MAX_HASH, NO_KEY_HASH, bytes_of
-from pulsar_spark.storage.entries import read_slice
+from pulsar_spark.storage.entries import is_in_table, read_slice
 from pulsar_spark.storage.file_statistics import file_statistics
 from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.table_specs import KEY_FLAGS
@@ -36,14 +37,39 @@ def read_hashes(table, runs: Iterable[Run]) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int32), *hashes])
 
 
-def has_hashes(table, run: Run) -> bool:
-    """Is the hash stored with every row of the file of *run*, as its footer says?"""
-    return _has_hashes(f"{table}/{run.path}")
+def unhashed_keys(table, runs: Iterable[Run]) -> list[str] | None:
+    """The columns of keys from which hashes are to be computed of *runs*: those that have a value in any of the files,
+    as footers say, all where a file is no longer as it was published; None where the hash is stored with every
+    row."""
+    by_path = {run.path: run for run in runs}
+    files = [_key_columns(f"{table}/{path}") if is_in_table(table, run) else _KEYS for path, run in by_path.items()]
+    found = {name for names in files if names is not None for name in names}
+    return None if all(names is None for names in files) else [name for name in _KEYS if name in found]
+
+
+def is_by_hash(table, run: Run) -> bool:
+    """Do the rows of the file of *run* lie in order of the hash that is stored with them, as far as its footer can
+    tell? Row groups that follow each other have greater hashes each then."""
+    return _is_by_hash(f"{table}/{run.path}")
 
 
 @lru_cache(maxsize=4096)
-def _has_hashes(path: str) -> bool:
-    return file_statistics(pq.read_metadata(path))["nullCount"].get("sticky_key_hash") == 0
+def _key_columns(path: str) -> tuple[str, ...] | None:
+    footer = pq.read_metadata(path)
+    found, names = file_statistics(footer), footer.schema.to_arrow_schema().names
+    if found["nullCount"].get("sticky_key_hash") == 0:
+        return None
+    return tuple(name for name in _KEYS if name in names and found["nullCount"].get(name) != found["numRecords"])
+
+
+@lru_cache(maxsize=4096)
+def _is_by_hash(path: str) -> bool:
+    footer = pq.read_metadata(path)
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    columns = (group.column(at) for group in groups for at in range(group.num_columns))
+    found = [column.statistics for column in columns if column.path_in_schema == "sticky_key_hash"]
+    is_said = found and all(each is not None and each.has_min_max and not each.null_count for each in found)
+    return bool(is_said) and all(one.max <= other.min for one, other in pairwise(found))
 
 
 def are_gone(table, runs: Iterable[Run]) -> np.ndarray:
